@@ -1,1 +1,1 @@
-"""What vendors claim, tried on data sheets, price lists and predictions."""
+"""Published claims on speed and cost, checked by the model: `claim.py` has the records."""

@@ -1,7 +1,7 @@
-"""Measured times that cannot be: faster than the chips' peak or their network, or in another unit.
+"""Plausibility bounds of measured times: chip peak, network, and unit of time.
 
-Bounds are those of no software: every FLOP of the job at the peak; and of gradients in 16 bits what
-must leave a node once, and on networks whose switches cannot add once more as weights.
+The bounds hold for any software: all FLOP of the job at the peak; 16-bit gradients leaving a node
+once, and on networks whose switches cannot add once more as weights.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from trnbench.evidence.predict import Prepared, PricedSteps
 from trnbench.program.tensor import element_bytes
 
 FAR = 100.0
-"""A step that takes so many times as long as predicted was not measured in seconds."""
+"""A measured time this many times the prediction is not in seconds."""
 _LEAST_BYTES = 2.0
 _TIMES = {"efa": 2, "rdma": 1}
-"""How often gradients or weights leave a node, by how its adapters talk."""
+"""Passes of gradients or weights out of a node, by the adapters' protocol."""
 _MILLI = 1e-3
 
 
 def impossible(
     prepared: Prepared, measured_s: float, predicted_s: float, priced: PricedSteps
 ) -> str | None:
-    """Return why a step cannot have taken so long, with the arithmetic; None where it can."""
+    """Reason why a measured time is impossible, with the arithmetic; None if possible."""
     one = prepared.tried[0][0][1]
     peak_s = priced.ideal_s(prepared.setup, one)
     if measured_s < peak_s:
@@ -45,7 +45,7 @@ def impossible(
 
 
 def _network_bytes_per_s(prepared: Prepared) -> float:
-    """Return what a node can send; 0 where it has no network."""
+    """Network bandwidth of a node, bytes/s; 0 without a network."""
     network = prepared.setup.platform.instance.network
     if network is None:
         return 0.0

@@ -1,9 +1,9 @@
-"""A calibration from measured steps: what moved, how wrong it is, how far measurements scatter.
+"""A calibration from measured steps: moved parameters, errors, and scatter of measurements.
 
-All parameters are fitted first. Those that the rows tell next to nothing of go back to their
-priors, and the others are fitted again, now that it is known how far a stack's rows scatter. Of one
-configuration alone no more than an overall factor can be told. A fit that predicts configurations
-which it did not see no better than what it began with is not used.
+First all parameters are fitted. Parameters that the rows hardly determine return to their priors,
+and the others are fitted again with the observed scatter of each stack. A single configuration
+determines only an overall factor. A fit that predicts left-out configurations no better than its
+start is discarded.
 """
 
 from __future__ import annotations
@@ -30,49 +30,49 @@ from trnbench.facts.records import Record, replace
 from trnbench.predict.ranges import END, TIED, chip_ranges, ranges_of
 
 UNMOVED = 0.99
-"""A parameter at least this wide, over its prior's width, goes back to its prior."""
+"""Posterior over prior width from which on a parameter returns to its prior."""
 TOLD = 0.95
-"""A parameter that is not narrower than this is still assumed, though it may move a little."""
+"""Posterior over prior width from which on a moved parameter still counts as assumed."""
 INSEPARABLE = 0.9
-"""Two parameters whose correlation is beyond this are identified only together."""
+"""Correlation beyond which two parameters are only identified together."""
 TOLD_TOGETHER = 0.2
-"""Correlations below this make no difference to an interval."""
+"""Correlation below which an interval is unaffected."""
 FACTOR = "factor"
-"""The number that one configuration alone may tell."""
+"""The only number that a single configuration determines."""
 NORMAL = 1.48
-"""A standard deviation over the median of absolute values, of what is normal."""
+"""Standard deviation over median absolute value of a normal distribution."""
 OUTLIER = 0.25
-"""A row that counts less is named: it lies farther out than three and a half deviations."""
+"""Weight below which a row is reported: more than three and a half deviations away."""
 SCATTERED = 8
-"""Of so many configurations of a stack it can be told how far they scatter."""
+"""Fewest configurations of a stack that determine its scatter."""
 PRIOR_ROWS = 4
-"""The prior scatter of a stack counts as much as so many configurations."""
+"""Weight of a stack's prior scatter, in configurations."""
 
 
 class Fitted(Record):
-    """A parameter after the fit; `width` is that of its posterior over that of its prior.
-
-    `by_kernels`: the share of the prior's variance that rows of kernels alone would take away.
-    """
+    """A parameter after the fit."""
 
     parameter: FitParameter
     deviation: float
+    """Posterior median, in prior standard deviations."""
     width: float
+    """Posterior over prior standard deviation."""
     by_kernels: float = 0.0
+    """Share of the prior variance removed by rows of kernels alone."""
 
     @property
     def moved(self) -> bool:
-        """True when the fit left it another value than it had."""
+        """True when the fit changed the value."""
         return self.width < UNMOVED
 
     @property
     def told(self) -> bool:
-        """True when the rows tell enough of it to say that it was measured."""
+        """True when the rows determine the value well enough to call it measured."""
         return self.width < TOLD
 
     @property
     def data_share(self) -> float:
-        """Share of the prior's variance that the rows took away."""
+        """Share of the prior variance removed by the rows."""
         return 1 - self.width**2
 
     @property
@@ -91,41 +91,36 @@ class Fitted(Record):
 
 
 class FittedRow(Record, eq=False):
-    """A row's errors, predicted over measured less one, by what was left out of the fit.
-
-    `expected`: the variance that the parameters leave open without the row's configuration.
-    `weight`: 1 for a row that the fit meets, near 0 for one that no other agrees with.
-    """
+    """A row's errors, predicted over measured less one, by the rows left out of the fit."""
 
     row: Measured
     weight: float
+    """1 for a row that the fit meets, near 0 for an outlier."""
     prior: float
     fitted: float
     without_row: float
     without_configuration: float
     without_stack: float | None
     expected: float
+    """Log variance from the parameters, without the row's configuration."""
 
 
 class Calibration(Record, eq=False):
-    """The outcome of a calibration.
-
-    `better`: whether it predicts configurations that it did not see better than what it began
-    with; if not, that stands unchanged. `correlations` of pairs of parameters that rows told
-    together; `spreads` by stack; `unseen` is how far measurements lie from predictions of stacks
-    without any row.
-    """
+    """The result of a calibration."""
 
     parameters: tuple[Fitted, ...]
     rows: tuple[FittedRow, ...]
     better: bool = True
+    """True when left-out configurations are predicted better than by the start."""
     correlations: tuple[tuple[ParameterPlace, ParameterPlace, float], ...]
+    """Correlations of parameter pairs that rows determine together."""
     spreads: Mapping[str, Spread]
+    """Scatter by stack; `unseen`: scatter about predictions of stacks without rows."""
     unseen: Spread | None
 
     @property
     def outliers(self) -> tuple[FittedRow, ...]:
-        """The rows that no other agrees with, the farthest first."""
+        """Rows that no other row supports, the farthest first."""
         found = [one for one in self.rows if one.weight < OUTLIER]
         return tuple(sorted(found, key=lambda one: one.weight))
 
@@ -156,6 +151,8 @@ def calibrate(rows: Sequence[Measured], *, held: Collection[str] = ()) -> Calibr
         raise InputError("no row can be fitted")
     alone = len({row.configuration for row in rows}) == 1
     factors = {(row.stack, FACTOR) for row in rows if row.stack not in held}
+    # The first fit only finds which parameters the rows determine; the second frees just these,
+    # with the scatter that the first one saw.
     first = fit(problem(rows, held=held, free=factors if alone else None))
     widths = dict(zip((one.place for one in first.problem.parameters), first.widths, strict=True))
     moved = {place for place, width in widths.items() if width < UNMOVED}
@@ -199,9 +196,9 @@ def calibrate(rows: Sequence[Measured], *, held: Collection[str] = ()) -> Calibr
 
 
 def families_told(rows: Sequence[FittedRow]) -> list[str]:
-    """The families of models that a stack's rows tell how far it scatters for.
+    """Model families with enough rows to determine a stack's scatter.
 
-    A few rows of models with experts do not: these differ more from each other than others do.
+    A few rows of models with experts are not enough: these differ more from each other than others.
     """
     families = [row.row.family for row in rows]
     few = [name for name in families if name.endswith(WITH_EXPERTS)]
@@ -209,7 +206,7 @@ def families_told(rows: Sequence[FittedRow]) -> list[str]:
 
 
 def _steps(rows: Iterable[FittedRow]) -> list[FittedRow]:
-    """The rows that are whole steps, of families that are told of."""
+    """Rows of whole steps, of families that determine the scatter."""
     steps = [row for row in rows if row.row.quantity == STEP]
     stacks = _by(steps, lambda row: row.stack)
     told = {stack: set(families_told(of_stack)) for stack, of_stack in stacks.items()}
@@ -217,12 +214,13 @@ def _steps(rows: Iterable[FittedRow]) -> list[FittedRow]:
 
 
 def _distance(rows: Sequence[FittedRow], error: Callable[[FittedRow], float]) -> float:
+    """Mean absolute log error of the predictions, over configurations."""
     alike = _by(rows, lambda row: row.configuration).values()
     return float(np.mean([np.mean([abs(math.log1p(error(row))) for row in of]) for of in alike]))
 
 
 def _misfit(found: Fit) -> dict[str, float]:
-    """By stack how far its configurations scatter, where there are a few of them."""
+    """Log scatter of a stack's configurations, by stack, where there are enough."""
     scattered: dict[str, dict[str, list[float]]] = {}
     for row, residual in zip(found.problem.rows, found.residuals, strict=True):
         of_stack = scattered.setdefault(row.stack, {})
@@ -290,10 +288,10 @@ def _by(
 
 
 def _spread(rows: Sequence[FittedRow]) -> Spread:
-    """The spread of measured over predicted times, predicted without their configuration.
+    """Spread of measured over predicted times, predicted without their configuration.
 
-    That is beyond what the parameters leave open, which intervals count by themselves, and no less
-    than measurements repeat. What was thought before counts as a few configurations, so that one
+    The spread excludes the parameters' uncertainty, which intervals add separately, and is at least
+    the repeatability of measurements. The prior spread counts as a few configurations, so that one
     lucky row proves nothing.
     """
     before = rows[0].row.efficiency.stack.spread
@@ -311,9 +309,9 @@ def _spread(rows: Sequence[FittedRow]) -> Spread:
 
 
 def _unseen(rows: Sequence[FittedRow]) -> Spread | None:
-    """The spread of stacks about predictions made without any of their rows.
+    """Spread of stacks about predictions made without any of their rows.
 
-    Stacks err to one side, and not as far to either: each side has a scatter of its own.
+    Stacks err to one side, by different distances: each side has a scatter of its own.
     """
     biases = [
         float(np.mean([-math.log1p(row.without_stack or 0.0) for row in of_stack]))

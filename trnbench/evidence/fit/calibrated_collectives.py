@@ -1,4 +1,4 @@
-"""A fitted stack of collectives as a data file: the instance's, with the numbers that moved."""
+"""A fitted communication stack as a data file: the instance's stack, with the moved numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEADER = """\
 
 
 class CalibratedCollectives(Record, eq=False):
-    """A stack of collectives fitted to timed exchanges; `remarks` say what of files was read."""
+    """A communication stack fitted to timed collectives; `remarks` are the readers'."""
 
     fit: CollectiveFit
     name: str
@@ -28,7 +28,7 @@ class CalibratedCollectives(Record, eq=False):
     remarks: tuple[str, ...] = ()
 
     def text(self, *, name: str | None = None) -> str:
-        """Its file, under another name if one is given."""
+        """The file's text, under another name if given."""
         fit = self.fit
         table = read_toml(self.catalog.find("calibration", fit.stack.name).path)
         title = f"{fit.stack.title}, fitted to collectives of {fit.instance}"
@@ -50,7 +50,7 @@ class CalibratedCollectives(Record, eq=False):
 
 
 def stack_name(asked: str | None, instance: str) -> str:
-    """Return what a fitted stack of collectives is called: as asked for, or after its instance."""
+    """Name of a fitted communication stack: the requested one, or the instance's."""
     name = asked or f"own-{instance}"
     bare = name.removeprefix("training-").removeprefix(FILE_PREFIX)
     return f"{FILE_PREFIX}{bare}"

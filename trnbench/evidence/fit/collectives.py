@@ -1,9 +1,8 @@
-"""A stack of collectives fitted to timed exchanges: latencies, and the shares of links reached.
+"""Fit of a communication stack to timed collectives: latencies and link shares.
 
-Which algorithm runs when stays as the instance's stack has it; the numbers of the protocols that
-the rows ran with are fitted by regularised, robust least squares of the logarithms of their times,
-near what was believed before. A fit that predicts exchanges which it did not see no better than
-that is not used.
+The stack's choice of algorithms stays. The numbers of the protocols in use are fitted to the
+logarithms of times by regularised, robust least squares around their priors. A fit that predicts
+left-out rows no better than its prior is discarded.
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ TUNINGS = "tunings"
 _LATENCIES = ("launch_s", "step_s", "network_step_s", "message_s")
 _SHARES = ("on_chip", "link", "network")
 _SCATTER = 0.08
-"""How far single rows of a sweep scatter, as a logarithm: assumed, as sweeps print one mean."""
+"""Log scatter of single rows of a sweep: assumed, because sweeps print one mean."""
 _UNSAID = 1.5
-"""Ends of the range of a number whose file gives none: so many times more and less, assumed."""
+"""Assumed range, as a factor up and down, of numbers without one."""
 _FAR = 3.0
-"""Rows that lie farther off than so many such scatters count less."""
+"""Rows beyond this many scatters count less."""
 _ROUNDS = 4
-"""Fits in turn, each with the weights that the one before gives rows."""
+"""Rounds of reweighted fits."""
 _FEWEST = 4
-"""Rows of which some can be left out, to see whether the others tell of them."""
+"""Fewest rows for a check on left-out rows."""
 
 
 class FittedExchange(Record):
-    """A row's errors, predicted over measured less one; `left_out`: by a fit without its like."""
+    """A row's errors, predicted over measured less one; `left_out`: by a fit without its group."""
 
     id: str
     prior: float
@@ -63,19 +62,17 @@ class FittedExchange(Record):
 
 
 class CollectiveFit(Record, eq=False):
-    """How a stack of collectives came out, and of which instance.
-
-    `places`: protocol and key of each parameter in the stack's file.
-    `better`: whether the fit is used: rows left out of it are not predicted worse than before.
-    """
+    """The fit of an instance's communication stack."""
 
     stack: CollectiveStack
     instance: str
     parameters: tuple[Fitted, ...]
     places: tuple[tuple[str, str], ...]
+    """Protocol and key of each parameter in the stack's file."""
     rows: tuple[FittedExchange, ...]
     unused: tuple[tuple[str, str], ...]
     better: bool
+    """True when left-out rows are predicted no worse than before: the fit is used."""
 
     @property
     def mean_errors(self) -> dict[str, float | None]:
@@ -164,7 +161,7 @@ def _exchanges(
 
 
 class _Problem:
-    """Exchanges of an instance as a stack prices them, and the numbers that are fitted."""
+    """Collectives of an instance priced by a stack, and the numbers to fit."""
 
     def __init__(
         self, catalog: Catalog, stack: CollectiveStack, exchanges: Sequence[Exchange]
@@ -182,7 +179,7 @@ class _Problem:
         self.parameters, self.places = tuple(numbers), tuple(numbers.values())
 
     def _price(self, selected: Sequence[Selected], rows: Sequence[Exchange]) -> None:
-        """Take in rows of one group; those that no machine could have run are left out."""
+        """Add the rows of one group, except physically impossible ones."""
         sizes = np.array([row.size_bytes for row in rows])
         chosen = selected_for(selected, sizes)
         for number, choice in enumerate(selected):
@@ -211,7 +208,7 @@ class _Problem:
                 )
 
     def _numbers(self) -> Iterator[tuple[FitParameter, tuple[str, str]]]:
-        """Yield numbers of the protocols that rows ran with: what was believed, protocol, field."""
+        """Yield each parameter with its prior, and its protocol and field."""
         keys = keys_of(Tuning)
         for name in dict.fromkeys(one.tuning for one in self.priced):
             for attribute in (*_LATENCIES, *_SHARES):
@@ -223,7 +220,7 @@ class _Problem:
                     yield number, (name, attribute)
 
     def tunings(self, deviations: FloatArray) -> Mapping[str, Tuning]:
-        """The protocols with their numbers so far from what was believed."""
+        """Protocols with their numbers at these deviations from the priors."""
         found = dict(self.stack.tunings)
         numbers = zip(self.parameters, self.places, deviations, strict=True)
         for parameter, (name, attribute), deviation in numbers:
@@ -240,9 +237,9 @@ class _Problem:
         return found - self.measured
 
     def fitted(self, used: BoolArray) -> tuple[FloatArray, FloatArray]:
-        """Deviations of the fit to some rows, and how wide each number still is.
+        """Deviations of the fit to some rows, and posterior over prior widths.
 
-        Numbers of which the rows tell next to nothing stay where they were.
+        Numbers that the rows hardly determine keep their priors.
         """
         told = np.ones(len(self.parameters), bool)
         _, widths = self._fitted(used, told)
@@ -274,9 +271,9 @@ class _Problem:
         return whole(free), np.minimum(widths, 1.0)
 
     def left_out(self) -> FloatArray | None:
-        """The error of each row by a fit without its like; None of too few.
+        """Log error of each row by a fit without its group; None with too few rows.
 
-        Its like are the rows of its operation and group; of one such, every second size.
+        A group is an operation and its ranks; with a single group, every second size.
         """
         groups = [one.group for one in self.kept]
         kinds = list(dict.fromkeys(groups))
@@ -293,7 +290,7 @@ class _Problem:
 
 
 def _range(value: float, evidence: Evidence | None, share: bool) -> Range | None:
-    """Return what was believed of a number; None where nothing says how far it may lie."""
+    """Prior of a number; None for a number without a range around 0."""
     most = 1.0 if share else math.inf
     low = None if evidence is None else evidence.low
     high = None if evidence is None else evidence.high

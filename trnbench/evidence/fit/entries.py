@@ -1,4 +1,4 @@
-"""Numbers of calibration files as entries of tables: how a fit writes what it moved, and why."""
+"""Numbers of calibration files as table entries: fitted values, with the reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Table: TypeAlias = dict[str, object]
 
 DIGITS = 4
 LITTLE = 0.05
-"""What kernels alone tell of a number is said above this part of its variance."""
+"""Share of the variance above which the part known from kernels alone is noted."""
 ENDS = ("value", "low", "high")
 
 

@@ -1,9 +1,9 @@
-"""A calibration as data files: those it started from, with the numbers that moved, and why.
+"""A calibration as data files: the start files, with moved numbers and reasons.
 
-Numbers that the rows tell of are derived, with what they were before in the note; others may move a
-little and stay assumed, or stand as they did. A calibration without rows of its own that inherits
-from one that was fitted takes over every number on which both agreed before, with ranges twice as
-wide (`spec/transfer.py`), but no wider than they were.
+Numbers determined by rows are derived, with the former value in the note; others may move a little
+and stay assumed. A calibration without rows that inherits from a fitted one takes over every number
+on which both agreed before, with doubled ranges (`facts/calibration/transfer.py`), but no wider
+than before.
 """
 
 from __future__ import annotations
@@ -46,22 +46,20 @@ _NO_FIT = (
 
 
 class CalibrationFiles(Record):
-    """Makes the files of a calibration, stamped with a date; `catalog` holds those before it.
-
-    `starts`: the tables of stacks that began otherwise than the catalogue has them, by name.
-    """
+    """The files of a calibration; `catalog` has the ones before."""
 
     catalog: Catalog
     calibration: Calibration
     memory: Mapping[str, MemoryFit] = field(default_factory=dict)
     date: datetime.date
     starts: Mapping[str, Table] = field(default_factory=dict)
+    """Tables of stacks that started from other numbers than the catalogue's, by name."""
     _made: dict[str, Table] = field(default_factory=dict)
 
     def names(self) -> tuple[str, ...]:
-        """Every calibration of a chip or a training stack that these rows tell of.
+        """Every chip's or training stack's calibration that the rows affect.
 
-        That is those that were fitted, their heirs, and those that no other could be fitted for.
+        These are the fitted ones, their heirs, and those without any fitted parent.
         """
         known = (CHIP_PREFIX, STACK_PREFIX)
         names = [entry.name for entry in self.catalog.entries("calibration")]
@@ -183,23 +181,22 @@ class CalibrationFiles(Record):
 
 
 class Calibrated(Record, eq=False):
-    """A calibration, the rows that could not be used with the reason, and its files.
-
-    `memory`: how numbers of memory came out, by stack. `stack` is the full name of the one that was
-    asked for, `begun_as` whose numbers it had before, if it is new, `again` what an earlier fit of
-    it began with. `remarks` say what of files was read. `collectives`: the stack of links that was
-    fitted before the steps, which rest on it.
-    """
+    """A calibration with its files, and unused rows with the reasons."""
 
     calibration: Calibration
     memory: Mapping[str, MemoryFit]
+    """Fit of the memory numbers, by stack."""
     unused: tuple[tuple[str, str], ...]
     files: CalibrationFiles
     stack: str | None = None
+    """Full name of the requested stack."""
     begun_as: str | None = None
+    """Stack whose numbers a new stack started from."""
     remarks: tuple[str, ...] = ()
     again: str | None = None
+    """Start of an earlier fit of the stack, used again."""
     collectives: CalibratedCollectives | None = None
+    """Communication stack fitted before the steps, which depend on it."""
 
 
 def _numbers(table: Table, path: str = "") -> Iterator[tuple[str, Table]]:

@@ -1,9 +1,9 @@
-"""What a stack's software holds in memory, fitted to the memory that measured rows tell.
+"""Fit of a stack's memory overheads to measured memory.
 
-Model: every number of `[memory]` that has a range, and what the allocator loses, starts from its
-prior; residuals are logarithms of predicted over measured bytes, of which outliers count less. What
-rows leave open of all of it together becomes the range of `whole`. A fit is kept only if rows of
-configurations that it did not see come out no worse than before.
+Every number of `[memory]` with a range, and the allocator's loss, starts from its prior; residuals
+are logarithms of predicted over measured bytes, outliers weighted less. The remaining scatter
+becomes the range of `whole`. A fit is kept only if left-out configurations are predicted no worse
+than before.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from trnbench.predict.ranges import END, Range
 
 WHOLE = "memory.whole"
 SCATTER = 0.06
-"""One standard deviation of a row, as a logarithm, before rows tell another."""
+"""Log standard deviation of a row, before the fit."""
 PRIOR_ROWS = 4
-"""The range that `whole` had counts as much as so many rows."""
+"""Weight of the prior range of `whole`, in rows."""
 TRIALS = 5
-"""Parts of the configurations, each left out of one fit."""
+"""Number of folds of the configurations."""
 UNMOVED = 0.99
-"""A number whose range rows narrow less than this stays where it was."""
+"""Posterior over prior width from which on a number stays."""
 DAMPINGS = (0.0, 0.5, 2.0, 10.0, 100.0)
-"""Of a step, in units of the priors' curvature: all are tried, the best is taken."""
+"""Trial dampings of a step, in units of the priors' curvature; the best one wins."""
 _STEP = 1e-4
-"""By how many deviations a number moves to see what that does."""
+"""Finite difference, in deviations."""
 _ENOUGH = 1e-7
-"""A gain that is not worth another step."""
+"""Gain below which the search stops."""
 
 
 class HeldRow(Record, eq=False):
-    """A row that tells its memory: of rank 0 by its framework, or of a chip."""
+    """A row with measured memory: of rank 0 by its framework, or of a chip."""
 
     id: str
     configuration: str
@@ -46,17 +46,15 @@ class HeldRow(Record, eq=False):
 
 
 class MemoryFit(Record):
-    """A stack's numbers of memory by key, those that rows moved; errors are mean absolute ones.
-
-    `without_configuration`: of rows by fits without their configuration. Where that is worse than
-    `prior`, nothing is `moved`.
-    """
+    """Fit of a stack's memory numbers; errors are mean absolute ones."""
 
     rows: int
     moved: Mapping[str, Range]
+    """Moved numbers by key; empty if left-out rows are predicted worse than before."""
     prior: float
     error: float
     without_configuration: float
+    """Error of rows by fits without their configuration."""
 
 
 def fit_memory(rows: Sequence[HeldRow]) -> MemoryFit:

@@ -1,12 +1,10 @@
-"""What a calibration is fitted to and what it may change: measurements, parameters, predictions.
+"""The fit's problem: measurements, parameters, priors and predictions.
 
-A parameter is a number of one file, of a chip or of a training stack; rows on the same chip share
-the chip's. It is counted in standard deviations from its prior's median, on the prior's own scale,
-so the prior of every parameter is the standard normal distribution. Numbers that one kernel sets
-are one parameter. Kernels of stacks on one chip are thought alike as far as nothing was known to
-tell them apart: their priors go together, and with what attention kernels of the chip take by
-themselves. The effects of a chip's releases are a random walk: each
-is the one after it and a step, so the fewer releases lie between two, the more alike they are.
+A parameter is a number in one file, of a chip or a training stack; all rows on a chip share the
+chip's. Parameters are counted in standard deviations from the prior's median, on the prior's own
+scale, so every prior is standard normal. Numbers set by one kernel are one parameter. Kernels of
+stacks on one chip have correlated priors, also with the chip's attention kernels timed alone. The
+effects of a chip's releases are a random walk: the closer two releases, the more alike they are.
 """
 
 from __future__ import annotations
@@ -39,27 +37,27 @@ ParameterPlace: TypeAlias = tuple[str, str]
 """The name of a calibration, and a key in it."""
 
 STEP = "step"
-"""What most rows measure; others are parts of one, and kernels."""
+"""Quantity of most rows; other rows measure parts of a step, or kernels."""
 KERNEL = "kernel"
-"""What a row measures that timed an attention kernel by itself."""
+"""Quantity of a row with an attention kernel timed alone."""
 REPEAT_SCATTER = 0.03
-"""Standard deviation of the logarithm of a time that is measured twice in one configuration."""
+"""Log standard deviation of repeated measurements of one configuration."""
 ROW_SCATTER = 0.035
-"""The same of a published time about a true one, with what is particular to its configuration."""
+"""Log standard deviation of published times, including the configuration's peculiarities."""
 ASSUMED_SCATTER = 0.07
-"""The same where a row leaves cells open that its time depends on."""
+"""The same for rows that leave influential cells open."""
 KERNEL_SHARES = {f"{OF_KERNELS}forward_share", f"{KERNELS}.attention_forward_share"}
-"""What a chip's kernels reach by themselves, and in the steps of a stack."""
+"""Efficiency of a chip's kernels alone, and in the steps of a stack."""
 ALIKE = 0.8
-"""Correlation of the priors of like numbers of stacks on one chip."""
+"""Prior correlation of equal numbers of stacks on one chip."""
 _STEP = 1e-3
-"""By how many standard deviations a parameter moves to see what that does."""
+"""Finite difference, in standard deviations."""
 _MOST_POINTS = 256
-"""Points at which rows are priced at once: more cost memory, and save no time."""
+"""Points priced at once: more cost memory, and save no time."""
 
 
 class Timed(Protocol):
-    """Something that takes a time by an efficiency: a step, a part of one, a kernel."""
+    """Anything with a time under an efficiency: a step, a part of one, a kernel."""
 
     def times_s(self, efficiency: TrainingEfficiency) -> FloatArray:
         """The time [ways it may have run, samples], s; the shortest way counts."""
@@ -76,27 +74,25 @@ class FitParameter(Record):
 
     @property
     def place(self) -> ParameterPlace:
-        """Where the number stands."""
+        """Calibration and key of the number."""
         return self.owner, self.key
 
 
 class Measured(Record, eq=False):
-    """A measured time: how to predict it, with which efficiency before the fit.
-
-    `quantity` says of what. `configuration` is alike for rows that repeat one experiment, on as
-    many `nodes` or others: those on as many share what is particular to it. `family`: the kind of
-    its model. A kernel has the efficiency of any stack of its chip, and is no stack's own.
-    """
+    """A measured time, its prediction, and its efficiency before the fit."""
 
     id: str
     configuration: str
+    """Equal for rows that repeat one experiment, on any number of nodes."""
     measured_s: float
     scatter: float
     prepared: Timed
     efficiency: TrainingEfficiency
     nodes: int = 1
     family: str = ""
+    """Family of the model."""
     quantity: str = STEP
+    """The measured thing: a step, a part of one, or a kernel."""
     instance: str = ""
 
     @property
@@ -112,21 +108,20 @@ class Measured(Record, eq=False):
 
 
 class Problem(Record, eq=False):
-    """Rows and parameters of one fit.
-
-    `mixing` turns independent standard normal numbers into parameters whose priors go together.
-    `scatter`: of a row about what its configuration takes, in logarithms. `groups`: the number of
-    each row's configuration and nodes; `group_scatter`: of these about what is predicted.
-    """
+    """Rows and parameters of one fit."""
 
     rows: tuple[Measured, ...]
     parameters: tuple[FitParameter, ...]
     mixing: FloatArray
+    """Matrix from independent standard normal numbers to correlated parameters."""
     scatter: FloatArray
+    """Log scatter of each row about its configuration's time."""
     groups: tuple[int, ...]
+    """Number of each row's configuration and nodes."""
     group_scatter: FloatArray
+    """Log scatter of the groups about their predictions."""
     _alike: tuple[tuple[int, ...], ...]
-    """Places of rows of which one efficiency says how long they take."""
+    """Rows priced together, by one efficiency."""
     _places: Mapping[ParameterPlace, int]
 
     @property
@@ -172,7 +167,7 @@ class Problem(Record, eq=False):
         return np.log([np.broadcast_to(one, len(deviations)) for one in times_s])
 
     def _release(self, row: Measured, deviations: FloatArray) -> FloatArray:
-        """Return what its release makes of a row's times, at several points."""
+        """Factor of a row's release at several points."""
         key = _release_key(row.efficiency)
         place = self._places.get(_key(row, key))
         if place is None:
@@ -192,10 +187,9 @@ def problem(
     free: Collection[ParameterPlace] | None = None,
     misfit: Mapping[str, float] | None = None,
 ) -> Problem:
-    """The fit of some rows; `held` calibrations stay, and all but `free` parameters.
+    """The fit of some rows; `held` calibrations are fixed, and all parameters not in `free`.
 
-    `misfit`: by stack, how far its configurations were seen to scatter, where that is more than
-    published times do.
+    `misfit`: observed log scatter of a stack's configurations, where larger than published times'.
     """
     found: dict[ParameterPlace, FitParameter] = {}
     for row in sorted(rows, key=lambda row: (row.chip, row.stack)):
@@ -257,6 +251,7 @@ def _release_key(efficiency: TrainingEfficiency) -> str:
 
 
 def _key(row: Measured, key: str) -> ParameterPlace:
+    """Owner of a number, and key of the parameter it is tied to."""
     owner = row.chip if key.startswith(f"{CHIP}.") else row.stack
     return owner, TIED.get(key, key)
 

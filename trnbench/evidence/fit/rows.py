@@ -1,4 +1,4 @@
-"""Measured steps, and kernels, that a calibration can be fitted to, and rows that it cannot."""
+"""Measured steps and kernels usable for a fit, and rejected rows with reasons."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from trnbench.predict.fit import LayoutMemory
 from trnbench.predict.setup import family_of
 
 FIT = "fit"
-"""What a row's `use` says where a file keeps others for validation."""
+"""Value of `use` for fitting rows, in files that keep others for validation."""
 _OPEN = ("micro-batch:", "recompute:", "virtual stages:")
-"""Beginnings of assumptions on which a row's time depends much."""
+"""Beginnings of assumptions with a strong effect on a row's time."""
 
 _TRUSTED = {"medium": 0.045, "low": 0.08}
-"""Scatter of rows that their collector trusts less."""
+"""Log scatter of rows with less trust by their collector."""
 _STARTED_S = 0.01
-"""What a part of a step takes whatever it does: a stack counts that once, with the step."""
+"""Fixed cost of a part of a step, s, which a stack counts once with the step."""
 
 
 class FitRows(Record, eq=False):
-    """Rows to fit, those that tell their memory, and why others are not fitted: (id, reason)."""
+    """Rows to fit, rows with measured memory, and (id, reason) of the others."""
 
     rows: tuple[Measured, ...]
     held: tuple[HeldRow, ...]
@@ -50,9 +50,9 @@ class FitRows(Record, eq=False):
 
 
 def marked_rows(files: Sequence[EvidenceFile], *, also: Collection[str] = ()) -> list[EvidenceFile]:
-    """Files with those rows alone that say `fit` or have an id in `also`.
+    """Files reduced to the rows marked `fit` or with an id in `also`.
 
-    A file where none does stays whole.
+    A file without marked rows stays whole.
     """
     known = {row.id for file in files for row in file.rows}
     for name in also:
@@ -89,13 +89,14 @@ def measured_rows(
 
 
 def _cases(reader: Reader, file: EvidenceFile) -> Iterator[tuple[EvidenceRow, EvidenceCase | str]]:
+    """Yield the rows that ran, and the unreadable ones."""
     for row, case in zip(file.rows, reader.cases(file), strict=True):
         if isinstance(case, str) or case.step.ran:
             yield row, case
 
 
 def _held(predictor: Predictor, case: EvidenceCase | str) -> Iterator[HeldRow]:
-    """Yield a case that tells its memory, and in which layout."""
+    """Yield a case with measured memory and its layout."""
     if isinstance(case, str) or case.step.memory is None:
         return
     try:
@@ -122,7 +123,7 @@ def _held(predictor: Predictor, case: EvidenceCase | str) -> Iterator[HeldRow]:
 def _measured(
     by: tuple[Predictor, PricedSteps], row: EvidenceRow, case: EvidenceCase | str, *, named: bool
 ) -> list[Measured] | str:
-    """Return what a row measured: the step, and parts of it; or why that is not used."""
+    """The measured step and its parts, or the reason for rejecting the row."""
     predictor, priced = by
     if isinstance(case, str):
         return case
@@ -171,6 +172,7 @@ def _measured(
 
 
 def _scatter(row: EvidenceRow, case: EvidenceCase) -> float:
+    """Log scatter of a row, by its open cells and its trust."""
     known = ASSUMED_SCATTER if _is_open(case.assumed) else ROW_SCATTER
     return max(known, _TRUSTED.get(row.text("trust").lower(), 0.0))
 
@@ -193,10 +195,10 @@ class TimedKernel(Record, eq=False):
 def measured_kernels(
     catalog: Catalog, files: Iterable[EvidenceFile], steps: Sequence[Measured]
 ) -> FitRows:
-    """The attention kernels of files on the chips of steps, and why others are not fitted.
+    """Attention kernels of files on the chips of steps, and rejected ones with reasons.
 
-    Kernels of one name are one configuration: what one of them differs by from the chip's others
-    they have in common.
+    Kernels of one name are one configuration: they share their deviation from the chip's other
+    kernels.
     """
     known = {row.chip: row.efficiency for row in steps}
     rows: list[Measured] = []

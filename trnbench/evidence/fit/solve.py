@@ -1,12 +1,10 @@
-"""A robust regularised fit of a calibration, how sure its outcome is, and fits without some rows.
+"""Robust regularised fit of a calibration, its uncertainty, and fits without some rows.
 
-Model: the logarithm of a measured time is that of the predicted one, plus what is particular to its
-configuration (normal), plus what is particular to the row (a Student t, so that a row that no
-other agrees with costs little); the parameters' deviations from their priors are standard normal.
-The fit is the most likely point. Near it all is taken as linear: that gives the covariance.
-
-Every step is judged by the true times, so no fit ends up worse than where it began; fits without
-some rows are the same search, begun at the fit with all of them, many at a time.
+Model: log measured time = log predicted time + configuration effect (normal) + row effect (Student
+t, so that an outlier costs little); the parameters' deviations from their priors are standard
+normal. The fit is the most likely point, and linearisation there gives the covariance. Every step
+is judged by true times, so no fit ends worse than its start. Leave-out fits are the same search,
+started at the fit with all rows, many at a time.
 """
 
 from __future__ import annotations
@@ -20,40 +18,41 @@ from trnbench.facts.arrays import BoolArray, FloatArray
 from trnbench.facts.records import Record
 
 FARTHEST = 4.0
-"""No parameter goes farther from its prior than so many standard deviations."""
+"""Bound of the deviations, in prior standard deviations."""
 TAIL_WEIGHT = 4.0
-"""Degrees of freedom of a row's scatter: a residual of twice as many deviations counts half."""
+"""Degrees of freedom of a row's Student t: a residual of two deviations counts half."""
 DAMPINGS = (0.0, 0.5, 2.0, 10.0, 100.0)
-"""Of a step, in units of the priors' curvature: all are tried, the best is taken."""
+"""Trial dampings of a step, in units of the priors' curvature; the best one wins."""
 _START = 3.0
 _STEPS = 25
 _STEPS_LEFT_OUT = 10
 _LINEAR_ROUNDS = 8
 MANY = 256
-"""Of more groups than these each changes little: where times are all but linear, one look does."""
+"""Beyond this many groups each changes little, and one nearly linear look is enough."""
 _ENOUGH = 0.02
-"""A gain in the objective that is not worth another step; 0.5 is a parameter's deviation by 1."""
+"""Gain in the objective below which the search stops; 0.5 is one parameter's deviation by 1."""
 _PATIENCE = 2
-"""Where a number's two sides differ a step may be short, and the next one long again."""
+"""Small gains in a row before the search stops:
+
+a step may be short at a kink, and the next long.
+"""
 _NOWHERE = 1e-4
-"""A step of this length squared, in deviations, leads nowhere."""
+"""Squared step length, in deviations, of a search that stands still."""
 _OFFSET_ROUNDS = 8
 
 
 class Fit(Record, eq=False):
-    """The outcome of a fit.
-
-    `deviations` of the parameters from their priors' medians, in the priors' standard deviations;
-    `covariance` of those; `residuals` of the rows, logarithms of predicted over measured, `slopes`
-    of these by the deviations; `weights`, 0 to 1, say how much each row counted.
-    """
+    """The result of a fit."""
 
     problem: Problem
     deviations: FloatArray
+    """Parameters, in prior standard deviations from the prior medians."""
     covariance: FloatArray
     residuals: FloatArray
+    """Log of predicted over measured time per row; `slopes`: their derivatives."""
     slopes: FloatArray
     weights: FloatArray
+    """Weight of each row, 0 to 1."""
 
     @property
     def widths(self) -> FloatArray:
@@ -72,7 +71,7 @@ class Fit(Record, eq=False):
 
 
 def fit(problem: Problem, *, near: Mapping[ParameterPlace, float] | None = None) -> Fit:
-    """The fit of a problem, sought from the deviations `near`."""
+    """The fit of a problem, searched from the deviations `near`."""
     thought = np.array([(near or {}).get(one.place, 0.0) for one in problem.parameters])
     free = np.clip(np.linalg.solve(problem.mixing, thought), -_START, _START)
     kept = np.ones((len(problem.rows), 1), dtype=bool)
@@ -108,7 +107,7 @@ def fit(problem: Problem, *, near: Mapping[ParameterPlace, float] | None = None)
 
 
 def widths_by(found: Fit, rows: Sequence[int]) -> FloatArray:
-    """Return how wide the parameters would be over their priors, told by these rows alone."""
+    """Posterior over prior widths of the parameters, from these rows alone."""
     kept = np.zeros(len(found.problem.rows))
     kept[list(rows)] = 1.0
     mixing = found.problem.mixing
@@ -117,9 +116,9 @@ def widths_by(found: Fit, rows: Sequence[int]) -> FloatArray:
 
 
 def without(found: Fit, groups: Sequence[Sequence[int]]) -> list[tuple[FloatArray, FloatArray]]:
-    """Return, for each group of rows, their errors by a fit without them, and what that expects.
+    """For each group of rows, their errors by a fit without them, and the expected log variance.
 
-    Expected is the variance of the logarithm of a time, from the parameters alone.
+    The expected variance comes from the parameters alone.
     """
     searches = [_Search(found, rows) for rows in groups]
     moving = searches if found.problem.parameters else []
@@ -147,9 +146,9 @@ def without(found: Fit, groups: Sequence[Sequence[int]]) -> list[tuple[FloatArra
 
 
 class _Search:
-    """A fit without some rows, begun at the fit with them.
+    """A fit without some rows, started at the fit with them.
 
-    Its slopes are those of the fit with all rows, corrected by what each full step was seen to do.
+    The slopes are those of the full fit, corrected by the observed effect of each full step.
     """
 
     def __init__(self, found: Fit, rows: Sequence[int]) -> None:
@@ -167,11 +166,11 @@ class _Search:
         self._corrections: list[tuple[FloatArray, FloatArray]] = []
 
     def tried(self, damping: float) -> FloatArray:
-        """Return where a damped step leads."""
+        """Point after a damped step."""
         return self._curve.stepped(self._free, self._residuals, damping)
 
     def aim(self) -> FloatArray:
-        """The best point, were times linear about the fit with all rows."""
+        """Best point if times were linear around the fit with all rows."""
         mixed, weights = self._mixed, self._weights
         free, residuals, self._expected = self._free, self._residuals, self._now
         for _ in range(_LINEAR_ROUNDS):
@@ -187,9 +186,10 @@ class _Search:
         return free
 
     def moved(self, tried: FloatArray, residuals: FloatArray) -> bool:
-        """Take the best of some points if it is better than this one; return whether to go on."""
+        """Move to the best of some points if better; True while the search goes on."""
         full, seen = tried[0] - self._free, residuals[:, 0] - self._residuals
         if (length := float(full @ full)) > 0:
+            # Broyden's update: cheaper than new slopes, which cost one pricing per parameter.
             self._corrections.append(((seen - self._mixed @ full) / length, full))
         costs, weights = self._cost.of(residuals, tried)
         best = int(np.argmin(costs))
@@ -201,13 +201,13 @@ class _Search:
         return self._small < _PATIENCE and length > _NOWHERE
 
     def arrived(self, aim: FloatArray, residuals: FloatArray) -> bool:
-        """Take the point that was aimed at; return whether it is as good as was expected."""
+        """Move to the aim; True when the cost there is as expected."""
         going_on = self.moved(aim, residuals)
         off = abs(float(self._cost.of(residuals, aim)[0][0]) - self._expected)
         return off < _ENOUGH or not going_on
 
     def outcome(self) -> tuple[FloatArray, FloatArray]:
-        """The errors of the rows that were left out, and what variance is expected."""
+        """Errors of the left-out rows, and their expected log variance."""
         own = self._mixed[self._rows]
         expected = np.sum(own @ self._curve.inverse() * own, axis=1)
         return np.expm1(self._residuals[self._rows]), np.asarray(expected)
@@ -225,7 +225,7 @@ class _Search:
 
 
 class _Cost:
-    """What points of a search cost, by which of the rows count [rows, points]."""
+    """Objective of search points, for the rows kept [rows, points]."""
 
     def __init__(self, problem: Problem, kept: BoolArray) -> None:
         self._problem = problem
@@ -248,13 +248,13 @@ class _Cost:
 
 
 class _Curvature(Record, eq=False):
-    """The objective near a point, configurations averaged out: curvature, and pull of residuals."""
+    """Quadratic model of the objective, configuration effects averaged out."""
 
     matrix: FloatArray
     pull: FloatArray
 
     def stepped(self, free: FloatArray, residuals: FloatArray, damping: float) -> FloatArray:
-        """Return where a damped step from a point leads, inside the bounds."""
+        """Point after a damped step, inside the bounds."""
         gradient = self.pull @ residuals + free
         step = np.linalg.solve(self.matrix + damping * np.eye(len(free)), gradient)
         return np.clip(free - step, -FARTHEST, FARTHEST)
@@ -265,7 +265,7 @@ class _Curvature(Record, eq=False):
 
 
 def _curvature(problem: Problem, mixed: FloatArray, weights: FloatArray) -> _Curvature:
-    """Return it from the slopes by independent parameters and the weights of rows."""
+    """Curvature from slopes by independent parameters and the rows' weights."""
     weighed = weights / problem.scatter**2
     shares = weighed[:, np.newaxis] * mixed
     sums = _summed(problem, weighed) + 1 / problem.group_scatter**2

@@ -1,9 +1,8 @@
-"""What a fit of one training stack begins with: the stack as it was known, or a new one.
+"""Start of a training stack's fit: the known stack, or a new one.
 
-A new stack has the numbers of another: of the one that `like` names (or of what is assumed of
-software that launches work so: eager, compiled, graph), else of the stack that runs the rows'
-software, else of what is assumed of software on their chips. It serves the software of its rows on
-every instance of their chips.
+A new stack copies the numbers of the stack named by `like` (or of the generic eager, compiled or
+graph software), else of the stack of the rows' software, else of the generic software on their
+chips. The new stack serves the software of its rows on every instance with their chips.
 """
 
 from __future__ import annotations
@@ -41,19 +40,18 @@ _OF_ITS_FIT = ("fitted_rows", "fitted_on", "fitted_to", "fit", "default_for", "s
 
 
 class Start(Record, eq=False):
-    """A stack before its fit, and its file as plain data; `like` whose numbers a new one has.
-
-    `again`: what an earlier fit of it began with, which this one begins with once more.
-    """
+    """A stack before its fit, and its file as plain data."""
 
     stack: TrainingStack
     table: dict[str, object]
     like: str | None = None
+    """Stack whose numbers a new stack copies."""
     again: str | None = None
+    """Start of an earlier fit, used again."""
 
 
 def start_of(catalog: Catalog, name: str, files: Sequence[EvidenceFile], like: str | None) -> Start:
-    """Return what a fit of the stack of this name to rows of files begins with."""
+    """Start of a fit of the named stack to the rows of files."""
     said = [step for file in files for step in _said(catalog, file)]
     stacks = Stacks(catalog)
     run_on = {id(step): _platform(catalog, step) for step in said}
@@ -108,9 +106,9 @@ def start_of(catalog: Catalog, name: str, files: Sequence[EvidenceFile], like: s
 
 
 def _calibrated_name(stacks: Stacks, name: str, platforms: Sequence[Platform]) -> str:
-    """The stack that a framework stands for where rows ran; any other name stands.
+    """The stack of a framework where the rows ran; any other name is unchanged.
 
-    Where none is calibrated with it, that is a new one of its name and the chip's.
+    Without a calibrated stack: a new one named after the framework and the chip.
     """
     if framework_named(stacks.catalog, name) is None:
         return name
@@ -128,7 +126,7 @@ def _calibrated_name(stacks: Stacks, name: str, platforms: Sequence[Platform]) -
 
 
 def _faults(catalog: Catalog, files: Iterable[EvidenceFile]) -> str:
-    """Return in words why the first rows, none of which can be read, cannot."""
+    """Faults of the first rows, as text, when no row is readable."""
     found = []
     for row in (row for file in files for row in file.rows[:_FEW]):
         try:
@@ -139,7 +137,7 @@ def _faults(catalog: Catalog, files: Iterable[EvidenceFile]) -> str:
 
 
 def _said(catalog: Catalog, file: EvidenceFile) -> list[StepRow]:
-    """Return what rows say that can be read."""
+    """Readable rows."""
     found = []
     for row in file.rows:
         try:
@@ -163,7 +161,7 @@ def _plain(framework: str) -> str:
 def _refuse_two(
     name: str, stacks: Stacks, said: Sequence[StepRow], run_on: dict[int, Platform | None]
 ) -> None:
-    """Refuse rows of several frameworks: those that one stack knows by several names are one."""
+    """Refuse rows of several frameworks; several names of one stack are one framework."""
     found: dict[str, str] = {}
     for step in said:
         platform = run_on[id(step)]
@@ -224,6 +222,7 @@ def _serving(
 
 
 def _begun_before(catalog: Catalog, known: Entry) -> str | None:
+    """Start of the fit in a user's file; None if unstated."""
     table = catalog.table(known.path)
     begun = table.get("begun_as") if known.origin != BUILT_IN and table.get("fitted_rows") else None
     return begun if isinstance(begun, str) else None
