@@ -1,8 +1,8 @@
-"""What a decoder does between its matrix products, timed by itself: passes, scores, loss, update.
+"""Kernels between a decoder's matrix products, timed alone: passes, scores, loss, update.
 
-Each is timed forward and backward as the compiler joins it, on the sizes of a decoder's layer, with
-the bytes that the program of such a step says it moves: what the software makes of those is what a
-training stack's numbers say (`elementwise_traffic` and the like).
+Each is timed forward and backward as the compiler fuses it, with the sizes of a decoder's layer.
+The bytes are those of the step's program, so that the measured time over them gives the stack's
+factors (`elementwise_traffic` and the like).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ LAYER, SCORES, LOSS, UPDATE, CORE = "layer", "scores", "loss", "adamw", "attenti
 """What rows call these kernels; of the first three and the last one forward and backward apart."""
 FORWARD, BACKWARD = "forward", "backward"
 _COPIES = 2
-"""Layers of one program, each on arrays of its own."""
+"""Layers per program, each on arrays of its own."""
 _HELD = 4.0
-"""Times that their arrays are held: as given, as results, and the gradients of both."""
+"""Copies of the arrays in memory: inputs, results, and the gradients of both."""
 
 
 def model_of(case: DecoderCase) -> Model:
@@ -65,7 +65,7 @@ def model_of(case: DecoderCase) -> Model:
 
 
 def layout_of_case(case: DecoderCase) -> Layout:
-    """Return how a case's step is laid out."""
+    """Layout of a case's step."""
     return Layout(
         tp=case.tp,
         dp=case.dp,
@@ -90,7 +90,7 @@ def chains(machine: AllDevices, case: DecoderCase, *, launch_s: float) -> Iterat
 
 
 class _Timed:
-    """The parts of a case's step that are no products, ready to be timed."""
+    """The parts of a case's step other than products, ready to be timed."""
 
     def __init__(self, machine: AllDevices, case: DecoderCase, launch_s: float) -> None:
         self.machine, self.case, self.launch_s = machine, case, launch_s
@@ -102,7 +102,7 @@ class _Timed:
         self.heads, self.size = case.heads // case.tp, case.hidden // case.heads
 
     def layer(self) -> LayerPart:
-        """Return what stands between a layer's products, and the shapes that it takes."""
+        """The passes between a layer's products, and their input shapes."""
         wide = (self.batch, self.tokens, self.case.hidden)
         mixed = (self.batch, self.tokens, 3 * self.heads * self.size)
         context = (self.batch, self.heads, self.tokens, self.size)
@@ -118,12 +118,12 @@ class _Timed:
         return run, [wide, wide, weight, wide, wide, weight, mixed, context, ffn]
 
     def scores(self) -> LayerPart:
-        """Return what stands between the products of attention, and the shapes that it takes."""
+        """The passes between the products of attention, and their input shapes."""
         shape = (self.batch, self.heads, self.tokens, self.tokens)
         return lambda x: (self.pieces.probabilities(x),), [shape]
 
     def fused(self) -> LayerPart:
-        """Fused attention, and the shapes that it takes."""
+        """Fused attention, and its input shapes."""
         kernel = self.machine.can.fused_attention
 
         def run(query: Array, key: Array, value: Array) -> tuple[Array]:
@@ -132,7 +132,7 @@ class _Timed:
         return run, [(self.batch, self.heads, self.tokens, self.size)] * 3
 
     def loss(self) -> LayerPart:
-        """The loss of logits, and the shapes that it takes."""
+        """The loss of logits, and its input shapes."""
         np = self.machine.jax.numpy
 
         def run(logits: Array) -> tuple[Array]:
@@ -143,7 +143,7 @@ class _Timed:
         return run, [(self.batch, self.tokens, self.case.vocab // self.case.tp)]
 
     def both(self, name: str, of: LayerPart) -> Iterator[KernelTime]:
-        """Yield a part forward, then backward from what its results' gradients are."""
+        """Yield a part forward, then backward from the gradients of its results."""
         run, shapes = of
         elements = sum(math.prod(shape) for shape in shapes)
         width = element_bytes(self.format)
@@ -214,9 +214,9 @@ class _Timed:
 
 
 def program_bytes(program: StepProgram, name: str, *, backward: bool) -> float:
-    """Return what a step's program says that a part moves in one run, bytes of a device.
+    """Bytes that a part moves in one run on a device, by the step's program.
 
-    Of scores: all of them, once; what reads or writes them is counted in such touches.
+    For scores: the size of all scores, once; the fit counts touches of them.
     """
     block = program.blocks["head" if name == LOSS else "dense"]
     if name in (SCORES, CORE):

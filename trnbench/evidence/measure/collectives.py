@@ -1,8 +1,8 @@
-"""Collectives over groups of the devices, all groups at once, through `shard_map`.
+"""Timed collectives over groups of devices, all groups at once, through `shard_map`.
 
-A program runs several, each after the one before, on buffers of their own; what launching the
-program costs is taken off, so that a row says what an exchange costs in the midst of a step. The
-first result of each is checked against what it must be.
+A program runs several collectives in sequence, on buffers of their own, and its launch is
+subtracted, so that a row is the cost of a collective in the middle of a step. The first result of
+each is checked.
 """
 
 from __future__ import annotations
@@ -26,17 +26,14 @@ _ELEMENT_BYTES = 4
 
 
 class ExchangeTime(Record):
-    """A collective of groups of `ranks` devices; `size_bytes` as nccl-tests counts.
-
-    `check`: the largest error of its data; anything above 0 is wrong, as sums are of small whole
-    numbers.
-    """
+    """A collective in groups of `ranks` devices; `size_bytes` as nccl-tests counts."""
 
     op: Op
     ranks: int
     size_bytes: float
     timing: Timing
     check: float
+    """Largest error of the data; sums of small whole numbers have no rounding error."""
 
     @property
     def algbw_bytes_per_s(self) -> float:
@@ -116,7 +113,7 @@ def _operation(machine: AllDevices, op: Op, ranks: int) -> Callable[[Array], Arr
 
 
 def _expected(op: Op, given: Array, ranks: int) -> Array:
-    """Return what every device must have in the end, a row each."""
+    """Correct result on every device, a row each."""
     grouped = given.reshape(-1, ranks, given.shape[1])
     if op == "all-reduce":
         found = np.repeat(grouped.sum(axis=1, keepdims=True), ranks, axis=1)

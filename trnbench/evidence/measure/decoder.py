@@ -1,9 +1,9 @@
-"""A decoder of words in JAX, laid out over tensor-parallel and data-parallel devices by hand.
+"""A decoder in JAX, laid out by hand over tensor-parallel and data-parallel devices.
 
-Every exchange is written out, as `trnbench.program` lowers it: tensor-parallel ranks hold slices of
+Every exchange is explicit, as `trnbench.program` lowers it: tensor-parallel ranks hold slices of
 heads, of the MLP and of the vocabulary, sum activations forward and gradients backward, and share
 the statistics of the loss; replicas sum gradients once a step. `shard_map` derives the backward
-exchanges of the forward ones.
+exchanges from the forward ones.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Decoder(Record, eq=False):
         return found
 
     def specs(self) -> dict[str, Any]:
-        """Return how each weight lies on the mesh."""
+        """Sharding of each weight on the mesh."""
         spec = self.machine.jax.sharding.PartitionSpec
         return {name: spec(*map(self._axis, axes)) for name, (_, axes) in self.shapes().items()}
 
@@ -76,7 +76,7 @@ class Decoder(Record, eq=False):
         return self.machine.jax.lax.psum(array, axis) if self._axis(axis) else array
 
     def loss(self, weights: Weights, words: Array) -> Array:
-        """The sum of the losses of a device's own tokens; `words` has one more each."""
+        """Sum of the losses of a device's own tokens; `words` has one more token per sample."""
         np, lax, case = self.machine.jax.numpy, self.machine.jax.lax, self.case
         given, targets = words[:, :-1], words[:, 1:]
         branch = self._sum(self._looked_up(weights["embedding"], given), "tp")
@@ -119,8 +119,8 @@ class Decoder(Record, eq=False):
     def step(self) -> Callable[..., Any]:
         """The program of a step: (state, words) -> (state, loss).
 
-        The state is a count, weights as they multiply, masters (none where these are one), means
-        and squares of gradients; `words` are [micro-batch, sample, token] of all replicas.
+        The state is a count, the weights as multiplied, masters (empty if the same), and means and
+        squares of gradients; `words` are [micro-batch, sample, token] of all replicas.
         """
         jax, case = self.machine.jax, self.case
         spec, specs = jax.sharding.PartitionSpec, self.specs()
@@ -162,7 +162,7 @@ class Decoder(Record, eq=False):
         return jax.jit(parted, donate_argnums=0)  # type: ignore[no-any-return]
 
     def _norm(self, gradients: Weights) -> Array:
-        """The norm of all gradients; what ranks hold slices of is summed over them."""
+        """Norm of all gradients; slices are summed over their ranks."""
         np = self.machine.jax.numpy
         whole, cut = np.zeros(()), np.zeros(())
         for name, (_, axes) in self.shapes().items():
@@ -171,7 +171,7 @@ class Decoder(Record, eq=False):
         return np.sqrt(whole + self._sum(cut, "tp"))
 
     def state(self, seed: int) -> tuple[Any, ...]:
-        """The state before the first step, alike for a seed whatever the layout."""
+        """State before the first step; equal for a seed in every layout."""
         jax, np = self.machine.jax, self.machine.jax.numpy
         kind = np.float32 if self.case.precision == "fp32" else np.bfloat16
         specs = self.specs()
@@ -194,7 +194,7 @@ class Decoder(Record, eq=False):
         return (count, weights, {} if kind is np.float32 else masters, *zeros)
 
     def words(self, seed: int) -> Array:
-        """The words of a step, alike for a seed and a global batch whatever the layout."""
+        """Tokens of a step; equal for a seed and a global batch in every layout."""
         jax, case = self.machine.jax, self.case
         shape = (case.micro_batches, case.micro_batch * case.dp, case.sequence + 1)
         drawn = numpy.random.default_rng(seed).integers(0, case.vocab, shape, dtype=numpy.int32)
@@ -202,7 +202,7 @@ class Decoder(Record, eq=False):
         return jax.device_put(drawn, jax.sharding.NamedSharding(self.mesh, spec))
 
     def _varying(self, array: Array) -> Array:
-        """A weight whose gradients are each replica's own, to be summed once a step."""
+        """A weight whose gradients stay separate per replica, for one sum per step."""
         lax = self.machine.jax.lax
         if not self._axis("dp"):
             return array

@@ -1,7 +1,7 @@
-"""The devices that JAX finds, what they can, and what is known of them: for every measured row.
+"""Devices that JAX finds, their capabilities, and facts for every measured row.
 
-What differs between CPUs, NVIDIA GPUs and NeuronCores is in `Capabilities`, decided from the names
-that a backend gives and the environment, so that a backend that is not there can be tried.
+`Capabilities` holds all differences between CPUs, NVIDIA GPUs and NeuronCores. They follow from the
+backend's names and the environment, so that tests can try an absent backend.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INSTALL: Mapping[str, str] = {
     "neuron": "pip install 'trnbench[measure]' jax-neuronx "
     "--extra-index-url https://pip.repos.neuron.amazonaws.com",
 }
-"""What makes JAX run on a kind of device."""
+"""Installation commands of JAX, by kind of device."""
 _JAX_NAMES: Mapping[str, Backend] = {
     "cpu": "cpu",
     "gpu": "cuda",
@@ -39,7 +39,7 @@ _FORMATS: Mapping[Backend, tuple[str, ...]] = {
     "cuda": ("bf16", "fp16", "fp32", "fp8_e4m3fn"),
     "neuron": ("bf16", "fp16", "fp32", "fp8_e4m3"),
 }
-"""What is tried, the format of training first; what does not run is left out and said."""
+"""Formats to try, the training format first; failing formats are skipped with a remark."""
 _CHIPS: Mapping[Backend, Sequence[tuple[str, str]]] = {
     "cpu": (),
     "cuda": (
@@ -56,62 +56,61 @@ _CHIPS: Mapping[Backend, Sequence[tuple[str, str]]] = {
         (r"nc[-_ ]?v4|trn3|trainium3", "trainium3"),
     ),
 }
-"""What in the name of a device tells its chip in the catalogue, the first that is found."""
+"""Patterns of device names and the catalogue's chips; the first match wins."""
 _KEPT_VARIABLES = (
     *("XLA_FLAGS", "JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES", "NEURON_CC_FLAGS"),
     *("NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "NEURON_LOGICAL_NC_CONFIG"),
 )
-"""Variables that decide what is measured: they stand in every row."""
+"""Variables that influence measurements, recorded in every row."""
 
 
 class Device(Protocol):
-    """What is asked of one device of a backend; a fake one serves in tests."""
+    """Interface of one device of a backend; tests use a fake one."""
 
     @property
     def platform(self) -> str:
-        """What JAX calls the backend: cpu, gpu, neuron."""
+        """JAX's name of the backend: cpu, gpu, neuron."""
         ...
 
     @property
     def device_kind(self) -> str:
-        """What the backend calls the device."""
+        """The backend's name of the device."""
         ...
 
     def memory_stats(self) -> Mapping[str, int] | None:
-        """What the backend tells of the device's memory, if anything."""
+        """The backend's memory statistics, if any."""
         ...
 
 
 class Capabilities(Record):
-    """What the devices at hand are, and what may be asked of them.
-
-    `chip` is the one of the catalogue that their name tells of. `logical_size`: physical cores of
-    a device, of NeuronCores. `shares_host`: all devices compute with the same processors.
-    `compiles_slowly`: a new shape takes minutes, so few are tried. `fused_attention`: what JAX
-    calls the backend's kernel.
-    """
+    """Identity and capabilities of the devices at hand."""
 
     backend: Backend
     kind: str
     devices: int
     chip: str | None
+    """The catalogue's chip, by the devices' name."""
     formats: tuple[str, ...]
     logical_size: int | None = None
+    """Physical NeuronCores per device."""
     shares_host: bool = False
+    """True when all devices compute on the same processors."""
     compiles_slowly: bool = False
+    """True when a new shape takes minutes, so that few are tried."""
     fused_attention: str | None = None
+    """JAX's name of the backend's kernel."""
     memory_bytes: float | None = None
 
     @property
     def training_format(self) -> str:
-        """The format in which training is usual here."""
+        """Usual training format."""
         return self.formats[0]
 
 
 def capabilities(
     devices: Sequence[Device], environment: Mapping[str, str] = os.environ
 ) -> Capabilities:
-    """Return what devices are and can, by the names that their backend gives them."""
+    """Capabilities of devices, by the backend's names."""
     first = devices[0]
     backend = _JAX_NAMES.get(first.platform.lower())
     if backend is None:
@@ -140,16 +139,16 @@ def capabilities(
 
 
 def host_flags(flags: str, devices: int) -> str:
-    """XLA_FLAGS that make so many devices of the host; of what is set already the rest."""
+    """XLA_FLAGS for this number of host devices, other flags unchanged."""
     name = "--xla_force_host_platform_device_count"
     kept = [flag for flag in flags.split() if not flag.startswith(f"{name}=")]
     return " ".join([*kept, f"{name}={devices}"])
 
 
 def open_devices(choice: DeviceChoice, host_devices: int) -> list[Device]:
-    """The devices that JAX finds; JAX must not have been imported yet.
+    """Devices that JAX finds; JAX must not have been imported yet.
 
-    On a host without others, so many devices are made of the host.
+    A host without accelerators is divided into `host_devices`.
     """
     os.environ["XLA_FLAGS"] = host_flags(os.environ.get("XLA_FLAGS", ""), host_devices)
     if choice != "auto":
@@ -171,13 +170,13 @@ def open_devices(choice: DeviceChoice, host_devices: int) -> list[Device]:
 
 
 def peak_memory_bytes(devices: Sequence[Device]) -> float | None:
-    """The most memory that any device held so far, where the backend tells."""
+    """Peak memory of any device so far, bytes; None if the backend reports none."""
     told = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in devices]
     return float(max(filter(None, told))) if all(told) else None
 
 
 def kept_variables(environment: Mapping[str, str] = os.environ) -> str:
-    """The variables that decide what is measured, as they are set."""
+    """Settings of the variables that influence measurements."""
     return " ".join(
         f"{name}={environment[name]}" for name in _KEPT_VARIABLES if name in environment
     )

@@ -1,4 +1,4 @@
-"""Decoders that a user gives the sizes of: read from a text, and laid out over the devices."""
+"""Decoders of user-given sizes: parsed from a text, and laid out over the devices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import AttentionKernel
 
 DecoderSizes = Mapping[str, int | str]
-"""What of a `DecoderCase` is given, by field."""
+"""Given fields of a `DecoderCase`."""
 
 _COUNTS = (
     *("layers", "hidden", "heads", "ffn", "vocab", "micro_batch", "micro_batches", "tp"),
@@ -27,7 +27,7 @@ _WORDS: Mapping[str, Sequence[str]] = {
 
 
 def decoder_sizes(text: str) -> DecoderSizes:
-    """Return what a text such as `layers=4,hidden=512,tp=2` says of a decoder."""
+    """Sizes in a text such as `layers=4,hidden=512,tp=2`."""
     found: dict[str, int | str] = {}
     for part in text.split(","):
         told, equals, value = (word.strip() for word in part.partition("="))
@@ -49,14 +49,14 @@ def decoder_sizes(text: str) -> DecoderSizes:
 
 
 def with_given(suite: Suite, given: Sequence[DecoderSizes], can: Capabilities) -> Suite:
-    """A suite with the decoders that are given in place of its own, if any are."""
+    """The suite, with given decoders in place of its own, if any."""
     if not given:
         return suite
     return replace(suite, decoders=tuple(_case(sizes, can) for sizes in given))
 
 
 def _case(sizes: DecoderSizes, can: Capabilities) -> DecoderCase:
-    """A decoder over all devices; what is not said is as in the first of the suite."""
+    """A decoder over all devices; missing sizes are those of the suite's first decoder."""
     values: dict[str, Any] = dict(sizes)
     tp = int(values.get("tp", 1))
     case = replace(decoders_for(can)[0], **values, dp=max(can.devices // tp, 1))

@@ -1,4 +1,4 @@
-"""What is known of the machine at hand: processors, memory, driver, clocks, power, load."""
+"""Facts on the machine at hand: processors, memory, driver, clocks, power, load."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _SUPPLIES = Path("/sys/class/power_supply")
 _PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-neuronx", "libneuronxla", "neuronx-cc")
 _BUSY = 0.5
-"""A load over this share of the processors, before anything is measured, is said."""
+"""Load per processor, before measuring, above which a remark is made."""
 _TOOL_S = 10.0
-"""A tool that has told nothing of the devices by then is not waited for."""
+"""Timeout of device tools."""
 
 
 def processors() -> int:
-    """The processors that this process may use."""
+    """Number of processors available to this process."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def processor_name() -> str:
-    """Return what the host calls its processors."""
+    """The host's name of its processors."""
     return _told("model name") or platform.processor() or platform.machine()
 
 
 def cache_bytes() -> float | None:
-    """The last cache of a processor, where the host tells."""
+    """Size of a processor's last-level cache, bytes, if known."""
     sizes = [_text(path) for path in _CACHES.glob("index*/size")]
     kib = [float(text[:-1]) for text in sizes if text.endswith("K") and text[:-1].isdigit()]
     return max(kib) * 1024 if kib else None
 
 
 def memory_bytes() -> float:
-    """The memory of the host."""
+    """Memory of the host, bytes."""
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
 def software() -> str:
-    """The releases that were measured."""
+    """Releases of the measured software."""
     known = [f"python {platform.python_version()}"]
     for name in _PACKAGES:
         try:
@@ -54,7 +54,7 @@ def software() -> str:
 
 
 def driver(backend: str) -> dict[str, str]:
-    """Driver, clock and power limit by column, where a tool of the backend tells."""
+    """Driver, clock and power limit by column, if a tool of the backend reports them."""
     if backend == "cpu":
         mhz = _told("cpu MHz")
         return {"driver": platform.release(), "clock": f"{float(mhz):.0f} MHz" if mhz else ""}
@@ -72,7 +72,7 @@ def driver(backend: str) -> dict[str, str]:
 
 
 def remarks(backend: str) -> tuple[str, ...]:
-    """Return in words what disturbs a measurement here, before any is taken."""
+    """Remarks on disturbances of measurements, before any is taken."""
     found = []
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if load > _BUSY * processors():

@@ -1,7 +1,7 @@
-"""Matrix products, passes over memory and launches, timed while all devices are at work.
+"""Matrix products, memory passes and launches, timed with all devices at work.
 
-A program runs several kernels on operands of their own, so that none is merged with another and
-weights come from where a step would find them; what launching the program costs is taken off.
+A program runs several kernels on operands of their own, so that the compiler merges none and
+weights come from device memory, as in a step. The program's launch is subtracted.
 """
 
 from __future__ import annotations
@@ -24,19 +24,16 @@ from trnbench.program.matrix import usual_result_format
 from trnbench.program.tensor import element_bytes
 
 _PRODUCTS = 4
-"""Products of one program, each with operands of its own."""
+"""Products per program, each with operands of its own."""
 _PASSES = 8
-"""Passes of one program over the same memory."""
+"""Passes per program over the same memory."""
 _TINY = 64
-"""Kernels of a program that tells what one costs to start."""
+"""Kernels of the program that measures a kernel's start."""
 _CHECKED_ROWS = 32
 
 
 class KernelTime(Record):
-    """A kernel on every device: what it was, how long it took, what it computed and moved.
-
-    `check`: how near its numbers came to the largest error that they may have, 1 being that.
-    """
+    """A kernel on every device: identity, time, FLOP and bytes."""
 
     kernel: str
     shape: str
@@ -45,10 +42,11 @@ class KernelTime(Record):
     flop: float = 0.0
     bytes: float = 0.0
     check: float | None = None
+    """Largest error over the allowed one; above 1 is wrong."""
 
 
 def launch(machine: AllDevices) -> Iterator[KernelTime]:
-    """Yield what a program of one empty kernel costs, and what each further kernel does."""
+    """Yield the cost of a program with one empty kernel, and of each further kernel."""
     mesh = machine.mesh(d=len(machine.devices))
     one = machine.placed(mesh, np.zeros((len(machine.devices), 1), np.float32))
     empty = machine.time(machine.on_all(lambda x: x + 1, mesh), one)
@@ -70,7 +68,7 @@ def launch(machine: AllDevices) -> Iterator[KernelTime]:
 def product(
     machine: AllDevices, case: ProductCase, *, launch_s: float, seed: int
 ) -> Iterator[KernelTime]:
-    """Yield a matrix product's time, and how right its numbers are."""
+    """Yield a matrix product's time, with a check of its numbers."""
     size = element_bytes(case.format)
     machine.check_memory(2.0 * _PRODUCTS * case.elements * max(size, 4), f"{case.shape}")
     mesh = machine.mesh(d=len(machine.devices))
@@ -116,7 +114,7 @@ def product(
 
 
 def _turned(operands: Sequence[Array], across: Sequence[bool]) -> list[Array]:
-    """Operands as a product takes them, those that lie across turned."""
+    """Operands in the product's orientation."""
     return [
         one.swapaxes(-1, -2) if turned else one
         for one, turned in zip(operands, across, strict=True)
@@ -124,7 +122,7 @@ def _turned(operands: Sequence[Array], across: Sequence[bool]) -> list[Array]:
 
 
 def _checked(found: Any, left: Any, right: Any, number_format: str) -> float:  # noqa: ANN401
-    """The largest error over what the executor's product of the same numbers may have."""
+    """Largest error, over the bound of the executor's product of the same numbers."""
     recipe = ProductRecipe.named(
         format_in_a=number_format,
         format_in_b=number_format,
@@ -136,7 +134,7 @@ def _checked(found: Any, left: Any, right: Any, number_format: str) -> float:  #
 
 
 def stream(machine: AllDevices, size_bytes: int, *, launch_s: float) -> Iterator[KernelTime]:
-    """Yield passes over memory that do next to nothing else: a copy in place, and a triad."""
+    """Yield passes over memory with next to no arithmetic: a copy in place, and a triad."""
     machine.check_memory(4.0 * size_bytes, f"a stream over {size_bytes / MIB:g} MiB")
     mesh = machine.mesh(d=len(machine.devices))
     elements = size_bytes // 4

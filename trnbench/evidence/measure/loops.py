@@ -1,7 +1,7 @@
-"""Programs that run on all devices at once, and how long one run of them takes.
+"""Programs on all devices at once, and the time of one run.
 
-Every device is at work while one is timed: on a host its devices share processors and memory, on a
-node its chips share power and links, and a step of training uses all of them.
+All devices work during a measurement: on a host they share processors and memory, on a node power
+and links, and a training step uses them all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension, show
 
 _SPARE = 0.8
-"""The part of the memory that may be filled."""
+"""Share of the memory that may be filled."""
 _DTYPES = {
     "fp32": "float32",
     "bf16": "bfloat16",
@@ -32,7 +32,7 @@ _DTYPES = {
 
 
 class AllDevices(Record, eq=False):
-    """JAX with its devices: what every measurement runs on."""
+    """JAX with its devices, for all measurements."""
 
     jax: Any
     devices: Sequence[Any]
@@ -74,11 +74,11 @@ class AllDevices(Record, eq=False):
         return self.placed(mesh, drawn.astype(self.dtype(number_format)))
 
     def time(self, program: Callable[..., Any], *arguments: Array) -> Timing:
-        """Return how long a compiled program takes until all its results are there."""
+        """Time of a compiled program until all its results are ready."""
         return timed(lambda: self.jax.block_until_ready(program(*arguments)), self.rule)
 
     def check_memory(self, bytes_per_device: float, what: str) -> None:
-        """Refuse what does not fit in a device's memory, before anything is allocated."""
+        """Refuse work that exceeds the devices' memory, before any allocation."""
         needed, free = bytes_per_device, self.can.memory_bytes
         if self.can.shares_host or free is None:
             needed, free = bytes_per_device * len(self.devices), float(available_bytes())

@@ -1,8 +1,7 @@
-"""A chip, an instance and its calibrations made of measured rows: the machine at hand as a spec.
+"""A chip, an instance and calibrations from measured rows: the machine at hand as a spec.
 
-Nothing of a training step is used: products, passes, launches and exchanges, each timed by itself
-with all devices at work, say what a step of any decoder takes. Where rows say nothing, the number
-is assumed, with a range and a note, as in any data file.
+Training steps are not used: products, passes, launches and collectives, timed alone with all
+devices at work, determine the numbers. Numbers without rows are assumed, with a range and a note.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from trnbench.facts.units import Dimension, exact
 
 FileTable: TypeAlias = dict[str, object]
 DEVICE = "-device"
-"""What the name of a machine's chip ends in."""
+"""Ending of the names of a machine's chip."""
 _SOURCE = "measured"
 _NONE = "not-measured"
 _RUNS = (
@@ -39,7 +38,7 @@ _RUNS = (
 
 
 class MachineFiles(Record):
-    """Files of a machine: its name, the ids of the rows they rest on, tables by section."""
+    """Files of a machine: name, ids of the rows behind them, tables by section."""
 
     name: str
     rows: tuple[str, ...]
@@ -60,9 +59,9 @@ def machine_files(
     name: str | None = None,
     clock: fits.RowClock = "wall",
 ) -> MachineFiles:
-    """The machine that rows of kernels and collectives were measured on.
+    """The machine on which rows of kernels and collectives were measured.
 
-    Training rows are passed over: what is predicted of them must not rest on them.
+    Training rows are ignored: their predictions must not depend on them.
     """
     known = list(rows)
     try:
@@ -79,7 +78,7 @@ def machine_files(
 
 
 class _Maker:
-    """Puts the numbers of rows into tables, each with its source and kind."""
+    """Builder of the tables, each number with its source and kind."""
 
     def __init__(self, catalog: Catalog, name: str, timed: fits.TimedRows) -> None:
         self.catalog, self.name, self.timed = catalog, name, timed

@@ -1,9 +1,8 @@
-"""What measured kernels and exchanges say of a machine, as the numbers of its data files.
+"""A machine's numbers fitted to measured kernels and collectives.
 
-Model of products: t = FLOP / (rate K / (K + K0)) + what a kernel costs; of exchanges: t = launch +
-size / rate, by operation and ranks of a group. Both are fitted to relative errors, so that small
-sizes count as much as large ones. What stands between products is counted as the bytes that the
-program says, over the rate of a stream, times how much longer it took.
+Products: t = FLOP / (rate K / (K + K0)) + kernel start; collectives: t = launch + size / rate, by
+operation and group size. Both are fitted to relative errors, so that small sizes count as much as
+large ones. Passes between products are the program's bytes over the stream rate, times a factor.
 """
 
 from __future__ import annotations
@@ -29,30 +28,31 @@ from trnbench.facts.workload.operation import Op
 from trnbench.program.collective import bus_factor
 
 RowClock = Literal["wall", "processor"]
-"""By which clock rows count: that on the wall, or what the host's processors were busy, divided
-among them: what an idle host would take, where its devices share it."""
+"""Clock of the rows: wall time, or host processor time divided by the processors.
+
+The latter estimates an idle host, where the devices share the host.
+"""
 
 BY_RING = ("all-reduce", "all-gather", "reduce-scatter")
 END_OF_80 = 1.2816
 """Standard deviations to the end of an 80 % interval."""
 PASSES_OF_A_LAYER = 4
-"""Passes between products in each direction: two joins with the stream, rotation, gate."""
+"""Passes between products in each direction: two residual additions, rotation, gate."""
 _DEPTHS = np.array([0.0, *2.0 ** np.arange(2, 11)])
-"""The depths K0 that are tried."""
+"""Trial values of K0."""
 _LEAST_SCATTER = 0.03
 _BETTER = 0.8
-"""Two lines for one must leave the points so much nearer."""
+"""Two lines replace one if they reduce the scatter to this share."""
 _FEWEST = 3
-"""Sizes that tell a line."""
+"""Fewest sizes for a line."""
 _UNTOLD = 1e9
-"""Bytes a second of links over which nothing was sent: no exchange is predicted with it."""
+"""Bytes/s of links without traffic; no collective is predicted with this rate."""
 _TOUCHES = (4.0, 5.0)
-"""How often the program itself reads or writes each score, where no kernel tells: scale, mask and
-softmax forward and backward."""
+"""Reads and writes of each score by the program without a timed kernel, forward and backward."""
 
 
 class TimedRows(Record):
-    """Rows of kernels and of exchanges, and the clock they count by."""
+    """Rows of kernels and of collectives, and their clock."""
 
     rows: Sequence[EvidenceRow]
     exchanges: Sequence[EvidenceRow]
@@ -60,7 +60,7 @@ class TimedRows(Record):
 
     @property
     def sharing(self) -> int:
-        """The processors of the host that its devices share."""
+        """Number of host processors shared by the devices."""
         return min(self.rows[0].whole("cores"), max(row.whole("ranks") for row in self.rows))
 
     def seconds(self, row: EvidenceRow) -> float:
@@ -77,25 +77,25 @@ class TimedRows(Record):
 
 
 class ExchangeFit(Record):
-    """A collective of groups of so many ranks, over some sizes: its launch, and what of the links'
-    rate it reaches. `below_bytes`: where the next such begins; None of the largest sizes.
-    """
+    """A collective in groups of `ranks`, over a range of sizes."""
 
     op: Op
     ranks: int
     below_bytes: float | None
+    """Exclusive upper size; None for the largest sizes."""
     launch_s: float
     bus_bytes_per_s: float
     link_share: float = 1.0
+    """Share of the links' rate reached."""
 
     @property
     def name(self) -> str:
-        """What its tuning is called."""
+        """Name of the tuning."""
         return f"{self.op}-{self.ranks}{'-small' if self.below_bytes else ''}"
 
 
 class MachineFit(Record):
-    """Numbers of a machine's data files, each of one device."""
+    """Numbers of a machine's data files, per device."""
 
     precision: str
     peaks_flop_per_s: Mapping[str, float]
@@ -119,7 +119,7 @@ class MachineFit(Record):
 
 
 def fitted(timed: TimedRows, chip: Chip | None) -> MachineFit:
-    """Return what rows say of a machine, whose chip is one of the catalogue or unknown."""
+    """Numbers of a machine, whose chip is known (from the catalogue) or None."""
     first = timed.rows[0]
     program_s, kernel_s = (_one(timed, name) for name in ("program", "kernel"))
     stream, fastest = _streams(timed)
@@ -167,7 +167,7 @@ def _one(timed: TimedRows, kernel: str) -> float:
 
 
 def _streams(timed: TimedRows) -> tuple[float, float]:
-    """The rate of streams over the most memory, and the fastest, bytes/s."""
+    """Stream rate over the largest memory, and the fastest one, bytes/s."""
     rows = [row for name in STREAMS for row in timed.of(name)]
     if not rows:
         raise InputError("no row tells how fast memory is: measure matrix, or all")
@@ -178,7 +178,7 @@ def _streams(timed: TimedRows) -> tuple[float, float]:
 
 
 class _Products(Record):
-    """The rate of products: peaks by format, the share of it, K0, how far rows lie from that."""
+    """Rates of products: peaks by format, reached share, K0, and scatter."""
 
     format: str
     peaks: Mapping[str, float]
@@ -198,7 +198,7 @@ def _by_format(timed: TimedRows) -> dict[str, list[EvidenceRow]]:
 
 
 def _products(timed: TimedRows, kernel_s: float) -> _Products:
-    """The rates of a chip of which nothing is known: what it reached is its peak."""
+    """Rates of an unknown chip, whose peak is the fastest measured rate."""
     groups = _by_format(timed)
     first = next(iter(groups))
     depth, rate, scatter = 0.0, 0.0, math.inf
@@ -222,7 +222,7 @@ def _products(timed: TimedRows, kernel_s: float) -> _Products:
 
 
 def _rate(timed: TimedRows, row: EvidenceRow, depth: float, kernel_s: float) -> float:
-    """The rate of endlessly deep products of which a row with some K0 tells, FLOP/s."""
+    """Rate of infinitely deep products implied by a row for some K0, FLOP/s."""
     seconds = timed.seconds(row)
     alone = max(seconds - kernel_s, 0.1 * seconds)
     k = float(measured_product(row).k)
@@ -230,7 +230,7 @@ def _rate(timed: TimedRows, row: EvidenceRow, depth: float, kernel_s: float) -> 
 
 
 def _products_of(timed: TimedRows, chip: Chip, lnc: int | None) -> _Products:
-    """Return which shares of a known chip's peak products reach."""
+    """Shares of a known chip's peak that products reach."""
     groups = _by_format(timed)
     first = next(iter(groups))
     found = []
@@ -255,7 +255,7 @@ def _products_of(timed: TimedRows, chip: Chip, lnc: int | None) -> _Products:
 
 
 def _share(timed: TimedRows, row: EvidenceRow, chip: Chip, lnc: int | None, depth: float) -> float:
-    """Return which share of the peak a product reached, if K0 is so much."""
+    """Share of the peak that an infinitely deep product would reach, for some K0."""
     product = measured_product(row)
     if chip.own_format(product.format_a) not in chip.formats:
         raise InputError(f"{row.id}: {chip.name} has no products of {product.format_a}")
@@ -275,7 +275,7 @@ def _touches(timed: TimedRows, moved: float) -> tuple[float, float]:
 
 
 def _traffic(timed: TimedRows, kernels: Sequence[str], moved: float) -> float:
-    """The bytes that passes moved at the rate of a stream, over those of the program."""
+    """Time of passes at the stream rate, in bytes, over the bytes of the program."""
     rows = [row for name in kernels for row in timed.of(name)]
     if not rows:
         return 1.0
@@ -295,7 +295,7 @@ def _attention(timed: TimedRows, peak: float) -> tuple[float, float] | None:
 
 
 def _exchanges(timed: TimedRows) -> tuple[tuple[ExchangeFit, ...], float, float]:
-    """Each collective by ranks, the rate of the links, and how far rows lie from that."""
+    """Fit of each collective by ranks, link rate in bytes/s, and scatter."""
     groups: dict[tuple[Op, int], list[tuple[float, float]]] = {}
     for row in timed.exchanges:
         op = next((op for op in OPERATIONS if op == row.text("collective")), None)
@@ -326,9 +326,9 @@ def _exchanges(timed: TimedRows) -> tuple[tuple[ExchangeFit, ...], float, float]
 def _lines(
     points: Sequence[tuple[float, float]],
 ) -> list[tuple[float | None, float, float, float]]:
-    """One or two lines: to which size, launch, seconds a byte, how far points lie off.
+    """One or two lines: upper size, launch in s, s per byte, and scatter.
 
-    What fits in caches moves at another rate than what does not.
+    Sizes that fit in caches may have a line of their own.
     """
     whole = _line(points)
     tried = [
@@ -344,7 +344,7 @@ def _lines(
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
-    """Launch and seconds a byte of the line nearest to points, and how far they lie off."""
+    """Launch in s and s per byte of the least-squares line, and its log scatter."""
     sizes, times = np.array(points).T
     sides = np.stack([1 / times, sizes / times], axis=1)
     launch_s, s_per_byte = np.linalg.lstsq(sides, np.ones(len(times)), rcond=None)[0].tolist()

@@ -1,6 +1,6 @@
-"""Parts of a decoder between its matrix products, in JAX: trained whole, and timed by themselves.
+"""Parts of a decoder between matrix products, in JAX, for training and for timing alone.
 
-`jax` is handed in: it is imported once the devices are chosen.
+The caller passes `jax`, which is imported only after the devices are chosen.
 """
 
 from __future__ import annotations
@@ -12,31 +12,28 @@ _MASKED = -1e9
 _ROTARY_BASE = 10000.0
 
 Array = Any
-"""An array of JAX, which has no types here."""
+"""A JAX array; JAX is untyped here."""
 
 
 class Pieces:
-    """Functions of arrays; statistics and the loss are in fp32 whatever the arrays are in."""
+    """Functions of arrays; statistics and the loss are in fp32 for all input formats."""
 
     def __init__(self, jax: Any) -> None:  # noqa: ANN401
         self.jax, self.np = jax, jax.numpy
 
     def norm(self, x: Array, weight: Array) -> Array:
-        """Rows over their root mean square, times a weight each."""
+        """RMS norm of rows, with a weight per column."""
         wide = x.astype(self.np.float32)
         scale = self.jax.lax.rsqrt(self.np.mean(wide * wide, axis=-1, keepdims=True) + _NORM_GUARD)
         return ((wide * scale) * weight).astype(x.dtype)
 
     def joined(self, stream: Array, branch: Array, weight: Array) -> tuple[Array, Array]:
-        """The stream with a branch added, and that normalised."""
+        """The stream plus a branch, and the normalised sum."""
         stream = stream + branch
         return stream, self.norm(stream, weight)
 
     def heads(self, mixed: Array, size: int) -> tuple[Array, Array, Array]:
-        """Queries, keys and values [batch, head, token, size] of one projection's output.
-
-        Queries and keys are turned to their position.
-        """
+        """Rotated queries and keys, and values [batch, head, token, size], of a joint projection."""
         split = mixed.reshape(*mixed.shape[:2], 3, -1, size)
         query, key, value = (split[:, :, i].transpose(0, 2, 1, 3) for i in range(3))
         return self._rotated(query), self._rotated(key), value
@@ -48,7 +45,7 @@ class Pieces:
         return found.reshape(*found.shape[:2], -1)
 
     def merged(self, context: Array) -> Array:
-        """Heads side by side for each token."""
+        """Heads of each token, concatenated."""
         batch, heads, tokens, size = context.shape
         return context.transpose(0, 2, 1, 3).reshape(batch, tokens, heads * size)
 
@@ -67,9 +64,9 @@ class Pieces:
         return self.jax.nn.silu(wide[..., :half]) * wide[..., half:]
 
     def statistics(self, logits: Array, place: Array, largest: Array) -> Array:
-        """Return what of a loss ranks sum up: sums of exponentials, and targets' logits.
+        """A rank's contributions to the loss: sum of exponentials, and the target's logit.
 
-        `place`: where the target is in a rank's slice of the vocabulary; out of it elsewhere.
+        `place` is the target's index in the rank's slice of the vocabulary; out of range elsewhere.
         """
         wide = logits.astype(self.np.float32)
         here = self.np.arange(logits.shape[-1]) == place[..., None]

@@ -19,14 +19,14 @@ from trnbench.evidence.measured_columns import MeasuredKind
 from trnbench.program.step import training_step
 
 Cells = dict[str, str]
-"""A row: cells by column, only those that are filled."""
+"""A row: non-empty cells by column."""
 FRAMEWORK = "trnbench measure"
-"""What rows of steps call the software that ran."""
+"""Framework name in rows of measured steps."""
 GIB = 1024**3
 
 
 def provenance(can: Capabilities, *, instance: str, seed: int) -> Cells:
-    """The cells that all rows of a session have alike: what was measured, and with what."""
+    """Cells shared by all rows of a session: device, software, date."""
     today = datetime.datetime.now(tz=datetime.UTC).date()
     return _filled(
         source=f"trnbench {__version__} measure",
@@ -125,13 +125,13 @@ def step_row(found: StepRun) -> Cells:
 
 
 def timing_cells(timing: Timing) -> Mapping[str, float]:
-    """Return what is told of how the repeats of a run came out."""
+    """Cells of the repeats' statistics."""
     names = ("low_s", "high_s", "spread", "known_to", "repeats", "outliers", "processor_s")
     return {name: getattr(timing, name) for name in names}
 
 
 def _filled(**cells: str | float | None) -> Cells:
-    """Cells as text, numbers with all their digits, without those that say nothing."""
+    """Non-empty cells as text, numbers with all digits."""
     return {
         name: repr(cell) if isinstance(cell, float) else str(cell)
         for name, cell in cells.items()

@@ -1,6 +1,6 @@
-"""A session of measurements: a process is asked, its rows are kept as they come.
+"""A measuring session: runs the worker and keeps its rows as they arrive.
 
-What ends it early - its budget, Ctrl-C, a crash - leaves the rows that it had.
+Rows survive an early end by the budget, Ctrl-C or a crash.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GRACE_S = 5.0
 
 
 class Session(State):
-    """What was measured: rows by column, what was left out and why, and what ended it early."""
+    """Results of a session: rows by column, skipped work with reasons, and an early end."""
 
     device: dict[str, str] = field(default_factory=dict)
     rows: list[dict[str, str]] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Session(State):
     stopped: Stopped | None = None
 
     def hear(self, event: dict[str, Any], progress: SessionProgress) -> bool:
-        """Take in an event; return whether it is the last one."""
+        """Record an event; True for the last one."""
         match event["event"]:
             case "devices":
                 self.device, self.remarks = event["cells"], list(event["remarks"])
@@ -64,9 +64,9 @@ def run_session(
     cancel: Callable[[], bool],
     worker: Sequence[str] | None = None,
 ) -> Session:
-    """Return what a process measures; it ends when `cancel` says so, with what it has.
+    """Rows measured by the worker process, until its end or until `cancel` is true.
 
-    `worker`: another command line than that of the process that measures.
+    `worker` replaces the command line of the measuring process.
     """
     session = Session()
     with tempfile.TemporaryFile("w+", errors="replace") as said:
@@ -92,7 +92,7 @@ def run_session(
 
 
 def _lines(stream: IO[bytes], cancel: Callable[[], bool]) -> Iterator[bytes | None]:
-    """Yield lines as they come, then end; None, the last, where `cancel` says to stop."""
+    """Yield lines as they arrive; a final None means that `cancel` was true."""
     rest = b""
     with selectors.DefaultSelector() as ready:
         ready.register(stream, selectors.EVENT_READ)

@@ -1,7 +1,7 @@
-"""What is run in a suite on a kind of device: products, streams, sizes of messages, small decoders.
+"""Work of a suite by kind of device: products, streams, message sizes, small decoders.
 
 `quick` takes minutes on a laptop, `full` longer. Sizes fit the device: a host computes a thousandth
-of what an accelerator does, and where every new shape is compiled for minutes, few are tried.
+of an accelerator, and where compiling a shape takes minutes, few are tried.
 """
 
 from __future__ import annotations
@@ -19,18 +19,14 @@ SuiteName = Literal["quick", "full"]
 OPERATIONS: tuple[Op, ...] = (
     *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute"),
 )
-"""The collectives that are measured."""
+"""Measured collectives."""
 KIB, MIB = 1024, 1024**2
 OperandOrder = Literal["NN", "NT", "TN"]
-"""Which operands of a product lie transposed in memory, as BLAS writes it."""
+"""Transposition of a product's operands in memory, as in BLAS."""
 
 
 class ProductCase(Record):
-    """A matrix product on every device: `batch` products of m x k and k x n in a format.
-
-    `order`: which operands lie transposed in memory, as BLAS writes it. A step has as many products
-    of each: NN forward, NT for gradients of inputs, TN for those of weights.
-    """
+    """A matrix product on every device: `batch` products of m x k and k x n."""
 
     m: int
     k: int
@@ -38,22 +34,23 @@ class ProductCase(Record):
     batch: int = 1
     format: str
     order: OperandOrder = "NN"
+    """NN forward, NT for input gradients, TN for weight gradients, equally many in a step."""
 
     @property
     def shape(self) -> str:
-        """Its sizes as rows have them."""
+        """Sizes in the form of rows."""
         text = f"M{self.m} K{self.k} N{self.n}"
         text = f"{text} B{self.batch}" if self.batch > 1 else text
         return text if self.order == "NN" else f"{text} {self.order}"
 
     @property
     def elements(self) -> int:
-        """Numbers of its operands and of its product."""
+        """Elements of operands and result."""
         return self.batch * (self.m * self.k + self.k * self.n + self.m * self.n)
 
 
 class DecoderCase(Record):
-    """A small decoder and how a step of it is laid out over all devices."""
+    """A small decoder and its layout over all devices."""
 
     layers: int
     hidden: int
@@ -70,7 +67,7 @@ class DecoderCase(Record):
 
     @property
     def devices(self) -> int:
-        """The devices that a step takes."""
+        """Devices of a step."""
         return self.tp * self.dp
 
     @property
@@ -80,19 +77,19 @@ class DecoderCase(Record):
 
     @property
     def shape(self) -> str:
-        """Its sizes, and how a step is laid out."""
+        """Sizes and layout, as text."""
         return f"L{self.layers} {self.part} TP{self.tp} DP{self.dp}"
 
     @property
     def part(self) -> str:
-        """The sizes of a layer on one device."""
+        """Sizes of a layer on one device, as text."""
         heads, size = self.heads // self.tp, self.hidden // self.heads
         wide = f"H{self.hidden} N{heads} D{size} F{self.ffn // self.tp} V{self.vocab // self.tp}"
         return f"B{self.micro_batch} S{self.sequence} {wide}"
 
 
 class Suite(Record):
-    """All that a suite runs; sizes in bytes of one device."""
+    """Work of a suite; sizes in bytes per device."""
 
     products: tuple[ProductCase, ...]
     stream_bytes: tuple[int, ...]
@@ -111,7 +108,7 @@ _CHIP_CORE = ((2048, 128, 2048, 32), (2048, 2048, 128, 32))
 
 
 def suite_for(can: Capabilities, name: SuiteName) -> Suite:
-    """Return what a suite runs on devices."""
+    """The suite's work for these devices."""
     quick = name == "quick"
     plain: tuple[tuple[int, int, int], ...]
     if can.shares_host:

@@ -1,8 +1,8 @@
-"""Repeats of a run until its median is known well enough, and what they say.
+"""Repeats of a run until its median is precise enough, and their statistics.
 
-Model: the median of n repeats is known to 1.57 interquartile ranges over sqrt(n), the notch of a
-box plot, with 95 % confidence (McGill, Tukey, Larsen 1978). Repeats beyond three interquartile
-ranges of the quartiles are outliers: they are counted, and left in.
+The 95 % confidence interval of the median of n repeats is 1.57 interquartile ranges over sqrt(n),
+the notch of a box plot (McGill, Tukey, Larsen 1978). Repeats beyond three interquartile ranges of
+the quartiles are counted as outliers, and kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FENCE = 3.0
 
 
 class Repeats(Record):
-    """When enough was repeated: the median is known to `precision`, or `budget_s` is spent."""
+    """Stopping rule: the median is known to `precision`, or `budget_s` is spent."""
 
     precision: float = 0.02
     least: int = 5
@@ -31,27 +31,26 @@ class Repeats(Record):
 
 
 class Timing(Record):
-    """What the repeats of a run took, seconds of the wall clock.
-
-    `low_s` and `high_s` are the 5th and 95th of 100. `processor_s` is what all processors of the
-    host were busy with one repeat. `known_to`: the half width of the median's interval over it.
-    """
+    """Statistics of a run's repeats, s of wall time."""
 
     median_s: float
     low_s: float
+    """5th percentile; `high_s`: 95th."""
     high_s: float
     processor_s: float
+    """Busy time of all host processors per repeat."""
     known_to: float
+    """Half width of the median's confidence interval, over the median."""
     repeats: int
     outliers: int
 
     @property
     def spread(self) -> float:
-        """How far 90 % of the repeats lie apart, over the median: half of it either way."""
+        """Half the range of the middle 90 % of repeats, over the median."""
         return (self.high_s - self.low_s) / 2 / self.median_s
 
     def each(self, runs: int, *, less_s: float = 0.0) -> Timing:
-        """Time of each of so many runs of a repeat, without what the repeat costs."""
+        """Timing of each of `runs` runs in a repeat, without the repeat's own cost `less_s`."""
         share = max(self.median_s - less_s, 0.1 * self.median_s) / self.median_s / runs
         return replace(
             self,
@@ -69,7 +68,7 @@ def timed(
     clock: Clock = time.perf_counter,
     processor: Clock = time.process_time,
 ) -> Timing:
-    """Return what repeats of a run take, after those that warm up."""
+    """Timing of a run after its warm-up."""
     for _ in range(rule.warm_up):
         run()
     taken: list[float] = []

@@ -1,4 +1,4 @@
-"""Steps of a small decoder, timed: losses must fall; the compiler counts operations, as we do."""
+"""Timed steps of a small decoder; losses must fall, and the compiler's FLOP are recorded."""
 
 from __future__ import annotations
 
@@ -17,34 +17,32 @@ from trnbench.program.tensor import element_bytes
 
 _FIRST_STEPS = 3
 _STATES = 4
-"""Copies of all weights in fp32 that a step holds: master, gradient and two moments."""
+"""Copies of all weights in fp32 during a step: master, gradient and two moments."""
 _SCORES = 6
-"""Times that a layer's scores or activations are held, at most."""
+"""Copies of a layer's scores or activations, at most."""
 
 
 class StepRun(Record):
-    """A decoder's step on all devices.
-
-    `compiled_flop`: operations of one device by the compiler's cost analysis, where it tells.
-    `peak_memory_bytes` of a device so far, where the backend tells.
-    """
+    """A decoder's step on all devices."""
 
     case: DecoderCase
     timing: Timing
     compile_s: float
     losses: tuple[float, ...]
     compiled_flop: float | None
+    """FLOP of one device by the compiler's cost analysis, if available."""
     peak_memory_bytes: float | None
+    """Peak of a device so far, if the backend reports it."""
 
     @property
     def check(self) -> float:
-        """0 where losses are finite and fell; else infinite."""
+        """0 if losses are finite and fell, else infinite."""
         sound = all(map(math.isfinite, self.losses)) and self.losses[-1] < self.losses[0]
         return 0.0 if sound else math.inf
 
 
 def training(machine: AllDevices, case: DecoderCase, *, seed: int) -> Iterator[StepRun]:
-    """Yield a decoder's step: compiled, warmed up, repeated on the same words."""
+    """Yield the timing of a decoder's step: compiled, warmed up, repeated on the same words."""
     machine.check_memory(_needed_bytes(case), f"a decoder {case.shape}")
     decoder = Decoder.on(machine, case)
     state, words = decoder.state(seed), decoder.words(seed + 1)
@@ -74,7 +72,7 @@ def training(machine: AllDevices, case: DecoderCase, *, seed: int) -> Iterator[S
 
 
 def _needed_bytes(case: DecoderCase) -> float:
-    """About what a device holds of a step, at least."""
+    """Estimated minimum memory of a device for a step, bytes."""
     layer = case.hidden * (4 * case.hidden + 3 * case.ffn)
     weights = (case.layers * layer + 2 * case.vocab * case.hidden) / case.tp
     tokens = case.micro_batch * case.sequence

@@ -1,8 +1,8 @@
-"""The process that measures: it alone imports JAX, and tells of each row as soon as it has it.
+"""The measuring process: the only importer of JAX, reporting each row at once.
 
-It is a process of its own because the number of a host's devices is settled when JAX is imported,
-and because what kills it (memory, a driver) leaves the rows that it has told. It reads a request
-as JSON from stdin and writes events as lines of JSON to stdout.
+A separate process, because importing JAX fixes the number of host devices, and because rows already
+reported survive a crash (memory, a driver). Reads a request as JSON from stdin, writes events as
+JSON lines to stdout.
 """
 
 from __future__ import annotations
@@ -34,16 +34,13 @@ _FEWEST_S, _MOST_S = 0.1, 2.0
 """What is spent on repeats of one measurement, at least and at most."""
 T = TypeVar("T")
 _CHAINED = 2
-"""Decoders of a suite whose layers' passes are timed by themselves, the first ones."""
+"""Number of the suite's first decoders whose layer passes are timed alone."""
 _REPEATING = 0.4
-"""The part of a budget that goes into repeats; compiling and drawing numbers take the rest."""
+"""Share of a budget for repeats; compiling and drawing numbers take the rest."""
 
 
 class WorkRequest(Record):
-    """What is measured: kinds of `suites.KINDS`, of a suite, on devices, within seconds.
-
-    `decoders` replace those of the suite.
-    """
+    """Kinds of work (of `suites.KINDS`) in a suite on devices, within a time budget."""
 
     kinds: tuple[str, ...]
     suite: SuiteName
@@ -53,17 +50,18 @@ class WorkRequest(Record):
     instance: str | None
     seed: int
     decoders: tuple[DecoderSizes, ...] = ()
+    """Decoders in place of the suite's."""
 
 
 class MeasuringTask(Record):
-    """One measurement: its name for people, and what makes its rows."""
+    """One measurement: its name for people, and the function that makes its rows."""
 
     what: str
     rows: Callable[[], Iterable[Cells]]
 
 
 def work(request: WorkRequest, emit: TellEvent) -> None:
-    """Measure what is asked, and tell of every row, and of what was left out and why."""
+    """Run the requested measurements; emit every row, and skipped work with reasons."""
     begun = time.monotonic()
     devices = open_devices(request.device, request.host_devices)
     import jax
@@ -94,12 +92,12 @@ def work(request: WorkRequest, emit: TellEvent) -> None:
 
 
 def instance_name(backend: str, chip: str | None) -> str:
-    """Return what the machine at hand is called, where nobody named it."""
+    """Default name of the machine at hand."""
     return f"host-{chip or backend}"
 
 
 def _paced(request: WorkRequest, suite: Suite) -> Repeats:
-    """Return how often to repeat, so that a budget is enough for all measurements."""
+    """Repeats per measurement that fit the budget."""
     measured = {
         "matrix": len(suite.products) + 2 * len(suite.stream_bytes) + 7 * _CHAINED,
         "collective": len(OPERATIONS) * len(suite.groups) * len(suite.message_bytes),
@@ -142,7 +140,7 @@ def _tasks(
 
 
 def main() -> None:
-    """Measure what stdin asks for."""
+    """Measure the request on stdin."""
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(2, sys.stdout.fileno())  # what libraries print is no event
 
