@@ -1,9 +1,8 @@
-"""Fused attention on NeuronCores timed by itself: what a row ran, and its closed form's time.
+"""Fused attention on NeuronCores timed alone: the call of a row, and its closed-form time.
 
-A row's text names heads, sequences and cores; of a search for a good kernel the last step counts,
-as for products. What multiplies in fp32 is not what training runs, and a kernel that leaves out a
-part of attention is another one. A bound that a test asserts is at least the time: it is compared
-as if it were one, and said to be assumed.
+A row's text gives heads, sequences and cores; of a kernel search only the last step counts.
+Products in fp32 do not occur in training, and a kernel without a part of attention is another
+kernel. A bound asserted by a test is compared as if measured, and listed as assumed.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from trnbench.program.ops import AttentionOp
 from trnbench.program.tensor import Dim, Tensor, array
 
 KERNEL_SCATTER = 0.12
-"""Standard deviation of the logarithm of a kernel's time about what its chip's take alike."""
+"""Log standard deviation of a kernel's time about its chip's common numbers."""
 BOUND = "the bound that a test asserts, as if it were the time"
 _PARTIAL = "not attention of any input"
-"""So begins a note that tells what a kernel leaves out."""
+"""Beginning of a note on a part missing from the kernel."""
 _NAMES = ("attention", "attn", "flash", "gqa")
 _FLASH = ("flash", "attention_cte")
 _CHIP = re.compile(r"trn(\d)(?:/inf\d)?(?:\s|$)")
@@ -55,21 +54,16 @@ _SIZES = {
     "window": re.compile(r"sliding window (\d+)"),
     "kv_heads": re.compile(r"(\d+) KV heads|\bKH: (\d+)"),
 }
-"""What of a row's shape and notes tells each size."""
+"""Pattern of each size in a row's shape and notes."""
 
 
 class TimedAttention(Record):
-    """A timed call of fused attention on `cores` of a chip, and what its row leaves open.
-
-    Sizes are those of the call: sequences, query and key/value heads of each, queries and keys of a
-    sequence, numbers of a head. `tile_keys`: of so many keys at once it skips what a causal mask
-    hides, where the row says; `window`: how many keys a query sees. `flash`: it goes over keys in
-    pieces, so that it takes sequences of any length. `bound`: the time is a bound.
-    """
+    """A timed call of fused attention on `cores` of a chip, and its assumptions."""
 
     chip: str
     cores: int
     batch: int
+    """Sequences; heads and queries are per sequence."""
     heads: int
     kv_heads: int
     queries: int
@@ -79,14 +73,18 @@ class TimedAttention(Record):
     backward: bool
     number_format: str
     window: int | None = None
+    """Keys visible to a query."""
     tile_keys: int | None = None
+    """Tile width, keys, by which causally masked keys are skipped, if stated."""
     flash: bool = False
+    """True when keys are processed in tiles, for sequences of any length."""
     bound: bool = False
+    """True when the time is an asserted bound."""
     assumed: tuple[str, ...] = ()
 
     @property
     def call(self) -> AttentionCall:
-        """The call as instructions play it."""
+        """The call for the emulator."""
         return AttentionCall(
             queries=self.queries,
             keys=self.keys,
@@ -102,7 +100,7 @@ class TimedAttention(Record):
 
     @property
     def op(self) -> AttentionOp:
-        """The call as a training step has it."""
+        """The call as an operation of a training step."""
         query = self._tensor("query", self.queries, self.heads)
         key, value = (self._tensor(name, self.keys, self.kv_heads) for name in ("key", "value"))
         context = self._tensor("context", self.queries, self.heads)
@@ -153,9 +151,9 @@ class TimedAttention(Record):
 def interval_s(
     kernel: TimedAttention, chip: Chip, efficiency: ChipEfficiency
 ) -> tuple[float, float, float]:
-    """The closed form's time and the ends of its 80 % interval, s.
+    """Closed-form time and the ends of its 80 % interval, s.
 
-    One kernel of a chip differs from another as kernels do, and the chip's numbers are not sure.
+    The interval covers the scatter between kernels and the uncertainty of the chip's numbers.
     """
     draws, rows = CommonDraws(count=SAMPLES), {}
     for key, known in chip_ranges(efficiency).items():
@@ -172,15 +170,15 @@ def is_attention(row: EvidenceRow) -> bool:
 
 
 def chip_of(row: EvidenceRow) -> str | None:
-    """The chip that a row's hardware is, by name; None of hardware called otherwise."""
+    """Name of the chip in a row's hardware; None for other hardware."""
     found = _CHIP.match(row.needed("hardware"))
     return f"trainium{found[1]}" if found else None
 
 
 def attention_kernel(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> TimedAttention:
-    """The attention kernel that a row timed; raise RowFault where that is none to compare.
+    """The attention kernel timed by a row; RowFault if unusable.
 
-    `rows` are those of its file.
+    `rows` are all rows of its file.
     """
     name, notes = row.text("kernel"), row.text("notes")
     if notes.startswith(_PARTIAL):
@@ -222,7 +220,7 @@ def attention_kernel(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> TimedAtte
 
 
 def _refuse_step(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> None:
-    """Refuse a step on the way of a search, whose last one alone is a good kernel."""
+    """Refuse intermediate steps of a kernel search, which are not good kernels."""
     step = _SEARCH_STEP.match(row.id)
     steps = [found for other in rows if (found := _SEARCH_STEP.match(other.id))]
     last = step and max(int(other[2]) for other in steps if other[1] == step[1])

@@ -1,4 +1,4 @@
-"""Measured collectives beside the closed form: one group over the nodes that a row names."""
+"""Measured collectives against the closed form: one group over the nodes of a row."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _ALGORITHMS: tuple[tuple[str, str], ...] = (
     ("nvlstree", ""),
     ("nvls", "in-switch"),
 )
-"""Words of the algorithm column, in the order in which they are looked for."""
+"""Words of the algorithm column, in search order."""
 _VERSION = re.compile(r"(\d+\.\d+)")
 _PLAIN_ID = re.compile(r"[^*?\[]*")
-"""An id in which no character stands for others."""
+"""An id without wildcards."""
 
 
 class Exchange(Record):
-    """A collective that was timed: on which instance and stack, by how many, of which size."""
+    """A timed collective: instance, stack, nodes, ranks and size."""
 
     row: EvidenceRow
     instance: str
@@ -59,20 +59,20 @@ class Exchange(Record):
 
     @property
     def group(self) -> tuple[str, str, str, int, int, str]:
-        """What is alike for all sizes of a sweep."""
+        """Key shared by all sizes of a sweep."""
         wanted = self.algorithm or ""
         return self.instance, self.stack, self.op, self.nodes, self.ranks, wanted
 
 
 class Systems(State, kw_only=False):
-    """The machines and stacks that rows of exchanges name, each looked up once."""
+    """Instances and stacks named in rows of collectives, each looked up once."""
 
     catalog: Catalog
     _instances: Memo[tuple[str, str], Instance | None] = field(default_factory=Memo)
     _stacks: Memo[tuple[str, str], str] = field(default_factory=Memo)
 
     def instance(self, system: str, chip: str) -> Instance | None:
-        """The machine that a publication means."""
+        """The instance behind a publication's names."""
         key = system, chip
         return self._instances.of(key, lambda: load_published(self.catalog, system, chip))
 
@@ -123,7 +123,7 @@ def exchange_of(systems: Systems, file: EvidenceFile, row: EvidenceRow) -> Excha
 def predict_exchanges(
     catalog: Catalog, exchanges: Iterable[Exchange]
 ) -> Mapping[str, float | Refusal]:
-    """The predicted time of each exchange by its row's id, s, or why there is none."""
+    """Predicted time of each collective, s, or its refusal, by row id."""
     found: dict[str, float | Refusal] = {}
     for rows, selected in selected_exchanges(catalog, exchanges):
         ids = [row.id for row in rows]
@@ -138,9 +138,9 @@ def predict_exchanges(
 def selected_exchanges(
     catalog: Catalog, exchanges: Iterable[Exchange], stack: CollectiveStack | None = None
 ) -> Iterator[tuple[list[Exchange], tuple[Selected, ...] | Refusal]]:
-    """Yield the exchanges of each group, and what its stack runs by size, or why it cannot.
+    """Yield the collectives of each group, with the stack's choice by size, or a refusal.
 
-    The stack of all, if one is given, else their own.
+    A given `stack` serves all groups, else their own.
     """
     placements: dict[tuple[str, int], Placement] = {}
     for _, alike in groupby(sorted(exchanges, key=lambda e: e.group), key=lambda e: e.group):
@@ -159,9 +159,9 @@ def selected_exchanges(
 
 
 def fitted(stack_rows: Sequence[str], row: str) -> bool:
-    """True when a row is among those a calibration was set from.
+    """True when a calibration was fitted to the row.
 
-    Its entries begin with the rows' ids, or patterns of them, up to a colon.
+    The calibration's entries begin with row ids, or patterns of ids, up to a colon.
     """
     ids, patterns = _named_rows(tuple(stack_rows))
     return row in ids or any(fnmatchcase(row, pattern) for pattern in patterns)

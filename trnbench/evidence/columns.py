@@ -1,7 +1,7 @@
-"""The columns of a measured training step: one table, that of the knobs and what stands around it.
+"""Columns of a measured training step: the knobs, and the surrounding columns.
 
-A file with these columns can be scored and fitted. A cell left blank is not said; the reader says
-how it took it. A knob has the column of its name, or the short one that is usual in such tables.
+Files with these columns can be scored and fitted. Blank cells are unstated, and the reader lists
+its assumptions. A knob's column has the knob's name, or the usual short one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import KNOBS, Value
 
 _SHORT = {"micro_batch": "mbs", "global_batch": "gbs", "sequence": "seq"}
-"""Knobs whose column does not bear their name."""
+"""Usual short columns of knobs."""
 
 
 class StepColumn(Record):
-    """A column: what it says, a cell as an example, and what else it is called in files."""
+    """A column: description, an example cell, and other names in files."""
 
     name: str
     help: str
@@ -30,7 +30,7 @@ def _column(name: str, help: str, aliases: str = "", *, example: str = "") -> St
 
 
 def column_of(knob: str) -> str:
-    """The column of a knob."""
+    """Column of a knob."""
     return _SHORT.get(knob, knob)
 
 
@@ -136,7 +136,7 @@ def template_csv() -> str:
 
 
 def cells_of(knobs: Mapping[str, Value]) -> dict[str, str]:
-    """The cells of a row that say some knobs."""
+    """Cells for some knobs."""
     cells = {
         column_of(name): str(int(value) if isinstance(value, bool) else value)
         for name, value in knobs.items()
@@ -148,7 +148,7 @@ def cells_of(knobs: Mapping[str, Value]) -> dict[str, str]:
 
 
 def named_columns(columns: Iterable[str]) -> list[str]:
-    """Columns under the names of the table: aliases, capitals and hyphens set right."""
+    """Columns by their canonical names: aliases, capitals and hyphens normalised."""
     return [_BY_NAME.get(_plain(column), column) for column in columns]
 
 

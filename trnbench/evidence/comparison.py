@@ -1,4 +1,4 @@
-"""A measurement beside its prediction, whatever the set it comes from."""
+"""A measurement with its prediction, from any set."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from trnbench.evidence.step_row import MemoryHolder
 from trnbench.facts.records import Record
 
 EVEN = 0.5
-"""A layout at least so likely to fit is called one that fits."""
+"""Probability from which on a layout counts as fitting."""
 
 
 class Contrast(NamedTuple):
-    """A measured number beside the predicted one and the ends of its 80 % interval, where known."""
+    """A measured number, the predicted one, and its 80 % interval, where known."""
 
     measured: float | None
     predicted: float | None
@@ -29,69 +29,71 @@ class Contrast(NamedTuple):
 
     @property
     def covered(self) -> bool | None:
-        """True when the interval holds what was measured; None where either is missing."""
+        """True when the interval contains the measurement; None if either is missing."""
         if self.low is None or self.high is None or self.measured is None:
             return None
         return self.low <= self.measured <= self.high
 
     @property
     def half_width(self) -> float | None:
-        """Half of the interval over the prediction; None where there is none."""
+        """Half the interval over the prediction; None without an interval."""
         if self.low is None or self.high is None or not self.predicted:
             return None
         return (self.high - self.low) / 2 / self.predicted
 
 
 class Comparison(Record):
-    """One row of evidence: what was measured, what the model says, or why it says nothing.
-
-    `model` is what ran (a model, an operation, a kernel), `system` where, as published. `stack`:
-    the calibration in use, `own_stack` whether it is the measured software's own, `basis` what its
-    numbers rest on. `configuration` is alike for rows that repeat one experiment, on more nodes or
-    with another release; `question` for those that differ in layout alone, `family` for those with
-    one kind of model, `platform` for those on one machine. `low_s`, `high_s`: the ends of the 80 %
-    interval. `ideal_s`: what the model's FLOP would take at the chips' peak. Of a row whose kernel
-    was played, `played_as` says as which, and `closed_s` is the closed form's time. `tokens` of a
-    step.
-    `assumed`: what the row does not tell and was taken. Memory is that of a rank or of a chip with
-    all its ranks, as `memory_of` says; `fit_probability`: how likely the layout is to fit in
-    memory; `outcome`: whether it was measured, or crashed.
-    """
+    """One row of evidence: the measurement, and the prediction or the reason against one."""
 
     id: str
     set: EvidenceSet
     use: str = ""
     model: str = ""
+    """The model, operation or kernel; `system`: the machine, as published."""
     system: str = ""
     platform: str | None = None
+    """Key of the machine."""
     nodes: int | None = None
     ranks: int | None = None
     size_bytes: float | None = None
     layout: str | None = None
     family: str | None = None
+    """Key of the kind of model."""
     precision: str | None = None
     configuration: str | None = None
+    """Key of repeats of one experiment, on any nodes and release."""
     question: str | None = None
+    """Key of rows that differ only in layout."""
     tokens: float | None = None
+    """Tokens of a step."""
     measured_s: float | None = None
     predicted_s: float | None = None
     low_s: float | None = None
+    """Ends of the 80 % interval."""
     high_s: float | None = None
     closed_s: float | None = None
+    """Closed-form time of an emulated kernel; `played_as`: the emulated kernel."""
     played_as: str | None = None
     ideal_s: float | None = None
+    """Time of the model's FLOP at the chips' peak."""
     memory_measured_bytes: float | None = None
     memory_predicted_bytes: float | None = None
     memory_low_bytes: float | None = None
     memory_high_bytes: float | None = None
     memory_of: MemoryHolder | None = None
+    """Memory of a rank, or of a chip with all its ranks."""
     fit_probability: float | None = None
+    """Probability that the layout fits in memory."""
     outcome: str | None = None
+    """Measured or crashed."""
     fitted: bool = False
     stack: str | None = None
+    """The calibration; `basis`: the evidence behind it."""
     basis: str | None = None
     own_stack: bool = False
+    """True when the stack is the measured software's own."""
     assumed: tuple[str, ...] = ()
+    """Assumptions for unstated cells."""
     reason: str | None = None
 
     @classmethod
@@ -107,18 +109,18 @@ class Comparison(Record):
         )
 
     def share_of_peak(self, time_s: float | None) -> float | None:
-        """Return which part of the peak a played kernel reaches in a time; None of other rows."""
+        """Share of the peak reached by an emulated kernel in a time; None for other rows."""
         played = self.played_as is not None and self.ideal_s is not None
         return self.ideal_s / time_s if played and self.ideal_s and time_s else None
 
     @property
     def time(self) -> Contrast:
-        """The times, s."""
+        """Times, s."""
         return Contrast(self.measured_s, self.predicted_s, self.low_s, self.high_s)
 
     @property
     def memory(self) -> Contrast:
-        """The sizes in memory, bytes."""
+        """Memory, bytes."""
         ends = self.memory_low_bytes, self.memory_high_bytes
         return Contrast(self.memory_measured_bytes, self.memory_predicted_bytes, *ends)
 

@@ -1,8 +1,8 @@
-"""Kernels of Trainium cores, predicted: blocked products, passes that only stream, attention.
+"""Predicted kernels of Trainium cores: blocked products, memory-bound passes, attention.
 
-Products run the schedule that a row's text names, or else the best one. Of a search for a good
-kernel the last step has that; those between have schedules nobody described. A streaming pass moves
-the bytes that a profile of the same operator and shape counted.
+Products run the schedule named in a row's text, or else the best one. In a kernel search the last
+step has the best schedule; the earlier schedules are undocumented. A memory-bound pass moves the
+bytes counted in a profile of the same operator and shape.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from trnbench.machine.tiling.choices import DEFAULT_KERNEL, Kernel
 from trnbench.program.matrix import matrix_product
 
 ATTENTION: EvidenceSet = "attention_kernels"
-"""The set of rows of fused attention, whichever file of kernels they stand in."""
+"""Set of the rows of fused attention, in any file of kernels."""
 ROW_BYTES = 8192
-"""What a partition of the streaming kernels transfers at once: 2048 numbers of fp32."""
+"""Bytes per partition and transfer of the streaming kernels: 2048 fp32 numbers."""
 
 _MEGABYTE = 1e6
 _POSSIBLE = 0.8
-"""Costs of instructions are not so wrong that an engine works in less than this part of them."""
+"""Least credible share of the busiest engine's modelled time."""
 _OTHER = "the timed kernel is another: it holds whole rows of scores and has no running maximum"
 _LIBRARY = "attention_cte"
-"""What the NKI library calls its kernel; all others are played as the training kernel."""
+"""The NKI library's kernel name; others are emulated as the training kernel."""
 _STREAMS = ("adamw", "bmm", "rope_single_freq_apply")
-"""Operators that move far more than they multiply."""
+"""Operators bound by memory traffic."""
 _STARTED = "nkilib-cte-lnc2-b1-q256-k256-d128-causal-bf16"
-"""The row from which a chip's file takes what starting a program costs."""
+"""Row behind the chip's program start time."""
 _PRODUCTS = ("matmul", "gemm", "nki gemm", "einsum ij,jk")
 _SCHEDULES: tuple[tuple[str, Kernel], ...] = (
     ("naive", "naive"),
@@ -96,7 +96,7 @@ class KernelProduct(Record):
 
 
 class Stream(Record):
-    """A pass that moves so many bytes between memory and one core."""
+    """A pass that moves `size_bytes` between memory and one core."""
 
     chip: str
     size_bytes: float
@@ -114,7 +114,7 @@ class Stream(Record):
 def compare_kernels(
     catalog: Catalog, file: EvidenceFile, *, played: bool = False
 ) -> tuple[Comparison, ...]:
-    """Every row of a set of kernels beside its prediction, or beside how it plays."""
+    """Every row of a set of kernels with its prediction, or with its emulation if `played`."""
     return tuple(_compared(catalog, file, row, played) for row in file.rows)
 
 
@@ -187,10 +187,10 @@ def _attention(
 def _played(
     catalog: Catalog, file: EvidenceFile, row: EvidenceRow, closed: Comparison
 ) -> Comparison:
-    """A call of fused attention as its instructions play, those of a published kernel.
+    """Comparison of a call of fused attention with the emulation of a published kernel.
 
-    Where a row timed another algorithm, the comparison says so. A kernel timed by itself starts a
-    program, which the chip's file prices.
+    The comparison notes if the row timed another algorithm. The chip's program start is added to a
+    kernel timed alone.
     """
     timed = attention_kernel(row, file.rows)
     chip = load_chip(catalog, timed.chip)

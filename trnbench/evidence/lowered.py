@@ -1,8 +1,8 @@
-"""Layouts of measured rows as programs: one by one, or many that are alike on one grid.
+"""Layouts of measured rows as programs, alone or many on one grid.
 
-Lowering and pricing a grid costs little more than one layout does, and gives the same numbers to
-the bit: rows that differ in degrees and batch alone are taken together, wherever they ran. What
-they repeat and how they cut states is varied from one lowering.
+Lowering and pricing a grid costs little more than one layout, with bit-identical numbers: rows that
+differ only in degrees and batch share a grid, on any machine. Recomputation and ZeRO are varied
+from one lowering.
 """
 
 from __future__ import annotations
@@ -22,25 +22,24 @@ from trnbench.program.step import SHARED_KNOBS, StepProgram, training_step
 from trnbench.program.tensor import array
 
 MOST_TOGETHER = 128
-"""Degrees on one grid: more cost memory, and save no time."""
+"""Layouts per grid: more cost memory, and save no time."""
 _VARIED = tuple(sorted(SHARED_KNOBS))
 _MODES = tuple(name for name in KNOBS if name not in {*DEGREES, *_VARIED})
 
 PlacedLayout: TypeAlias = tuple[Hashable, Layout, int]
-"""What a layout has in common with others that can be priced together with it, the layout, and how
-many rows its model's table of positions has."""
+"""(key of layouts priced together, the layout, rows of the model's position table)."""
 
 
 class GridPart(Record, eq=False):
-    """The layouts of a grid that are in one place: `wanted` of all that it spans."""
+    """The layouts of a grid in one place: a mask over the grid."""
 
     wanted: BoolArray
 
 
 class GridPrograms(Record, eq=False):
-    """The programs of a grid of layouts, by what is varied from one lowering, when asked for.
+    """Programs of a grid of layouts, by the varied knobs, lowered on demand.
 
-    `degrees` are those in which layouts differ, `positions` as in `Grid`.
+    `degrees` are the differing degrees, `positions` as in `Grid`.
     """
 
     model: Model
@@ -49,7 +48,7 @@ class GridPrograms(Record, eq=False):
     _by_mode: Memo[tuple[Value | None, ...], StepProgram] = field(default_factory=Memo)
 
     def of(self, layout: Layout) -> StepProgram:
-        """The program of layouts that are varied like one of them."""
+        """Program of the layouts with the same varied knobs as this one."""
 
         def lower() -> StepProgram:
             like = next((program for _, program in self._by_mode.items()), None)
@@ -60,7 +59,7 @@ class GridPrograms(Record, eq=False):
 
 
 class LoweredLayout(Record, eq=False):
-    """A layout, the programs of which one has it at an index of its grid, its neighbours there."""
+    """A layout at an index of its grid, with the grid's programs."""
 
     programs: GridPrograms
     layout: Layout
@@ -69,28 +68,28 @@ class LoweredLayout(Record, eq=False):
 
     @property
     def program(self) -> StepProgram:
-        """The program of the layout and of its neighbours."""
+        """Program of the layout and its neighbours."""
         return self.programs.of(self.layout)
 
     def refusals(self) -> tuple[str, ...]:
-        """Return in words why the layout does not divide; empty if it does."""
+        """Reasons why the layout does not divide; empty if it does."""
         return self.program.refusals(self.index)
 
     def of(self, values: FloatArray) -> FloatArray:
-        """Return what an array over the program's grid has for the layout, with further axes."""
+        """Values of an array over the program's grid at the layout, with any further axes."""
         shape = self.program.shape
         return picked(values, (*shape, *np.shape(values)[len(shape) :]), self.index)
 
 
 def modes_of(layout: Layout) -> tuple[Value | None, ...]:
-    """The knobs in which all layouts of one lowering are alike."""
+    """Knobs shared by all layouts of one lowering."""
     return tuple(getattr(layout, name) for name in _MODES)
 
 
 def family_of(model: Model) -> tuple[Model, int]:
-    """Return what is alike of models that are lowered together, and the rest: rows of positions.
+    """The model shared by models lowered together, and the rows of the position table.
 
-    A table of positions is as long as its model's sequences, else such models are often the same.
+    The table is as long as a model's sequences; apart from this such models are often equal.
     """
     transformer = model.transformer
     if (
@@ -107,9 +106,9 @@ def family_of(model: Model) -> tuple[Model, int]:
 def lowered(
     model: Model, placed: Sequence[PlacedLayout]
 ) -> list[tuple[PlacedLayout, LoweredLayout]]:
-    """Layouts of equal modes as programs, each with its place, as many on one grid as pay.
+    """Layouts of equal modes as programs, with as many on one grid as pays off.
 
-    `model` is of the family of all. Every place has neighbours of its own.
+    `model` is the common family. Every place has a grid part of its own.
     """
     of_degrees: dict[tuple[int, ...], list[PlacedLayout]] = {}
     for one in dict.fromkeys(placed):

@@ -1,7 +1,7 @@
-"""The columns of the file that `trnbench measure` writes, and its text: CSV, or JSON.
+"""Columns and text (CSV or JSON) of the file written by `trnbench measure`.
 
-A column `kind` tells what a row is of. Those of kernels (matrix, stream, launch) and of collectives
-stand beside those of training steps; cells that do not apply are blank.
+The column `kind` names the kind of a row: kernels (matrix, stream, launch), collectives or training
+steps. Inapplicable cells are blank.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trnbench.facts.catalog.text_file import chunks, refused
 
 MeasuredKind = Literal["matrix", "stream", "launch", "collective", "train"]
 KINDS: tuple[MeasuredKind, ...] = get_args(MeasuredKind)
-"""What a row may be of."""
+"""Kinds of rows."""
 KERNEL_KINDS: tuple[MeasuredKind, ...] = ("matrix", "stream", "launch")
 _HEAD_BYTES = 200
 SCHEMA = "trnbench.measured/1"
@@ -67,7 +67,7 @@ _OWN = (
 )
 _NAMED = {column.name: column for column in (*_OWN, *COLUMNS)}
 MEASURED_COLUMNS: tuple[StepColumn, ...] = tuple(_NAMED.values())
-"""Every column of such a file, in order."""
+"""Every column of the file, in order."""
 
 
 def is_measured_json(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""A file of measured rows of several kinds, each kind handed to the readers of its own."""
+"""Files with measured rows of several kinds, split for the readers of each kind."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SETS: Mapping[MeasuredKind, EvidenceSet] = {
 
 
 def parts_of(file: EvidenceFile) -> tuple[EvidenceFile, ...]:
-    """A file by kinds, each as a file of its set; one of another set is its only part.
+    """The file by kinds, each part as a file of its set; a file of another set is its only part.
 
-    A row of an unknown kind has that as its fault, and stands among the kernels.
+    A row of an unknown kind gets a fault, and counts as a kernel.
     """
     if file.set != "measured":
         return (file,)
@@ -37,9 +37,9 @@ def parts_of(file: EvidenceFile) -> tuple[EvidenceFile, ...]:
 
 
 def steps_of(files: Iterable[EvidenceFile], use: str) -> list[EvidenceFile]:
-    """Files, of those of several kinds the training steps; `use` is what these are for.
+    """Files reduced to training steps; `use` names the purpose in an error.
 
-    The other kinds tell what their machine is.
+    The other kinds describe their machine.
     """
     found = []
     for file in files:

@@ -1,4 +1,4 @@
-"""Kernels that `trnbench measure` timed, beside what a step would count for them."""
+"""Kernels timed by `trnbench measure`, against their prediction in a step."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from trnbench.facts.records import replace
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
 
 PRODUCT = "matmul"
-"""What rows call a matrix product."""
+"""Kernel name of matrix products in rows."""
 STREAMS = ("copy", "triad")
-"""What rows call passes over memory that do next to nothing else."""
+"""Kernel names of memory-bound passes in rows."""
 _SIZES = re.compile(r"([MKNB])(\d+)")
 
 

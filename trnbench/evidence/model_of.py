@@ -1,7 +1,6 @@
-"""The model that a row of measured steps means: a known one, one like it, or one of its shapes.
+"""The model of a row of measured steps: known, derived from a known one, or from shapes.
 
-Shapes that a row says win; those it does not say are those of the model of its name. A row that
-says all of them needs no known name.
+Shapes stated in a row win over those of the named model. A row with all shapes needs no known name.
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ _REMARK = re.compile(r"\s*[(\[].*?[)\]]")
 
 
 class FoundModel(Record):
-    """A model, and what was taken for granted about it."""
+    """A model, and the assumptions about it."""
 
     model: Model
     assumed: tuple[str, ...] = ()
 
 
 class Models(State, kw_only=False):
-    """The models of a catalogue, each read once, and those made for rows."""
+    """Models of a catalogue, each read once, and models made for rows."""
 
     catalog: Catalog
     _known: tuple[Model, ...] | None = None
@@ -98,7 +97,7 @@ class Models(State, kw_only=False):
         return self._by_name.of(None, self._spelled).get(_plain(name))
 
     def _spelled(self) -> Mapping[str, Model]:
-        """Every model by its names without what spellings differ in; the first of each."""
+        """Models by normalised names; the first of each spelling."""
         found: dict[str, Model] = {}
         for model in self.known:
             for known in (model.name, *model.aliases):
@@ -107,7 +106,7 @@ class Models(State, kw_only=False):
 
 
 def refuse_unknown_model(catalog: Catalog, name: str) -> None:
-    """Refuse a name that is that of no known model, however it is spelled."""
+    """Refuse an unknown model name, in any spelling."""
     if Models(catalog)._named(name) is None:
         catalog.find("models", name)
 
@@ -124,7 +123,7 @@ def _long_enough(model: Model, sequence: int) -> bool:
 
 
 def _matches(model: Model, shape: Shape) -> bool:
-    """True when a model has all shapes that a row says, and experts only if the row does."""
+    """True when a model has all stated shapes, and experts only if stated."""
     transformer = model.transformer
     if transformer is None:
         return False
@@ -142,7 +141,7 @@ def _matches(model: Model, shape: Shape) -> bool:
 def _like(
     model: Model, shape: WholeShape, name: str, sequence: int, known: Sequence[Model]
 ) -> FoundModel:
-    """A known model with a row's shapes; what shapes do not tell is as it was."""
+    """A known model with a row's shapes; everything else is unchanged."""
     own, transformer, vocabulary = shape_of_model(model), model.transformer, model.vocabulary
     assert own is not None
     assert transformer is not None
@@ -183,10 +182,10 @@ def _like(
 
 
 def _new(shape: WholeShape, name: str, sequence: int, known: Sequence[Model]) -> FoundModel:
-    """A model of shapes alone.
+    """A model from shapes alone.
 
-    Models with plain MLPs are of the GPT family: layer norms, biases, a table of positions, and one
-    vocabulary for both ends; those of its users that did away with some are not told apart.
+    Plain MLPs mean the GPT family: layer norms, biases, a position table, and tied vocabularies;
+    variants without some of these are not distinguished.
     """
     mlp, latent = shape.feed_forward, _latent(shape, known) if shape.latent else None
     assumed = []

@@ -1,7 +1,7 @@
-"""Predicted step times of training cases, for single numbers or rows of samples at once.
+"""Predicted step times of training cases, for scalars or rows of samples.
 
-A case is prepared once: its layouts are lowered and those that fit are chosen. Preparing does not
-depend on what a fit changes, so a fit prices the same prepared cases again and again.
+A case is prepared once: layouts are lowered, and those that fit are chosen. Preparation does not
+depend on fitted numbers, so a fit prices the same prepared cases repeatedly.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from trnbench.program.step import StepProgram
 
 Mixture: TypeAlias = tuple[tuple[float, LoweredLayout], ...]
 StepPart = Literal["step", "device", "optimizer"]
-"""A step by the wall clock; on the device a micro-batch forward and backward, and its end."""
+"""A whole step by wall clock, or device time: a micro-batch (both passes), or the optimizer."""
 _SECONDS: Mapping[StepPart, str] = {
     "step": "time_s",
     "device": "device_s_per_microbatch",
@@ -44,13 +44,13 @@ _SECONDS: Mapping[StepPart, str] = {
 
 
 class PricedSteps(State, kw_only=False):
-    """The prices of programs by one efficiency of each set-up: those of a grid serve its rows."""
+    """Prices of programs, one efficiency per set-up; rows of a grid share them."""
 
     _prices: Memo[tuple[int, ...], tuple[JobPrices, StepTime]] = field(default_factory=Memo)
     _shared: Memo[tuple[int, int], SharedPrices] = field(default_factory=Memo)
     _ideal: Memo[tuple[int, int], FloatArray] = field(default_factory=Memo)
     efficiency: TrainingEfficiency | None = None
-    """Where all are priced by one."""
+    """The single efficiency for all, if any."""
 
     def time_s(
         self,
@@ -59,11 +59,9 @@ class PricedSteps(State, kw_only=False):
         efficiency: TrainingEfficiency,
         of: StepPart = "step",
     ) -> FloatArray:
-        """Time of a layout's step or a part of it, s.
+        """Time of a layout's step or a part of it, s; RowFault if unpriced."""
 
-        Raise RowFault where it cannot be priced.
-        """
-
+        # Identities are safe keys: the set-ups and parts live as long as their prices.
         place = id(setup.memo), id(one.part)
 
         def begun() -> SharedPrices:
@@ -81,7 +79,7 @@ class PricedSteps(State, kw_only=False):
         return one.of(getattr(step, _SECONDS[of]))
 
     def ideal_s(self, setup: TrainSetup, one: LoweredLayout) -> float:
-        """Return what the model's FLOP of a step would take at the chips' peak, s."""
+        """Time of a step's model FLOP at the chips' peak, s."""
 
         def ideal() -> FloatArray:
             known = setup.logical_size
@@ -92,9 +90,9 @@ class PricedSteps(State, kw_only=False):
 
 
 class Prepared(Record, eq=False):
-    """A case that can be priced: for each micro-batch to be tried, layouts and their shares.
+    """A case ready for pricing: for each micro-batch tried, layouts with their shares.
 
-    Cases of one predictor share `latest`: prices by the efficiency that was asked for last.
+    Cases of one predictor share `latest`, the prices by the last efficiency.
     """
 
     setup: TrainSetup
@@ -108,10 +106,10 @@ class Prepared(Record, eq=False):
         priced: PricedSteps | None = None,
         of: StepPart = "step",
     ) -> FloatArray:
-        """Time of each micro-batch tried and each sample [tried, samples], s.
+        """Time of a step or a part of it [micro-batches tried, samples], s.
 
-        Of the step, or of a part of it. `priced` are steps that were priced by efficiencies of
-        their set-ups before; else by this one alone.
+        `priced` are steps priced by their set-ups' efficiencies before; default: by this
+        efficiency.
         """
         if priced is None and (not self.latest or self.latest[0].efficiency is not efficiency):
             self.latest[:] = [PricedSteps(efficiency=efficiency)]
@@ -132,32 +130,34 @@ class Prepared(Record, eq=False):
 
 
 class PreparedPart(Record, eq=False):
-    """A part of a step that was measured by itself."""
+    """A part of a step measured alone."""
 
     step: Prepared
     of: StepPart
 
     def times_s(self, efficiency: TrainingEfficiency) -> FloatArray:
-        """Time of each micro-batch tried and each sample [tried, samples], s."""
+        """Time of the part [micro-batches tried, samples], s."""
         return self.step.times_s(efficiency, of=self.of)
 
 
 class RowMemory(Record):
-    """Bytes of a rank, or of all ranks in use of a chip, with an 80 % interval; chance to fit."""
+    """Memory of a rank or of a chip's used ranks, bytes, with an 80 % interval."""
 
     bytes: float
     low_bytes: float
     high_bytes: float
     fit_probability: float
+    """Probability that the layout fits."""
 
 
 class RowPrediction(Record):
-    """A predicted step time with its 80 % interval, and what it would be at the chips' peak, s."""
+    """A predicted step time with its 80 % interval, s."""
 
     time_s: float
     low_s: float
     high_s: float
     ideal_s: float
+    """Time of the model FLOP at the chips' peak."""
     mixture: Mixture
     fits: bool
 
@@ -168,7 +168,7 @@ class RowPrediction(Record):
 
 
 class Predictor(State, kw_only=False):
-    """Predicts cases: lowers each layout once, and prices cases that are alike once."""
+    """Predictor of cases: lowers each layout once, and prices equal cases once."""
 
     _lowered: dict[PlacedLayout, LoweredLayout] = field(default_factory=dict)
     _families: dict[Model, int] = field(default_factory=dict)
@@ -183,7 +183,7 @@ class Predictor(State, kw_only=False):
     _memories: Memo[tuple[object, ...], RowMemory] = field(default_factory=Memo)
 
     def lower_together(self, cases: Iterable[EvidenceCase]) -> None:
-        """Lower the layouts of cases at once, those that are alike on one grid."""
+        """Lower the layouts of all cases, similar ones on one grid."""
         alike: dict[Hashable, tuple[Model, list[PlacedLayout]]] = {}
         for case in cases:
             setup = case.setup
@@ -205,9 +205,9 @@ class Predictor(State, kw_only=False):
         return number, positions
 
     def _placed(self, setup: TrainSetup, layout: Layout) -> PlacedLayout:
-        """A layout with what those that are priced together with it have in common.
+        """A layout with the key of layouts that are priced together.
 
-        Those that fill their nodes may be on any number of them.
+        Layouts that fill their nodes share a key for any number of nodes.
         """
         ranks = int(layout.ranks)
         filled = ranks % setup.platform.ranks(setup.logical_size) == 0
@@ -216,7 +216,7 @@ class Predictor(State, kw_only=False):
         return (family, id(setup.memo), used, setup.domain.joined_nodes), layout, positions
 
     def prepared(self, case: EvidenceCase) -> Prepared:
-        """The case ready to be priced; or raise RowFault where no layout divides."""
+        """The case ready for pricing; RowFault if no layout divides."""
         # Cases of one machine and stack share the memo of their set-ups.
         setup = case.setup
         key = (id(setup.model), id(setup.memo), setup.nodes, setup.own_stack, case.ways)
@@ -233,12 +233,12 @@ class Predictor(State, kw_only=False):
         )
 
     def predict(self, case: EvidenceCase) -> RowPrediction:
-        """The prediction of a case; or raise RowFault for why there is none."""
+        """The prediction of a case; RowFault for the reason against one."""
         prepared = self.prepared(case)
         return self._found.of(id(prepared), lambda: _predicted(prepared, self._priced))
 
     def memory(self, case: EvidenceCase, mixture: Mixture) -> RowMemory:
-        """Return what layouts of a case need of memory, those of a mixture by their shares."""
+        """Memory of a case's mixture of layouts, weighted by their shares."""
         setup, measured = case.setup, case.step.memory
         of_chip = measured is not None and measured.of == "chip"
         key = (id(setup.memo), of_chip, tuple((share, id(one)) for share, one in mixture))
@@ -247,7 +247,7 @@ class Predictor(State, kw_only=False):
     def _chosen(
         self, case: EvidenceCase, variants: Sequence[LayoutVariant]
     ) -> tuple[Mixture, bool]:
-        """The first variant that fits in memory, or else the last; and whether it fits."""
+        """The first variant that fits in memory, or else the last; and True if it fits."""
         mixture: Mixture = ()
         for variant in variants:
             mixture = tuple(
@@ -268,9 +268,9 @@ class Predictor(State, kw_only=False):
         return one
 
     def _filled(self, setup: TrainSetup, one: LoweredLayout) -> float:
-        """The part of a rank's memory that a layout fills: no reserve, no memory lost.
+        """Share of a rank's memory filled by a layout, without reserve and fragmentation.
 
-        What did run may have run so where that is 1 or less.
+        A run that did happen may have used any layout up to 1.
         """
 
         def held() -> FloatArray:
@@ -285,7 +285,7 @@ class Predictor(State, kw_only=False):
         return self._parts.of(id(program), lambda: stage_parts(program))
 
     def _memory(self, setup: TrainSetup, mixture: Mixture, *, of_chip: bool) -> RowMemory:
-        """Return what rank 0 needs, whose memory logs tell, or all ranks on the first chip."""
+        """Memory of rank 0, as in logs, or of all ranks on the first chip."""
 
         def drawn() -> MemoryDraws:
             return MemoryDraws.of(setup.platform, setup.stack, setup.logical_size)

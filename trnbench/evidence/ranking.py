@@ -1,6 +1,6 @@
-"""How well predictions put layouts in order.
+"""Agreement of predicted and measured orders of layouts.
 
-Layouts are ranked by time per token and rank, so that rows with another batch compare; a
+Layouts are ranked by time per token and rank, so that rows of different batches compare; a
 configuration has the median of its rows.
 """
 
@@ -19,10 +19,7 @@ DIFFERENT = 0.05
 
 
 class GroupRanking(Record):
-    """The order of the layouts of one question: see `Ranking`.
-
-    `chosen` was predicted to be fastest and `best` was, in the words of their layouts.
-    """
+    """Order of the layouts of one question: see `Ranking`."""
 
     question: str
     layouts: int
@@ -30,21 +27,21 @@ class GroupRanking(Record):
     tau: float
     regret: float
     chosen: str
+    """Layout predicted fastest; `best`: layout measured fastest."""
     best: str
 
 
 class Ranking(Record):
-    """How well layouts of one model on as many nodes of one machine are put in order.
-
-    `tau`: Kendall's, over `pairs` of layouts whose measured times differ by more than 5 %, in
-    `groups` of layouts that compare. `regret`: how much slower than the fastest measured layout of
-    its group the one predicted to be fastest was, on average; `largest_regret` at worst.
-    """
+    """Agreement on the order of layouts of one model on equally many nodes of one machine."""
 
     groups: int
+    """Number of comparable groups of layouts."""
     pairs: int
+    """Pairs of layouts whose measured times differ by more than 5 %."""
     tau: float
+    """Kendall's tau over these pairs."""
     regret: float
+    """Mean slowdown of the layout predicted fastest over the fastest of its group."""
     largest_regret: float
     by_group: tuple[GroupRanking, ...]
 
@@ -72,7 +69,7 @@ def ranking(rows: Iterable[Comparison]) -> Ranking | None:
 
 
 def _group_ranking(question: str, layouts: Mapping[str, list[Comparison]]) -> GroupRanking | None:
-    """Return how well the layouts of one question are ordered; None where none differ."""
+    """Agreement on the layouts of one question; None if all times are equal."""
     times = [
         (
             median(_time_per_token(row, row.measured_s) for row in alike),

@@ -1,7 +1,7 @@
-"""Files of measurements: which of the known sets a CSV file is, and its cells, read with care.
+"""Files of measurements: recognition of the set, and careful reading of cells.
 
-A file that is of no known set is refused as a whole. What is wrong with a row is the row's own
-affair: reading its cells raises `RowFault`, and whoever reads it lists the row with that reason.
+A file of an unknown set is refused. A faulty row does not spoil its file: reading its cells raises
+`RowFault`, and the reader lists the row with the reason.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ EvidenceSet = Literal[
 ]
 
 UNSAID = ("", "-", "?", "n/a", "not stated", "not given", "unknown")
-"""Texts of a cell whose value is unknown."""
+"""Cell texts for unknown values."""
 
 MEASURED = ("step_time_s", "memory_gb", "memory_mib_chip", "outcome", "device_s_per_microbatch")
-"""Columns of a step of which one is enough."""
+"""Columns of a step, of which one is required."""
 STEPS: EvidenceSet = "steps"
 """The set of measured training steps."""
 STEPS_BY_MACHINE: tuple[EvidenceSet, ...] = ("gpu_training", "trainium_training")
-"""Sets that predicted steps are counted in, by the machine that they ran on."""
+"""Sets for scoring predicted steps, by machine."""
 KERNELS: EvidenceSet = "trainium_kernels"
-"""The set of kernels timed by themselves."""
+"""The set of kernels timed alone."""
 COLLECTIVES: tuple[EvidenceSet, ...] = ("trainium_collectives", "gpu_collectives")
 """Sets of timed collectives."""
 
 _MOST = 1e30
-"""No number of a measurement is so large, nor the inverse of one so large."""
+"""Largest number of a measurement, and inverse of the smallest."""
 _FLAGS = {
     **dict.fromkeys(("1", "yes", "true", "on"), True),
     **dict.fromkeys(("0", "no", "false", "off"), False),
@@ -65,15 +65,15 @@ _NEEDED: Mapping[EvidenceSet, tuple[tuple[str, ...], ...]] = {
     ),
     "steps": (("model",), ("instance",), ("gbs",), MEASURED),
 }
-"""The columns without which a set says nothing; of several in one group, one is enough."""
+"""Required columns by set; one of each group is enough."""
 
 
 class RowFault(ValueError):
-    """Why a row cannot be used; shown beside it, never to a user by itself."""
+    """Reason for rejecting a row; shown beside the row, never alone."""
 
 
 class EvidenceRow(Record):
-    """A row of a file: its id (or line, where it has none), and its cells by column."""
+    """A row of a file: id (or line), and cells by column."""
 
     id: str
     line: int
@@ -124,7 +124,7 @@ class EvidenceRow(Record):
         return self.whole(column) if self.said(column) else None
 
     def flag_if_said(self, column: str) -> bool | None:
-        """True when a cell says yes or no, or None where it says neither."""
+        """A cell's yes or no as a boolean; None if not given."""
         if not self.said(column):
             return None
         text = self.text(column).lower()
@@ -134,22 +134,20 @@ class EvidenceRow(Record):
 
 
 class EvidenceFile(Record):
-    """A file of measurements: which set it is, and every row of it.
-
-    `remarks` say what was read, and what left out, where rows were made of something longer.
-    """
+    """A file of measurements: its set, and all rows."""
 
     name: str
     set: EvidenceSet
     rows: tuple[EvidenceRow, ...]
     remarks: tuple[str, ...] = ()
+    """Remarks on derived rows: what was read, and what was left out."""
 
 
 @reads("a table of measurements")
 def read_evidence(path: Path, given: Mapping[str, str] | None = None) -> EvidenceFile:
-    """Rows of a CSV file; one of no known set is refused with what it lacks.
+    """Rows of a CSV file; a file of an unknown set is refused.
 
-    `given` are cells of every row by column, for the columns that a file of steps lacks.
+    `given` are cells for every row, by column, for columns missing from a file of steps.
     """
     text = read_text(path, what="CSV", max_bytes=MAX_BYTES)
     if path.suffix == ".json":
@@ -178,7 +176,7 @@ def read_evidence(path: Path, given: Mapping[str, str] | None = None) -> Evidenc
 
 
 def unread_columns(path: Path) -> tuple[str, ...]:
-    """Columns of a file of steps that are none of its table's, as they are written."""
+    """Unknown columns of a file of steps, as written."""
     if path.is_dir() or path.suffix == ".json":
         return ()
     if not is_table_of_steps(path):
@@ -207,21 +205,21 @@ def is_table(path: Path) -> bool:
 
 
 def is_table_of_steps(path: Path) -> bool:
-    """True when a file's first line names columns of what ran, not only of how long it took.
+    """True when a file's first line has columns of the run, not only of its times.
 
-    A log of steps may be a CSV file too, of one run that it does not describe.
+    A log of steps may also be a CSV file, without a description of its run.
     """
     described = {column.name for column in (*MODEL_COLUMNS, *KNOB_COLUMNS)}
     return bool(described & set(named_columns(_heading(path))))
 
 
 def names_instance(path: Path) -> bool:
-    """True when a table has a column of where its rows ran."""
+    """True when a table has an instance column."""
     return is_table(path) and "instance" in named_columns(_heading(path))
 
 
 def _heading(path: Path) -> list[str]:
-    """The cells of a file's first line; none where it is not CSV."""
+    """Cells of a file's first line; empty if not CSV."""
     try:
         return next(csv.reader([first_line(path, what="CSV or log")]), [])
     except csv.Error:
@@ -249,7 +247,7 @@ def _rows(
 def _set_of(
     path: Path, written: list[str], given: Mapping[str, str]
 ) -> tuple[EvidenceSet, list[str]]:
-    """Return which set a file is, and its columns by the names of that set."""
+    """The set of a file, and its columns by that set's names."""
     _refuse_twice(path, written, written)
     if is_measured(written):
         return "measured", written

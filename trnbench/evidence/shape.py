@@ -1,4 +1,4 @@
-"""What a row says of its model's shapes."""
+"""Shapes of a row's model."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _MLPS: dict[str, tuple[bool, Activation]] = {
     "sqrelu": (False, "relu"),
     "squared relu": (False, "relu"),
 }
-"""MLP as a publication calls it -> gated, activation; squaring a rectifier costs nothing."""
+"""MLP name in publications -> gated, activation; squaring a rectifier costs nothing."""
 _PLAIN_RATIO = 4
-"""A plain MLP is usually so many times as wide as the model; another width tells a gated one."""
+"""Usual width of a plain MLP over the model's; another ratio means a gated one."""
 _NEEDED = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
 _NO_COUNTS = ("mlp", "tied", "latent", "window")
 
 
 class Shape(Record):
-    """What a row says of its model's shapes; None where there is no such thing, or nothing said."""
+    """Stated shapes of a row's model; None if unstated or absent."""
 
     layers: int | None = None
     hidden: int | None = None
@@ -43,21 +43,21 @@ class Shape(Record):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The columns without which no model can be made of the shape alone."""
+        """Columns still needed for a model of the shape alone."""
         return tuple(name for name in _NEEDED if getattr(self, name) is None)
 
     def over(self, other: WholeShape) -> WholeShape:
-        """Another shape with what this one says."""
+        """Another shape, overridden by this one."""
         said = {one.name: getattr(self, one.name) for one in fields(self)}
         return replace(other, **{name: value for name, value in said.items() if value is not None})
 
     def whole(self) -> WholeShape:
-        """Return it as one of which a model can be made; nothing may be missing."""
+        """The shape as a `WholeShape`; nothing may be missing."""
         return WholeShape(**{one.name: getattr(self, one.name) for one in fields(self)})
 
 
 class WholeShape(Shape):
-    """Shapes of which a model can be made."""
+    """Shapes sufficient for a model."""
 
     layers: int
     hidden: int
@@ -77,7 +77,7 @@ class WholeShape(Shape):
 
     @property
     def size_of_head(self) -> int:
-        """The width of a head: as said, or else an even share of the width of the model."""
+        """Width of a head: as stated, or else the model's width over the heads."""
         if self.head_size is not None:
             return self.head_size
         if self.hidden % self.heads:
@@ -88,7 +88,7 @@ class WholeShape(Shape):
 
 
 def shape_of(row: EvidenceRow) -> Shape:
-    """Return what the shape columns of a row say; raise RowFault where one is not to be read."""
+    """Shape columns of a row; RowFault for an unreadable one."""
     mlp = row.text("mlp").lower() if row.said("mlp") else None
     if mlp is not None and mlp not in _MLPS:
         raise RowFault(f"mlp: unknown kind {mlp!r}; known: {', '.join(_MLPS)}")
@@ -103,7 +103,7 @@ def shape_of(row: EvidenceRow) -> Shape:
 
 
 def shape_of_model(model: Model) -> WholeShape | None:
-    """The shapes of a model of words, as a row would say them; None of another kind."""
+    """Shapes of a text model, as in a row; None for other models."""
     transformer, vocabulary = model.transformer, model.vocabulary
     if transformer is None or vocabulary is None or transformer.attention is None:
         return None

@@ -1,4 +1,4 @@
-"""How far predictions lie from measurements: errors of time and memory, and what is told to fit."""
+"""Errors of predicted times and memory, and of the predicted fit in memory."""
 
 from __future__ import annotations
 
@@ -15,62 +15,58 @@ from trnbench.facts.records import Record, replace
 S = TypeVar("S")
 
 NEAR = 0.10
-"""Errors up to this count as near."""
+"""Bound of errors that count as near."""
 
 
 class Errors(Record):
-    """Error statistics of some rows.
-
-    Of the absolute errors: `mape` is the mean, `median` and `largest` say themselves, `near` is the
-    share up to 10 %. `bias` is the mean error with its sign. `coverage`: the share of measurements
-    inside their interval; `half_width`: the median of half an interval over its prediction.
-    """
+    """Error statistics of some rows; absolute relative errors unless noted."""
 
     rows: int
     mape: float
+    """Mean absolute error."""
     median: float
     largest: float
     bias: float
+    """Mean signed error."""
     near: float
+    """Share of errors up to 10 %."""
     coverage: float | None
+    """Share of measurements inside their interval."""
     half_width: float | None
+    """Median of half the interval over the prediction."""
 
 
 class FitScore(Record):
-    """What came of calling layouts fitting, of `ran` rows that did and `crashed` rows that did not.
-
-    `precision`: the share of those called fitting that ran; `recall`: the share of those that ran
-    that were called fitting; `specificity`: the share of those that crashed that were not.
-    `balanced_accuracy` is the mean of the last two, 0.5 for calling all rows the same. None where
-    there are no such rows.
-    """
+    """Classification of layouts as fitting in memory; None without such rows."""
 
     ran: int
+    """Rows that ran; `crashed`: rows that did not."""
     crashed: int
     precision: float | None
+    """Share of predicted fits that ran."""
     recall: float | None
+    """Share of runs that were predicted to fit."""
     specificity: float | None
+    """Share of crashes that were predicted not to fit."""
     balanced_accuracy: float | None
+    """Mean of recall and specificity; 0.5 for a constant answer."""
 
 
 class Summary(Record):
-    """Statistics of some rows: by whether they were fitted, by whose stack, by stack and machine.
-
-    `naive` are the errors of a constant utilisation per machine, over the same groups of rows;
-    `memory` those of memory, `naive_memory` those of the median memory of a machine's other rows.
-    `fit` tells layouts that ran from those that did not.
-    """
+    """Statistics of some rows, by group, stack, machine and family."""
 
     rows: int
     predicted: int
     errors: Mapping[str, Errors]
     naive: Mapping[str, Errors]
+    """Errors of a constant utilisation per machine."""
     stacks: Mapping[str, Errors]
     platforms: Mapping[str, Errors]
     families: Mapping[str, Errors]
     ranking: Ranking | None
     memory: Mapping[str, Errors]
     naive_memory: Mapping[str, Errors]
+    """Errors of the median memory of a machine's other rows."""
     fit: Mapping[str, FitScore]
 
 
@@ -107,17 +103,17 @@ def summarise(rows: Sequence[Comparison]) -> Summary:
 
 
 def errors_of(rows: Iterable[Comparison]) -> Errors | None:
-    """The errors of the times of rows that have a prediction; None where none has."""
+    """Time errors of rows with a prediction; None without any."""
     return _errors(row.time for row in rows)
 
 
 def memory_errors_of(rows: Iterable[Comparison]) -> Errors | None:
-    """The errors of the memory of rows that ran and have it; None where none has."""
+    """Memory errors of rows that ran; None without any."""
     return _errors(row.memory for row in rows if row.ran)
 
 
 def fit_score_of(rows: Iterable[Comparison]) -> FitScore | None:
-    """Return how well rows that ran and rows that crashed are told apart; None without either."""
+    """Score of predicted fits against runs and crashes; None without either."""
     called = {True: [0, 0], False: [0, 0]}
     for row in rows:
         if row.called_fitting is not None and row.outcome is not None:
@@ -172,10 +168,10 @@ def _by(rows: Sequence[Comparison], key: Callable[[Comparison], str | None]) -> 
 
 
 def naive_baseline(rows: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """The rows as a constant utilisation per machine predicts them.
+    """Rows predicted by a constant utilisation per machine.
 
-    It is the median of the machine's rows marked `fit`, or of all its rows where none is, never
-    with rows of the configuration that is predicted.
+    The utilisation is the median of the machine's rows marked `fit`, or else of all its rows,
+    always without rows of the predicted configuration.
     """
     known = [row for row in rows if row.error is not None and row.ideal_s and row.platform]
     marked = {row.platform for row in known if row.use == "fit"}
@@ -190,7 +186,7 @@ def naive_baseline(rows: Sequence[Comparison]) -> tuple[Comparison, ...]:
 
 
 def naive_memory(rows: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """The rows as the median memory of a machine's other configurations predicts them."""
+    """Rows predicted by the median memory of a machine's other configurations."""
     known = [row for row in rows if row.ran and row.memory.error is not None and row.platform]
     sizes = [row.memory_measured_bytes or 0.0 for row in known]
     machines = [f"{row.platform} {row.memory_of}" for row in known]
@@ -210,7 +206,7 @@ def _medians_of_others(
     values: Sequence[float],
     used: Sequence[bool],
 ) -> list[float | None]:
-    """For each row the median value of its machine's rows of other configurations."""
+    """For each row, the median over its machine's rows of other configurations."""
     places_of: dict[str, list[int]] = {}
     for i, machine in enumerate(machines):
         places_of.setdefault(machine, []).append(i)

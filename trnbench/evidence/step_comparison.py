@@ -1,4 +1,4 @@
-"""Files of measured steps beside their predictions, row by row."""
+"""Files of measured steps with their predictions, row by row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trnbench.facts.workload.layout import RANK_DEGREES, Layout
 from trnbench.predict.setup import family_of
 
 _TRAINIUM = "trn"
-"""So begin the names of instances with Trainium chips."""
+"""Prefix of instances with Trainium chips."""
 
 
 def compare_training(reader: Reader, file: EvidenceFile) -> tuple[Comparison, ...]:
@@ -80,7 +80,7 @@ def _compared(
 
 
 def _question(case: EvidenceCase) -> str:
-    """Return what is alike for rows that differ in layout alone."""
+    """Key of rows that differ only in layout."""
     setup, layout = case.setup, case.layout
     where = f"{setup.platform.instance.name}:{setup.nodes}"
     words = (setup.model.name, where, layout.sequence, layout.precision, setup.stack.name)
@@ -106,7 +106,7 @@ def _with_memory(
 
 
 def _layout_text(layout: Layout) -> str:
-    """A layout in a few words: degrees above 1, the micro-batch, and modes in use."""
+    """Short text of a layout: degrees above 1, the micro-batch, and modes in use."""
     words = [f"{name}{getattr(layout, name)}" for name in RANK_DEGREES if getattr(layout, name) > 1]
     words.append(f"mbs{layout.micro_batch}")
     if layout.zero:

@@ -1,7 +1,6 @@
-"""A row of measured steps as numbers, texts and knobs: what it says, and nothing that it does not.
+"""A row of measured steps as typed numbers, texts and knobs; blank cells are None.
 
-Rows come from files with the columns of `columns`, and from logs. What a row leaves blank is None
-here, and resolved where a case is made of it.
+Rows come from files with the columns of `columns`, and from logs. `training_cases` resolves None.
 """
 
 from __future__ import annotations
@@ -19,23 +18,19 @@ RunOutcome = Literal["measured", "crashed_or_oom"]
 MemoryHolder: TypeAlias = Literal["rank", "chip"]
 
 UNTRUSTED = "none"
-"""What `trust` says of a row that its collector would not stand by."""
+"""Value of `trust` for rows doubted by their collector."""
 _GIB, _MIB = 2.0**30, 2.0**20
 
 
 class MeasuredMemory(Record):
-    """Bytes that a run held: the peak of a rank, or of a chip with all its ranks, steadily."""
+    """Memory of a run, bytes: a rank's peak, or a chip's steady use with all ranks."""
 
     bytes: float
     of: MemoryHolder
 
 
 class StepRow(Record):
-    """What a row tells of a step: where and what ran, in which layout, how it went.
-
-    `layout` has the knobs that are said but precision, which stays the text of the source. Times in
-    seconds: `step_time_s` by the wall clock, the others of the device alone.
-    """
+    """A measured step: place, model, layout and result."""
 
     id: str
     use: str
@@ -46,23 +41,25 @@ class StepRow(Record):
     model: str
     shape: Shape
     layout: PartialLayout
+    """Stated knobs, without precision, which stays a text."""
     precision: str
     framework: str
     release: str
     outcome: RunOutcome
     step_time_s: float | None
+    """Wall time; the other times are device times."""
     device_s_per_microbatch: float | None
     optimizer_s: float | None
     memory: MeasuredMemory | None
 
     @property
     def ran(self) -> bool:
-        """True when the run went through."""
+        """True when the run completed."""
         return self.outcome == "measured"
 
 
 def step_of(row: EvidenceRow) -> StepRow:
-    """The typed cells of a row; raise RowFault for one that cannot be read or used."""
+    """Typed cells of a row; RowFault for an unusable one."""
     if row.fault is not None:
         raise RowFault(row.fault)
     if row.text("trust").lower() == UNTRUSTED:

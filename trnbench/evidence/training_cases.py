@@ -1,7 +1,8 @@
-"""A row of measured steps as a question the model can answer: model, layouts, machine, stack.
+"""A row of measured steps as a case for the model: model, layouts, machine, stack.
 
-What a row leaves blank is the stack's habit, or tried: an unknown micro-batch is the best of a few,
-an unknown recompute without a habit the least that fits in memory. All of it is listed as assumed.
+Blank cells take the stack's habit, or are tried: an unknown micro-batch is the best of a few, an
+unknown recompute mode without a habit the least that fits in memory. All of this is listed as
+assumed.
 """
 
 from __future__ import annotations
@@ -43,29 +44,26 @@ from trnbench.program.stages import ENDS
 
 TRIED_MICRO_BATCHES = (1, 2, 4, 8)
 SOME_LAYERS = (0.25, 0.5, 0.75)
-"""Shares of the layers that are looked at where software may repeat some of them."""
+"""Shares of layers to try where software may recompute only some."""
 RecomputeMix: TypeAlias = tuple[tuple[float, str], ...]
-"""Modes of recompute, each with the share of the layers that has it."""
+"""Recompute modes, each with its share of the layers."""
 _BARE = ("", "bf16", "fp16")
-"""What a cell of precision says without telling which copies of the weights are kept."""
+"""Precision cells that leave the copies of weights open."""
 
 
 class LayoutVariant(Record):
-    """One way a row may have run: layouts, and the share of its layers in each."""
+    """One possible run of a row: layouts, each with its share of the layers."""
 
     parts: tuple[tuple[float, Layout], ...]
 
 
 class EvidenceCase(Record, eq=False):
-    """A row as a question.
-
-    `ways`: for each micro-batch to be tried, the variants of which the first that fits in memory
-    counts.
-    """
+    """A row as a case for the model."""
 
     step: StepRow
     setup: TrainSetup
     ways: tuple[tuple[LayoutVariant, ...], ...]
+    """Variants per micro-batch to try; the first that fits in memory counts."""
     assumed: tuple[str, ...]
 
     @property
@@ -75,7 +73,7 @@ class EvidenceCase(Record, eq=False):
 
     @property
     def configuration(self) -> str:
-        """What is alike for rows that repeat one experiment, on more nodes or another release."""
+        """Key of repeats of one experiment, on any nodes and release."""
         one = self.layout
         degrees = (one.tp, one.pp, one.cp, one.ep, one.vpp, one.micro_batch, one.sequence)
         modes = (one.zero, one.sequence_parallel, one.recompute, one.precision)
@@ -85,30 +83,28 @@ class EvidenceCase(Record, eq=False):
 
 
 class Reader(State, kw_only=False):
-    """Turns rows into cases.
-
-    With a `stack` all rows are its own, and those that ran another known one are refused;
-    `otherwise` is the stack of software that no stack names.
-    """
+    """Converter of rows into cases."""
 
     catalog: Catalog
     stack: TrainingStack | str | None = None
+    """Stack of all rows, if given; rows of another known stack are refused."""
     otherwise: TrainingStack | str | None = None
+    """Stack for software unknown to the catalogue."""
     _platforms: Memo[tuple[object, ...], Platform] = field(default_factory=Memo)
     _setups: Memo[tuple[object, ...], TrainSetup] = field(default_factory=Memo)
 
     @cached_property
     def models(self) -> Models:
-        """The models of its rows."""
+        """Models of the rows."""
         return Models(self.catalog)
 
     @cached_property
     def stacks(self) -> Stacks:
-        """The training stacks of its rows."""
+        """Training stacks of the rows."""
         return Stacks(self.catalog, self.stack, self.otherwise)
 
     def cases(self, file: EvidenceFile) -> tuple[EvidenceCase | str, ...]:
-        """The case of every row of a file, or why it is none."""
+        """Case of every row, or the reason against one."""
         return tuple(self._case_or_reason(row) for row in file.rows)
 
     def _case_or_reason(self, row: EvidenceRow) -> EvidenceCase | str:
@@ -142,7 +138,7 @@ class Reader(State, kw_only=False):
     def _setup(
         self, model: Model, platform: Platform, nodes: int, stack: TrainingStack, lnc: int | None
     ) -> TrainSetup:
-        """The set-up of a case; those on one machine with one stack share their memo."""
+        """Set-up of a case; cases on one machine and stack share their memo."""
         key = (platform.instance.name, stack.name, stack.release, lnc)
         alike = self._setups.of(
             key,
@@ -168,7 +164,7 @@ def _platform(catalog: Catalog, name: str, logical_size: int | None) -> Platform
 
 
 def _ranks(step: StepRow, platform: Platform) -> tuple[int, int]:
-    """The ranks in use, and the nodes they are on."""
+    """Ranks in use, and their nodes."""
     per_node = platform.instance.chips * platform.chip.ranks(step.lnc)
     dp = step.layout.number("dp")
     told = step.ranks or (dp and dp * step.layout.replica_ranks)
@@ -181,7 +177,7 @@ def _ranks(step: StepRow, platform: Platform) -> tuple[int, int]:
 
 
 def _replicas(step: StepRow, ranks: int) -> int:
-    """The replicas of a layout: those that are said must fill the ranks."""
+    """Replicas of a layout, which must fill the ranks."""
     layout = step.layout
     others = layout.replica_ranks
     dp = layout.number("dp") or max(ranks // others, 1)
@@ -206,7 +202,7 @@ def _mixed(
 
 
 class _Open:
-    """What a row leaves open of its layout, filled with habits of its stack, which are noted."""
+    """Open knobs of a row, filled with the stack's habits and noted."""
 
     def __init__(self, step: StepRow, model: Model, stack: TrainingStack, dp: int) -> None:
         self.assumed: list[str] = []
@@ -262,7 +258,7 @@ class _Open:
         return sequence
 
     def _stage_split(self) -> StageSplit:
-        """Return how a pipeline is cut: with its ends, where only then its parts are even."""
+        """Pipeline split: with the ends only where this makes the parts even."""
         transformer, split = self._model.transformer, self._stack.stage_split
         parts = self._said.degree("pp") * self._said.degree("vpp")
         if transformer is None or parts == 1 or split != "layers":
@@ -290,7 +286,7 @@ class _Open:
         return habit
 
     def _adapters(self) -> Mapping[str, Value]:
-        """Return what a row of a LoRA job leaves open of its adapters."""
+        """Default adapters of a LoRA row."""
         if self._said["job"] != "lora":
             return {}
         usual = {**OF_ADAPTERS, **({"adapter_on": "attention"} if self._experts else {})}
