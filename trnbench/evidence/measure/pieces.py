@@ -33,7 +33,7 @@ class Pieces:
         return stream, self.norm(stream, weight)
 
     def heads(self, mixed: Array, size: int) -> tuple[Array, Array, Array]:
-        """Rotated queries and keys, and values, of a joint projection [batch, head, token, size]."""
+        """Rotated queries and keys, and values [batch, head, token, size] of a projection."""
         split = mixed.reshape(*mixed.shape[:2], 3, -1, size)
         query, key, value = (split[:, :, i].transpose(0, 2, 1, 3) for i in range(3))
         return self._rotated(query), self._rotated(key), value
