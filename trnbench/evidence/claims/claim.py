@@ -1,7 +1,7 @@
-"""What vendors claim of performance and cost, as data: whose words, and how each is checked.
+"""Vendors' claims on performance and cost, as data: the words, the source and the check.
 
-A statement has one check, a table of its own that names instances and figures; the engines that
-evaluate checks know kinds of checks, never a statement.
+A statement has one check, a table that names instances and figures; the engines that evaluate
+checks know kinds of checks, never a statement.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _DIMENSIONS = (Dimension.BYTES, Dimension.BYTES_PER_S, Dimension.FLOP_PER_S, Dim
 _TIMES = re.compile(r"(?P<number>[\d.,]+)\s*x")
 
 _MOST = 100.0
-"""More for the money than a hundred times as much is a slip of the pen."""
+"""Largest plausible gain for the money; more is a typing error."""
 
 Gain = Literal["saving", "better", "times"]
-"""Costs so much less; so much more for the money; so many times as fast."""
+"""Share of cost saved, share more for the money, or multiple of the speed."""
 
 
 class Measure(Record):
-    """A claimed figure: its value in base SI, and the unit it is claimed in."""
+    """A claimed figure: its value in base SI, and its unit."""
 
     value: float
     dimension: Dimension
@@ -39,14 +39,14 @@ class Measure(Record):
 
     @property
     def other_unit(self) -> str | None:
-        """The binary unit that a decimal one may stand for, or the other way; None without one."""
+        """The binary counterpart of a decimal unit, or the reverse; None without one."""
         plain = self.unit.replace("iB", "B")
         other = self.unit.replace("B", "iB") if plain == self.unit else plain
         return other if other != self.unit and other in UNITS[self.dimension] else None
 
     @property
     def other_value(self) -> float | None:
-        """The value in that unit."""
+        """The value if the figure meant that other unit."""
         if self.other_unit is None:
             return None
         units = UNITS[self.dimension]
@@ -54,7 +54,7 @@ class Measure(Record):
 
 
 def measure(text: str) -> Measure:
-    """The figure in a text such as "9.8 TB/s", whatever it measures."""
+    """The figure in a text such as "9.8 TB/s", of any dimension."""
     unit = text.lstrip("0123456789.,").strip()
     for dimension in _DIMENSIONS:
         if unit in UNITS[dimension]:
@@ -64,7 +64,7 @@ def measure(text: str) -> Measure:
 
 
 def multiple(text: str) -> float:
-    """Number of "4x"."""
+    """The number in a text such as "4x"."""
     match = _TIMES.fullmatch(text.strip())
     if match is None:
         raise UnitError(f"{text!r} is not a multiple; expected e.g. 4x")
@@ -72,7 +72,7 @@ def multiple(text: str) -> float:
 
 
 def threshold(gain: Gain, text: str) -> float:
-    """From which advantage (their cost over ours, our speed over theirs) a gain is there."""
+    """Least advantage (their cost over ours, our speed over theirs) for a claimed gain."""
     match gain:
         case "saving":
             return 1 / (1 - _share(text, most=1))
@@ -85,7 +85,7 @@ def threshold(gain: Gain, text: str) -> float:
 
 
 class FigureCheck(Record):
-    """Figures of instances are as `claimed`, up to rounding; with `at_least`, or more."""
+    """Figures of instances equal `claimed`, up to rounding; with `at_least`, or exceed it."""
 
     instances: tuple[str, ...]
     figures: tuple[str, ...]
@@ -93,7 +93,7 @@ class FigureCheck(Record):
     at_least: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what is no figure."""
+        """Refuse an invalid figure."""
         _refuse_empty(self, "instances", "figures")
         if len(self.instances) > 1 and len(self.figures) > 1:
             raise ValueError("expected several `instances` or several `figures`, not both")
@@ -101,19 +101,17 @@ class FigureCheck(Record):
 
 
 class RatioCheck(Record):
-    """Figures of the instances `of` are `times` those of `to`, up to rounding, or more.
-
-    With `over`, one for each of `figures`, those are what is divided by.
-    """
+    """Figures of the instances `of` are at least `times` those of `to`, up to rounding."""
 
     of: tuple[str, ...]
     to: tuple[str, ...]
     figures: tuple[str, ...]
     over: tuple[str, ...] = ()
+    """Divisors, one for each of `figures`; empty: the same figures."""
     times: str
 
     def __post_init__(self) -> None:
-        """Refuse what is no multiple, and figures without a partner."""
+        """Refuse an invalid multiple, and figures without a divisor."""
         _refuse_empty(self, "of", "to", "figures")
         if len(self.of) * len(self.to) > 1 and len(self.figures) > 1:
             raise ValueError("expected several instances or several `figures`, not both")
@@ -123,7 +121,7 @@ class RatioCheck(Record):
 
 
 class PriceCheck(Record):
-    """An instance costs `saving` less as `option`, on a day, than as another or on another day."""
+    """An instance is cheaper by `saving` as `option` on a day than otherwise, or on another day."""
 
     instances: tuple[str, ...]
     option: PurchaseOption
@@ -141,42 +139,37 @@ class PriceCheck(Record):
 
 
 class SpeedCheck(Record):
-    """Runs train `times` as fast on as many of `of` as on `to`.
-
-    Precision recipes, where they are not that of the run: `precision` on the one side,
-    `than_precision` on the other.
-    """
+    """Runs train `times` as fast on equally many of `of` as of `to`."""
 
     runs: tuple[str, ...]
     of: tuple[str, ...]
     to: tuple[str, ...]
     times: str
     precision: str | None = None
+    """Recipe on `of`, if not the run's; `than_precision`: on `to`."""
     than_precision: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no multiple."""
+        """Refuse an invalid multiple."""
         _refuse_empty(self, "runs", "of", "to")
         multiple(self.times)
 
 
 class CostCheck(Record):
-    """Runs cost `saving` less on `of` than on `to`, or give `better` more for the money.
-
-    Both are bought as the same one of `options`. `also_in`: regions whose prices are tried too,
-    where they have one, beside those of the regions where buyers look.
-    """
+    """Runs cost `saving` less on `of` than on `to`, or give `better` more for the money."""
 
     runs: tuple[str, ...]
     of: tuple[str, ...]
     to: tuple[str, ...]
     options: tuple[PurchaseOption, ...]
+    """Purchase options, the same one for both sides."""
     saving: str | None = None
     better: str | None = None
     also_in: tuple[str, ...] = ()
+    """Further regions to try, besides the default ones."""
 
     def __post_init__(self) -> None:
-        """Refuse a claim of both, or of neither."""
+        """Refuse a check with both gains, or with neither."""
         _refuse_empty(self, "runs", "of", "to", "options")
         if (self.saving is None) == (self.better is None):
             raise ValueError("expected either `saving` or `better`")
@@ -184,17 +177,17 @@ class CostCheck(Record):
 
     @property
     def gain(self) -> Gain:
-        """What kind of gain is claimed."""
+        """Kind of the claimed gain."""
         return "better" if self.saving is None else "saving"
 
     @property
     def claimed(self) -> str:
-        """How much of it is claimed."""
+        """Size of the claimed gain, as text."""
         return self.saving or self.better or ""
 
 
 class NoCheck(Record):
-    """Nothing known says whether it holds; `why`."""
+    """The claim cannot be checked; `why` names the missing data."""
 
     why: str
 
@@ -210,15 +203,14 @@ class Saying(Record):
 
 
 class Statement(Record):
-    """One claim: an id, who says it in which words, and the one check that it takes.
-
-    `aspect`: which part of the words is checked. `note`: what explains the outcome, in a line.
-    """
+    """One claim: id, words with sources, and exactly one check."""
 
     id: str
     said: tuple[Saying, ...]
     aspect: str | None = None
+    """The checked part of the words."""
     note: str | None = None
+    """Explanation of the outcome, one line."""
     figure: FigureCheck | None = None
     ratio: RatioCheck | None = None
     price: PriceCheck | None = None
@@ -227,7 +219,7 @@ class Statement(Record):
     untold: NoCheck | None = None
 
     def __post_init__(self) -> None:
-        """Refuse words of nobody, no check, and several."""
+        """Refuse a statement without words, or with another number of checks than one."""
         _refuse_empty(self, "said")
         if len(self._checks) != 1:
             found = ", ".join(self._checks) or "none"
@@ -240,12 +232,12 @@ class Statement(Record):
 
     @property
     def kind(self) -> str:
-        """The name of its check."""
+        """Name of the check."""
         return next(iter(self._checks))
 
     @property
     def check(self) -> Check:
-        """Its check."""
+        """The check."""
         return self._checks[self.kind]
 
 
@@ -253,7 +245,7 @@ KINDS = ("figure", "ratio", "price", "speed", "cost", "untold")
 
 
 class ClaimedRun(Record):
-    """A training run that stands for what a claim leaves open; `nodes` of each instance type."""
+    """A training run in place of a claim's unstated workload; `nodes` of each instance type."""
 
     name: str
     model: str
@@ -264,31 +256,29 @@ class ClaimedRun(Record):
     precision: str
 
     def __post_init__(self) -> None:
-        """Refuse a length that is none."""
+        """Refuse an invalid length."""
         parse(self.tokens, Dimension.COUNT)
 
     @property
     def length(self) -> float:
-        """Its tokens."""
+        """Tokens of the run."""
         return parse(self.tokens, Dimension.COUNT)
 
 
 class ClaimList(Sourced):
-    """Claims about one family of machines.
-
-    `rounding`: how far a figure may be from a claimed one that is rounded.
-    """
+    """Claims on one family of machines."""
 
     name: str
     title: str
     aliases: tuple[str, ...] = ()
     rounding: Ratio
+    """Tolerated relative difference from a rounded claim."""
     run: tuple[ClaimedRun, ...] = ()
     statement: tuple[Statement, ...]
 
 
 def load_claims(path: Path) -> ClaimList:
-    """The claims in a file, or raise DataFileError with every fault in it."""
+    """Claims in a file, or DataFileError with every fault."""
     claims = load(path, ClaimList)
     faults = list(_unknown(claims))
     if faults:
@@ -297,14 +287,14 @@ def load_claims(path: Path) -> ClaimList:
 
 
 def instances_of(check: Check) -> tuple[str, ...]:
-    """The instances a check names."""
+    """Instances in a check."""
     if isinstance(check, FigureCheck | PriceCheck):
         return check.instances
     return () if isinstance(check, NoCheck) else (*check.of, *check.to)
 
 
 def _unknown(claims: ClaimList) -> Iterator[Fault]:
-    """Yield ids used twice, and sources and runs that the file does not have."""
+    """Yield duplicate ids, and unknown sources and runs."""
     ids = [statement.id for statement in claims.statement]
     runs = [run.name for run in claims.run]
     for i, statement in enumerate(claims.statement):

@@ -1,4 +1,4 @@
-"""What the runs that claims speak of cost, at the prices of every day on which one changed."""
+"""Cost claims, checked at the prices of every day with a price change."""
 
 from __future__ import annotations
 
@@ -40,14 +40,13 @@ Rates = tuple[float | None, ...]
 
 
 class PriceBook(Record, eq=False):
-    """What machines are sold for and what runs on them cost: every question is answered once.
-
-    `region` None: the regions where buyers look. `price_date` None: every day of a change.
-    """
+    """Prices of machines and costs of runs, each computed once."""
 
     machines: Machines
     region: str | None
+    """None: the provider's default regions."""
     price_date: datetime.date | None
+    """None: every day of a change."""
     costs: dict[tuple[ClaimedRun, str, PurchaseOption, float], Costs | None] = field(
         default_factory=dict
     )
@@ -61,7 +60,7 @@ class PriceBook(Record, eq=False):
         return load_offers(self.machines.catalog, record, terms)
 
     def cost(self, run: ClaimedRun, instance: str, offers: Offers) -> Costs | None:
-        """(Low, expected, high) USD of a run on these offers; None if it cannot be had."""
+        """(Low, expected, high) USD of a run on these offers; None if not on sale."""
         if not offers.tariffs:
             return None
         tariff = offers.tariffs[0]
@@ -91,9 +90,9 @@ class PriceBook(Record, eq=False):
 def cost_finding(
     check: CostCheck, runs: Sequence[ClaimedRun], since: datetime.date, book: PriceBook
 ) -> Finding:
-    """True when runs cost so much less on some machines than on others, and when.
+    """Finding on a cost check, with the days on which the verdict's prices changed.
 
-    `since`: the day of the claim, at whose prices it is tried first.
+    `since` is the day of the claim, the first day tried.
     """
     moves: list[Move] = []
     elsewhere = () if book.region else check.also_in
@@ -118,7 +117,7 @@ def cost_finding(
 def _days(
     check: CostCheck, since: datetime.date, region: str | None, book: PriceBook
 ) -> tuple[datetime.date, ...]:
-    """The days since a claim on which a price may have changed, ascending."""
+    """Days since a claim with possible price changes, ascending."""
     if book.price_date is not None:
         return (book.price_date,)
     lists = [find_prices(book.machines.catalog, name) for name in (*check.of, *check.to)]
@@ -134,7 +133,7 @@ def _days(
 
 
 class _Trial(Record, eq=False):
-    """A claim at the prices of a day; `region` None: the regions where buyers look."""
+    """A claim at the prices of a day; `region` None: the default regions."""
 
     check: CostCheck
     runs: Sequence[ClaimedRun]
@@ -143,7 +142,7 @@ class _Trial(Record, eq=False):
     region: str | None
 
     def offers(self, instance: str, option: PurchaseOption) -> Offers:
-        """The offers of an instance: in any region where the usual ones have none."""
+        """Offers of an instance; from any region where the usual one has none."""
         found = self.book.offers(instance, option, self.day, self.region)
         usual = self.region not in self.check.also_in or self.book.region is not None
         return (
@@ -151,7 +150,7 @@ class _Trial(Record, eq=False):
         )
 
     def rates(self) -> Rates:
-        """Return what each machine costs in each way."""
+        """USD/h of each machine under each purchase option."""
         return tuple(
             next((tariff.usd_per_hour for tariff in self.offers(name, option).tariffs), None)
             for option in self.check.options
@@ -159,7 +158,7 @@ class _Trial(Record, eq=False):
         )
 
     def move(self) -> Move:
-        """The verdict."""
+        """Verdict on the day."""
         tried = tuple(self._cases())
         told = known(tried)
         return Move(
@@ -228,7 +227,7 @@ def _unpriced(offers: Offers) -> tuple[str, ...]:
 
 
 def price_finding(check: PriceCheck, rounding: float, book: PriceBook) -> Finding:
-    """True when machines cost so much less as one option, or on one day, than before."""
+    """Finding on a price check."""
     wanted = threshold("saving", check.saving) * (1 - rounding)
     cases = []
     for name in check.instances:

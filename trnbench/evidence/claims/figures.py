@@ -1,4 +1,4 @@
-"""Claims about figures of machines, held against what the specs say of them."""
+"""Claims on figures of machines, checked against the specs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from trnbench.facts.units import Dimension, show, significant, unit_scale
 
 
 def claimable(platform: Platform) -> Mapping[str, SheetFigure]:
-    """Every figure that a claim may name, by key: those compared, and a few more."""
+    """All figures available to claims, by key: the compared ones and a few more."""
     compared = figures(platform)
     found = [*compared, *_ways(platform, compared), *_stated(platform), *_sparse(platform)]
     return {figure.key: figure for figure in found}
 
 
 def _ways(platform: Platform, compared: Sequence[SheetFigure]) -> Iterator[SheetFigure]:
-    """Yield bandwidths by other conventions: both directions, a chip's share of the network."""
+    """Yield bandwidths in other conventions: both directions, a chip's share of the network."""
     for figure in compared:
         if not figure.key.endswith(_ONE_WAY):
             continue
@@ -96,7 +96,7 @@ def _sparse(platform: Platform) -> Iterator[SheetFigure]:
 
 
 def figure_finding(check: FigureCheck, platforms: Sequence[Platform], rounding: float) -> Finding:
-    """True when the instances have the figures that are claimed."""
+    """Finding on a figure check."""
     claimed = measure(check.claimed)
     cases = tuple(
         _figure_case(check, platform, key, claimed, rounding)
@@ -162,7 +162,7 @@ _MUCH = 1.1
 def ratio_finding(
     check: RatioCheck, of: Sequence[Platform], to: Sequence[Platform], rounding: float
 ) -> Finding:
-    """True when figures of some machines are so many times those of others."""
+    """Finding on a ratio check."""
     wanted = multiple(check.times)
     cases = []
     for above in of:

@@ -1,4 +1,4 @@
-"""How fast the runs that claims speak of train, each machine asked once."""
+"""Training speed of the runs in claims, each machine evaluated once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trnbench.money.checkpoint import checkpoint_bytes
 
 
 class Pace(Record):
-    """How fast a run trains in its fastest layout, with an interval; or, in words, why not."""
+    """Speed of a run in its fastest layout, with an interval; or reasons against one."""
 
     tokens_per_s: float
     low_tokens_per_s: float
@@ -30,11 +30,11 @@ class Pace(Record):
 
 
 PaceOf: TypeAlias = Callable[[ClaimedRun, str, str], Pace]
-"""How fast a run is on an instance in a precision."""
+"""Speed of a run on an instance in a precision."""
 
 
 class Advantage(Record):
-    """How many times better one side is than the other, with its interval."""
+    """One side's advantage over the other, as a multiple, with its interval."""
 
     value: float
     low: float
@@ -42,7 +42,7 @@ class Advantage(Record):
 
 
 class Machines(Record, eq=False):
-    """Instances by name and how fast runs are on them: every run is `timed` once."""
+    """Instances by name, and the speeds of runs on them, each run timed once by `timed`."""
 
     catalog: Catalog
     timed: PaceOf
@@ -61,7 +61,7 @@ class Machines(Record, eq=False):
         return self.paces[key]
 
     def checkpoint_bytes(self, run: ClaimedRun) -> float:
-        """The bytes of a checkpoint of the run."""
+        """Size of the run's checkpoint, bytes."""
         if run not in self.checkpoints:
             self.checkpoints[run] = checkpoint_bytes(
                 load_model(self.catalog, run.model),
@@ -71,9 +71,9 @@ class Machines(Record, eq=False):
 
 
 def advantage(ours: Sequence[float], theirs: Sequence[float], *, same: bool = False) -> Advantage:
-    """Ours over theirs, each (low, expected, high); their errors add in squares, as logs.
+    """Ours over theirs, each (low, expected, high); log errors add in squares.
 
-    On the `same` machine both are off by the same factor, which drops out.
+    On the `same` machine the common error cancels.
     """
     value = ours[1] / theirs[1]
     if same:
@@ -107,7 +107,7 @@ def gain_text(gain: Gain, found: Advantage) -> str:
 
 
 def gain_case(gain: Gain, claimed: str, what: str, found: Advantage) -> Case:
-    """A case that turns on an advantage."""
+    """Verdict of a case by its advantage."""
     return Case(
         what=what,
         verdict=of_interval(found.low, found.high, threshold(gain, claimed)),
@@ -119,22 +119,22 @@ def gain_case(gain: Gain, claimed: str, what: str, found: Advantage) -> Case:
 
 
 def unknown(what: str, reasons: Sequence[str]) -> Case:
-    """A case of which nothing is known."""
+    """A case without data."""
     return Case(what=what, verdict="cannot be told", says="; ".join(reasons))
 
 
 def known(cases: Sequence[Case]) -> tuple[Case, ...]:
-    """The cases of which something is known."""
+    """Cases with a value."""
     return tuple(case for case in cases if case.value is not None)
 
 
 def best(cases: Sequence[Case]) -> Case:
-    """The case that speaks most for a claim."""
+    """The case most in favour of a claim."""
     return max(cases, key=lambda case: (case.verdict == "holds", case.value or 0.0))
 
 
 def speed_finding(check: SpeedCheck, runs: Sequence[ClaimedRun], machines: Machines) -> Finding:
-    """True when runs are so many times as fast on some machines as on others."""
+    """Finding on a speed check."""
     cases = tuple(
         _speed_case(check, *which, machines) for which in product(runs, check.of, check.to)
     )

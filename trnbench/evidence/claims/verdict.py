@@ -1,4 +1,4 @@
-"""What becomes of claims: cases in which one is tried, verdicts of each and of all together."""
+"""Verdicts on claims, case by case and overall."""
 
 from __future__ import annotations
 
@@ -14,49 +14,45 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 class Case(Record):
-    """One way to try a claim: `what` is looked at, and `says` what is found there, as text.
-
-    `value` with its ends is the gain in the claim's own terms (a share, a multiple), or the figure
-    in base SI; None where nothing is known. `proviso`: what has to be granted for it to hold.
-    """
+    """One trial of a claim."""
 
     what: str
+    """The examined thing; `says`: the result as text."""
     verdict: Verdict
     says: str
     value: float | None = None
+    """Gain in the claim's terms (share, multiple) or figure in base SI; None: unknown."""
     low: float | None = None
     high: float | None = None
     proviso: str | None = None
+    """Condition under which the claim holds."""
 
 
 class Move(Record):
-    """The verdict at the prices of a day, over its cases; `region` where buyers rarely look.
-
-    `best` is the case that speaks most for the claim; None where nothing has a price.
-    """
+    """Verdict at the prices of a day, over its cases."""
 
     price_date: datetime.date
     region: str | None
+    """Region outside of the default ones, if any."""
     verdict: Verdict
     best: Case | None
+    """The case most in favour of the claim; None without prices."""
     cases: tuple[Case, ...]
 
 
 class Finding(Record):
-    """What the specs or the model say of a claim, in words and case by case.
-
-    Where it turns on prices, the cases are those of `moves`, day by day.
-    """
+    """Result of a check, in words and case by case."""
 
     verdict: Verdict
     says: str
     reason: str
     cases: tuple[Case, ...] = ()
     moves: tuple[Move, ...] = ()
+    """Verdicts day by day, which hold the cases, where prices decide."""
 
 
 class Words(Record):
-    """What one source says; `by` is its id in the file."""
+    """Words of one source; `by` is its id in the file."""
 
     text: str
     by: str
@@ -64,22 +60,20 @@ class Words(Record):
 
 
 class Claimed(Record):
-    """A claim with its finding: the words of every source, the file's title, the kind of check.
-
-    `aspect`: which part of the words was checked. `note` explains the outcome.
-    """
+    """A claim with its finding, the words of every source, and the kind of check."""
 
     id: str
     group: str
     said: tuple[Words, ...]
     aspect: str | None
+    """The checked part of the words; `note`: explanation of the outcome."""
     note: str | None
     check: str
     finding: Finding
 
 
 def together(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict on a claim that was tried in several cases."""
+    """Overall verdict of several cases."""
     found = set(verdicts)
     if found == {"holds"}:
         return "holds"
@@ -89,14 +83,14 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def of_interval(low: float, high: float, threshold: float) -> Verdict:
-    """True when a figure with an interval reaches a threshold."""
+    """Verdict by a threshold against an interval."""
     if low >= threshold:
         return "holds"
     return "does not" if high < threshold else "cannot be told"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """The first of several names and how many more there are."""
+    """The first `most` names, and the number of the others."""
     unique = list(dict.fromkeys(names))
     more = len(unique) - most
     shown = ", ".join(unique[:most])

@@ -1,7 +1,7 @@
-"""The table of causes: what each changes in a prediction, how much of it, what would show it.
+"""The table of causes: effects on a prediction, usual magnitudes, and revealing experiments.
 
-A cause changes a prediction in one or several ways. A way with a magnitude has one middle value and
-the ends of an 80 % interval in the file; a way without lists its alternatives.
+A cause changes a prediction in one or several ways. A way with a magnitude has a median and the
+ends of an 80 % interval in the file; a way without lists its alternatives.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ Each = Literal["once", "sample of a node", "sample"]
 
 
 class Scaled(Record):
-    """Numbers of the calibration, by key, are multiplied."""
+    """Calibration numbers, by key, times a factor."""
 
     numbers: tuple[str, ...]
     by: Ratio
 
     def __post_init__(self) -> None:
-        """Refuse keys of no number."""
+        """Refuse unknown keys."""
         _refuse_unknown(*self.numbers)
 
 
 class Added(Record):
-    """A number of the calibration, by key, grows: once, or for each sample of a node or the job."""
+    """A calibration number, by key, plus a cost: once, or per sample of a node or the job."""
 
     number: str
     each: Each = "once"
     cost_s: Seconds
 
     def __post_init__(self) -> None:
-        """Refuse the key of no number."""
+        """Refuse an unknown key."""
         _refuse_unknown(self.number)
 
 
 class AtLeast(Record):
-    """A step takes no less: what is done beside it takes so long for each sample."""
+    """A lower bound of the step time: concurrent work per sample."""
 
     each: Each
     cost_s: Seconds
 
 
 class SlowLaunch(Record):
-    """The host takes longer to launch a pass through a layer; computing hides what it can."""
+    """A slower host launch of a pass through a layer, partly hidden by computing."""
 
     cost_s: Seconds
 
 
 class SlowLink(Record):
-    """Bandwidth or latency of the network, or of what joins chips of a node, is multiplied."""
+    """Bandwidth or latency of the network, or of links inside a node, times a factor."""
 
     part: Literal["network", "node"]
     figure: Literal["bandwidth", "latency"]
@@ -74,30 +74,28 @@ class SlowLink(Record):
 
 
 class SlowNode(Record):
-    """Computing on the slowest of several nodes takes so many times as long."""
+    """Slowdown of computing on the slowest of several nodes, as a factor."""
 
     by: Ratio
 
 
 class Scatter(Record):
-    """Computing times of nodes scatter by so much more, as a share."""
+    """Extra relative scatter of computing times between nodes."""
 
     by: Ratio
 
 
 class Setting(Record):
-    """A knob of the layout had another value: one of `to`, or its own multiplied.
-
-    `also` are knobs that go with it.
-    """
+    """Another value of a layout's knob: one of `to`, or a multiple of its own."""
 
     knob: str
     to: tuple[str, ...] = ()
     times: tuple[Ratio, ...] = ()
     also: dict[str, str] = field(default_factory=dict)
+    """Dependent knobs."""
 
     def __post_init__(self) -> None:
-        """Refuse what is no knob, and a way without an alternative."""
+        """Refuse unknown knobs, and a way without an alternative."""
         for name in (self.knob, *self.also):
             if name not in KNOBS:
                 raise ValueError(f"a layout has no {name!r}")
@@ -106,32 +104,30 @@ class Setting(Record):
 
 
 class OtherOrder(Record):
-    """Ranks are counted in another order."""
+    """Another order of ranks."""
 
     to: tuple[RankOrder, ...]
 
 
 class Apart(Record):
-    """Tensor-parallel groups lie on so many nodes instead of one, evenly."""
+    """Tensor-parallel groups spread evenly over several nodes instead of one."""
 
     nodes: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Refuse numbers of nodes that are not apart, or none there are."""
+        """Refuse numbers of nodes out of range."""
         wrong = [one for one in self.nodes if not 2 <= one < MAX_SIZE]
         if wrong:
             raise ValueError(f"`nodes` must be from 2 to {MAX_SIZE - 1}, found {wrong[0]}")
 
 
 class Counted(Record):
-    """The measured time was worked out from an MFU or a throughput that counts otherwise.
-
-    `by`: other FLOP, or another peak; `times`: a peak, devices or tokens that are so many times as
-    many. Each is met both ways: by whoever states the figure, and by whoever works out the time.
-    """
+    """A measured time derived from an MFU or throughput with another convention."""
 
     by: tuple[Convention, ...] = ()
+    """Other FLOP, or another peak: either in the stated figure or in the derived time."""
     times: tuple[Ratio, ...] = ()
+    """Factors on the peak, devices or tokens."""
 
     def __post_init__(self) -> None:
         """Refuse a way without an alternative."""
@@ -140,7 +136,7 @@ class Counted(Record):
 
 
 class TimedOtherwise(Record):
-    """What was measured is a part of the step, or more than the step."""
+    """The measurement covers a part of the step, or more than the step."""
 
     by: Ratio
 
@@ -162,11 +158,12 @@ CauseWay: TypeAlias = (
 
 
 class Cause(Record):
-    """A cause: its ways, how often it is met beside others, what shows it, what to do about it."""
+    """A cause: its ways, prior weight, revealing experiment and remedy."""
 
     id: str
     title: str
     weight: float
+    """Relative prior probability."""
     experiment: str
     remedy: str
     scaled: tuple[Scaled, ...] = ()
@@ -183,7 +180,7 @@ class Cause(Record):
     timed: tuple[TimedOtherwise, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a cause that changes nothing, or is never met."""
+        """Refuse a cause without effects, or without weight."""
         if not any(getattr(self, kind) for kind in KINDS):
             raise ValueError(f"expected one of {', '.join(KINDS)}")
         if self.weight <= 0:
@@ -191,11 +188,11 @@ class Cause(Record):
 
 
 KINDS = tuple(one.name for one in fields(Cause) if one.default == ())
-"""The fields that hold ways."""
+"""Fields of ways."""
 
 
 class UsualRange(Record):
-    """What is met of a magnitude: the middle, and the ends of an 80 % interval."""
+    """Usual magnitude: median, and ends of an 80 % interval."""
 
     value: float
     low: float
@@ -203,24 +200,22 @@ class UsualRange(Record):
 
 
 class CauseList(Sourced):
-    """Causes, and what is believed beside them.
-
-    `nothing`: how likely none is at work; `second`: a second one beside a first. Errors, as
-    standard deviations of logarithms: `repeat` of steps of one run that are repeated, `memory` of a
-    rank's memory. `calibration`: the part of a calibration's own deviations that counts as error.
-    """
+    """Causes, with prior probabilities and error sizes."""
 
     name: str
     title: str
     nothing: Ratio
+    """Prior probability of no cause; `second`: of a second cause besides a first."""
     second: Ratio
     repeat: Ratio
+    """Log standard deviation of repeated steps of a run; `memory`: of a rank's memory."""
     memory: Ratio
     calibration: Ratio
+    """Share of a calibration's own deviations that counts as error."""
     cause: tuple[Cause, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an id that stands twice, and shares that are none."""
+        """Refuse duplicate ids, and shares out of range."""
         ids = [cause.id for cause in self.cause]
         for name in ids:
             if ids.count(name) > 1:
@@ -230,7 +225,7 @@ class CauseList(Sourced):
                 raise ValueError(f"`{name}` must be above 0 and below 1")
 
     def ways(self) -> tuple[tuple[Cause, CauseWay, UsualRange | None], ...]:
-        """Every way of every cause, with what is met of its magnitude where it has one."""
+        """Every way of every cause, with its usual magnitude if any."""
         found: list[tuple[Cause, CauseWay, UsualRange | None]] = []
         for i, cause in enumerate(self.cause):
             for kind in KINDS:
@@ -240,7 +235,7 @@ class CauseList(Sourced):
 
     @property
     def part_of_calibration(self) -> UsualRange:
-        """The part of a calibration's own deviations that counts as error."""
+        """Share of a calibration's own deviations that counts as error."""
         return self._range("calibration", self.calibration)
 
     def _usual(self, path: str, way: CauseWay) -> UsualRange | None:
@@ -261,7 +256,7 @@ class CauseList(Sourced):
 
 
 def load_causes(catalog: Catalog) -> CauseList:
-    """The causes of steps that do not take what was predicted."""
+    """Causes of unexpected step times."""
     return load_once(catalog, catalog.find("explain", "steps").path, CauseList)
 
 

@@ -1,4 +1,4 @@
-"""A cause at one magnitude, laid on a step's set-up: other numbers, links, knobs or seconds."""
+"""A cause at one magnitude applied to a step: other numbers, links, knobs or seconds."""
 
 from __future__ import annotations
 
@@ -42,34 +42,34 @@ from trnbench.predict.ranges import OVERLAPS, numbers_by_key
 from trnbench.predict.setup import SetupMemo, TrainSetup
 
 Magnitude: TypeAlias = float | int | str | tuple[str, float | str]
-"""How much of a way: a number; nodes; the name of an alternative; a multiple of a knob or a count;
-a convention the other way round."""
+"""Size of a way.
+
+A number; nodes; an alternative's name; a multiple of a knob or a count; or a reversed convention.
+"""
 MixedLayouts: TypeAlias = tuple[tuple[float, Layout], ...]
-"""Layouts of a step, and the share of its layers in each."""
+"""Layouts of a step, each with its share of the layers."""
 _PASS = "host.layer_pass"
 
 
 class Ran(Record, eq=False):
-    """How a step ran: set-up and layouts, calibrated numbers that differ, a factor on its time.
-
-    It took no less than `least_s`.
-    """
+    """A step's run: set-up, layouts, changed calibration numbers, and a factor on the time."""
 
     setup: TrainSetup
     parts: MixedLayouts
     numbers: Mapping[str, float] = field(default_factory=dict)
     factor: float = 1.0
     least_s: float = 0.0
+    """Lower bound of the time."""
 
 
 class Sites(State, kw_only=False):
-    """Set-ups with other links, each made once: what was placed on one serves all its rows."""
+    """Set-ups with changed links, each made once; placements are shared by all rows."""
 
     _memos: dict[tuple[int, CauseWay, Magnitude], SetupMemo] = field(default_factory=dict)
     _launching: Memo[int, TrainSetup] = field(default_factory=Memo)
 
     def changed(self, ran: Ran, way: CauseWay, magnitude: Magnitude) -> Ran | None:
-        """Return how the step ran if the cause was at work; None where it could not be."""
+        """The run with the cause at work; None where impossible."""
         match way:
             case SlowLink() if isinstance(magnitude, float):
                 platform = _linked(ran.setup.platform, way, magnitude)
@@ -102,7 +102,7 @@ class Sites(State, kw_only=False):
 
 
 def changed(ran: Ran, way: CauseWay, magnitude: Magnitude) -> Ran | None:
-    """Return how a step ran if a cause was at work on its numbers, knobs or time."""
+    """The run with a cause at work on its numbers, knobs or time; None where impossible."""
     match way, magnitude:
         case Scaled(), float(by):
             known = numbers_by_key(ran.setup.efficiency)
@@ -136,7 +136,7 @@ def changed(ran: Ran, way: CauseWay, magnitude: Magnitude) -> Ran | None:
 
 
 def in_words(way: CauseWay, magnitude: Magnitude) -> str:
-    """Return what a cause changes, as people read it."""
+    """Text of a cause's change."""
     number = magnitude if isinstance(magnitude, float) else 1.0
     match way:
         case Scaled():
@@ -198,9 +198,9 @@ def _linked(platform: Platform, way: SlowLink, by: float) -> Platform:
 
 
 def _divided(ran: Ran, by: int) -> Platform | None:
-    """The platform with nodes of fewer chips, each with its adapters, where a switch joins.
+    """The platform with nodes of fewer chips and their share of adapters, joined by a switch.
 
-    None where groups still fit in one, or there are no such nodes.
+    None where groups still fit in one node, or such nodes are impossible.
     """
     platform, layout = ran.setup.platform, ran.parts[0][1]
     instance = platform.instance
@@ -226,7 +226,7 @@ def _divided(ran: Ran, by: int) -> Platform | None:
 
 
 def _later(stack: CollectiveStack, way: SlowLink, by: float) -> CollectiveStack:
-    """The communication stack whose own steps over these links take as many times longer."""
+    """The communication stack with its own steps over these links slowed by a factor."""
     name = "network_step_s" if way.part == "network" else "step_s"
     tunings = {
         key: replace(one, **{name: getattr(one, name) * by}) for key, one in stack.tunings.items()
@@ -235,7 +235,7 @@ def _later(stack: CollectiveStack, way: SlowLink, by: float) -> CollectiveStack:
 
 
 def _scattered(ran: Ran, by: float, *, alone: bool) -> Ran:
-    """The step with one slow node among several, or with nodes that scatter more."""
+    """The run with one slow node among several, or with more scatter."""
     own = _number(ran.setup.stack.node_scatter)
     nodes = np.array(_nodes(ran))
     if not alone or nodes <= 1:

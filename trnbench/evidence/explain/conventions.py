@@ -1,4 +1,4 @@
-"""Step times that were worked out from an MFU: by how much another way to count moves them."""
+"""Effects of counting conventions on step times derived from an MFU."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from trnbench.program.step import StepProgram, training_step
 def counted_otherwise(
     setup: TrainSetup, parts: tuple[tuple[float, Layout], ...], by: object
 ) -> float:
-    """The time worked out from an MFU or a throughput, over the time of the step.
+    """Time derived from an MFU or throughput, over the step's time.
 
-    `by` names a convention that the MFU was stated with, while the time was worked out by the usual
-    one; ("time", name) the other way round; ("x", number) a peak, devices or tokens that the time
-    takes for so many times as many. Not a number where the chip has no such rate.
+    `by` names the convention of the stated MFU, with the time derived by the usual one; ("time",
+    name) is the reverse; ("x", number) a factor on the peak, devices or tokens. NaN where the chip
+    has no such rate.
     """
     match by:
         case ("x", float() | int() as number):
@@ -33,7 +33,7 @@ def counted_otherwise(
 
 
 def counted_in_words(by: object) -> str:
-    """Return how something was counted, as people read it."""
+    """Text of a counting convention."""
     match by:
         case ("x", float() | int() as number):
             return f"peak, devices or tokens counted x {number:g}"
@@ -44,7 +44,7 @@ def counted_in_words(by: object) -> str:
 
 
 def _stated(setup: TrainSetup, parts: tuple[tuple[float, Layout], ...], convention: str) -> float:
-    """FLOP over the peak by the usual meaning of MFU, over the same by a convention."""
+    """FLOP over peak by the usual meaning of MFU, over the same by a convention."""
     layout = parts[0][1]
     program = training_step(setup.model, layout)
     if convention == "headline peak":
@@ -70,7 +70,7 @@ def _stated(setup: TrainSetup, parts: tuple[tuple[float, Layout], ...], conventi
 
 
 def _attention_flop(program: StepProgram, *, causal: bool | None) -> float:
-    """The model FLOP of attention in a step: of all, or of what is causal."""
+    """Model FLOP of attention in a step; with `causal`, only of causal (or other) attention."""
     found = sum(
         float(program.instances(kind) * op.model_flop)
         for kind, block in program.blocks.items()

@@ -1,7 +1,7 @@
-"""What every cause would do to measured steps: predicted figures with it over those without it.
+"""Effects of every cause on measured steps: predictions with the cause over those without.
 
-A cause is priced at magnitudes spread over what is met. Those that change only calibrated numbers
-are priced all at once, as rows of samples; those that change links at a few, and read off between.
+Magnitudes cover the usual range. Ways that change only calibration numbers are priced all at once,
+as rows of samples; ways that change links at a few magnitudes, interpolated between.
 """
 
 from __future__ import annotations
@@ -41,53 +41,51 @@ from trnbench.predict.step import prices_of, unpriced
 from trnbench.program.step import StepProgram, training_step
 
 _REACH = 2.0
-"""Magnitudes are looked at up to so many standard deviations from the middle of what is met."""
+"""Range of the magnitudes, in standard deviations from the median."""
 _PRICED, _READ = 5, 25
 """Magnitudes that are priced where links change, and that are looked at of every way."""
 _LEAST = 0.004
-"""A cause that moves no figure by this share changes nothing in these steps."""
+"""Relative shift below which a cause has no effect."""
 
 
 class StepFigure(Record, eq=False):
-    """A measured figure of a step, what is predicted of it, and the logarithms of samples of that.
-
-    `low` and `high` are the ends of the 80 % interval.
-    """
+    """A measured figure of a step, with its prediction."""
 
     step: ObservedStep
     quantity: Quantity
     measured: float
     predicted: float
     low: float
+    """Ends of the 80 % interval."""
     high: float
     samples: FloatArray
+    """Logs of sampled predictions."""
 
     @property
     def gap(self) -> float:
-        """The logarithm of measured over predicted."""
+        """Log of measured over predicted."""
         return float(np.log(self.measured / self.predicted))
 
     @property
     def inside(self) -> bool:
-        """True when the interval holds what was measured."""
+        """True when the interval contains the measurement."""
         return self.low <= self.measured <= self.high
 
 
 class Effect(Record, eq=False):
-    """A cause at one magnitude: `share` of the cause's weight, and what it does to each figure.
-
-    `shift` is the logarithm of the figure with it over that without it.
-    """
+    """A cause at one magnitude."""
 
     cause: Cause
     way: CauseWay
     magnitude: Magnitude
     share: float
+    """Share of the cause's weight."""
     shift: FloatArray
+    """Log of each figure with the cause over without."""
 
 
 class Pricer(State, kw_only=False):
-    """Prices steps as they may have run; each program and each placed cluster is made once."""
+    """Prices of hypothetical runs; each program and placed cluster is made once."""
 
     sites: Sites = field(default_factory=Sites)
     _programs: Memo[tuple[int, Layout], StepProgram] = field(default_factory=Memo)
@@ -98,7 +96,7 @@ class Pricer(State, kw_only=False):
         return tuple(figure for step in steps for figure in self._figures(step))
 
     def effects(self, causes: CauseList, figures: Sequence[StepFigure]) -> tuple[Effect, ...]:
-        """Return what each cause does at each magnitude, without those that change nothing."""
+        """Effects of all causes at all magnitudes, without negligible ones."""
         tried = [(cause, way, magnitudes_of(way, usual)) for cause, way, usual in causes.ways()]
         flat = [(way, magnitude) for _, way, several in tried for magnitude in several]
         shifts = self.shifts(figures, flat)
@@ -116,9 +114,9 @@ class Pricer(State, kw_only=False):
     def shifts(
         self, figures: Sequence[StepFigure], changes: Sequence[tuple[CauseWay, Magnitude]]
     ) -> FloatArray:
-        """The logarithm of each figure with a change over that without it [change, figure].
+        """Log of each figure with a change over without [change, figure].
 
-        Not a number where a step could not have run so.
+        NaN for an impossible run.
         """
         found = np.full((len(changes), len(figures)), np.nan)
         by_step: dict[int, list[int]] = {}
@@ -135,7 +133,7 @@ class Pricer(State, kw_only=False):
     def priced(
         self, step: ObservedStep, rans: Sequence[Ran | None]
     ) -> Mapping[Quantity, FloatArray]:
-        """Return what is measured of a step, as it may have run; not a number where it cannot."""
+        """Measured quantities of a step under hypothetical runs; NaN for impossible ones."""
         found = {quantity: np.full(len(rans), np.nan) for quantity in step.measured}
         alike: dict[tuple[int, MixedLayouts], list[int]] = {}
         for place, ran in enumerate(rans):
@@ -189,7 +187,7 @@ class Pricer(State, kw_only=False):
         efficiency: TrainingEfficiency,
         wanted: Mapping[Quantity, float],
     ) -> dict[Quantity, FloatArray] | None:
-        """The figures of a step, by samples of the efficiency; None where it cannot run."""
+        """Figures of a step, by samples of the efficiency; None for an impossible run."""
         found: dict[Quantity, FloatArray] = {}
         for share, layout in parts:
             program = self._program(setup.model, layout)
@@ -216,7 +214,7 @@ class Pricer(State, kw_only=False):
         return self._programs.of((id(model), layout), lambda: training_step(model, layout))
 
     def _memory(self, setup: TrainSetup, layout: Layout) -> MemoryInterval:
-        """Return what rank 0 holds, whose memory logs tell."""
+        """Memory of rank 0, as in logs."""
         known = LayoutMemory(
             program=self._program(setup.model, layout),
             platform=setup.platform,
@@ -232,7 +230,7 @@ class Pricer(State, kw_only=False):
 
 
 def magnitudes_of(way: CauseWay, usual: UsualRange | None) -> tuple[Magnitude, ...]:
-    """The magnitudes of a way that are priced."""
+    """Priced magnitudes of a way."""
     if usual is not None:
         known = Range(value=usual.value, low=usual.low, high=usual.high, linear=usual.low <= 0)
         found = known.at(_deviations(way))
@@ -260,7 +258,7 @@ def _deviations(way: CauseWay) -> FloatArray:
 def _read(
     way: CauseWay, several: Sequence[Magnitude], shifts: FloatArray
 ) -> list[tuple[Magnitude, float, FloatArray]]:
-    """Magnitudes with their shares and shifts: those priced, or more of them in between."""
+    """Magnitudes with their shares and shifts: the priced ones, or interpolated ones between."""
     # A step that could not have run so ran as said.
     shifts = np.nan_to_num(shifts)
     if isinstance(way, Setting | OtherOrder | Apart | Counted):
@@ -278,7 +276,7 @@ def _read(
 def _sampled(
     efficiency: TrainingEfficiency, several: Sequence[Mapping[str, float]]
 ) -> TrainingEfficiency:
-    """The efficiency with a sample for each set of numbers that differ."""
+    """The efficiency with one sample per set of changed numbers."""
     keys = sorted({key for numbers in several for key in numbers})
     if not keys:
         return efficiency

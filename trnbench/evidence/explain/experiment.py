@@ -1,4 +1,4 @@
-"""The run that would tell causes apart: a changed layout whose time differs most between them."""
+"""The run that separates causes best: a changed layout with the most different times."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from trnbench.facts.workload.layout import Layout
 from trnbench.predict.step import predict
 
 _APART = 0.04
-"""Times must differ by this share of each other to be told apart by one run."""
+"""Least relative difference of times that one run can separate."""
 _LIKELY = 0.5
-"""A run is only worth trying where it fits with at least this probability."""
+"""Least probability of fitting in memory of a proposed run."""
 
 
 class TellingRun(Record):
@@ -37,7 +37,7 @@ class TellingRun(Record):
 def telling_run(
     pricer: Pricer, steps: Sequence[ObservedStep], effects: Sequence[Effect]
 ) -> TellingRun | None:
-    """The run that tells causes apart best; None where none of those tried does."""
+    """The run that separates the causes best; None if no candidate does."""
     found: list[TellingRun] = []
     for step in steps:
         if len(step.ran.parts) > 1:

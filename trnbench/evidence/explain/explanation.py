@@ -1,4 +1,4 @@
-"""Measured steps explained together: what is predicted, and the likeliest causes of gaps."""
+"""Joint explanation of measured steps: predictions, and the likeliest causes of gaps."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from trnbench.facts.records import Record
 GapVerdict = Literal[
     "as predicted", "one cause", "two causes", "in part", "several fit", "unexplained"
 ]
-"""Nothing stands out; one cause or two together; one, that leaves much of the gap; several fit as
-well; none of the table does."""
+"""Verdict on the gaps.
+
+No gap; one cause, or two together; one that leaves much of the gap; several equally good; or none.
+"""
 
 _ODDS = 3.0
-"""Causes whose probabilities differ by less than this factor explain the steps as well."""
+"""Probability ratio below which causes count as equally good."""
 _EXPLAINED = 0.4
-"""A cause that takes away less of the gap than this does not explain it."""
+"""Least share of the gap removed by an explanation."""
 _RULED_OUT = 0.05
-"""That no cause is at work is ruled out below this probability, even inside the intervals."""
+"""Probability of no cause below which it is ruled out, even inside the intervals."""
 
 
 class Explanation(Record, eq=False):
-    """Measured and predicted figures, causes with the likeliest first, and what to make of them.
-
-    `nothing`: how likely it is that no cause is at work. `tied` are the causes between which the
-    steps do not decide, and `telling` the run that would.
-    """
+    """Measured and predicted figures, causes by likelihood, and the verdict."""
 
     figures: tuple[StepFigure, ...]
     nothing: float
+    """Probability that no cause is at work."""
     suspects: tuple[Suspect, ...]
     verdict: GapVerdict
     tied: tuple[Suspect, ...]
+    """Equally good causes; `telling`: the run that would separate them."""
     telling: TellingRun | None
 
 
 def explained(causes: CauseList, steps: Sequence[ObservedStep]) -> Explanation:
-    """The explanation of measured steps by the causes of the table, all steps together."""
+    """Explanation of all measured steps together, by the causes of the table."""
     pricer = Pricer()
     figures = pricer.figures(steps)
     found = scored(causes, figures, pricer.effects(causes, figures))
@@ -63,7 +63,7 @@ def explained(causes: CauseList, steps: Sequence[ObservedStep]) -> Explanation:
 
 
 def _tied(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:
-    """The likeliest cause and those that are nearly as likely instead of it."""
+    """The likeliest cause and nearly as likely alternatives."""
     if not suspects:
         return ()
     first = suspects[0]

@@ -1,4 +1,4 @@
-"""A measured step as rows of evidence give it: how it ran, and what of it was measured."""
+"""A measured step from rows of evidence: its run, and its measured quantities."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from trnbench.evidence.training_cases import EvidenceCase
 from trnbench.facts.records import Record
 
 Quantity = Literal["step", "micro-batch", "optimizer", "memory"]
-"""What may be measured: the step by the wall clock, the device's time of a micro-batch and of the
-optimizer, s, and a rank's memory, bytes."""
+"""Wall time of a step; device time of a micro-batch and of the optimizer, s; a rank's memory,
+bytes.
+"""
 
 
 class ObservedStep(Record, eq=False):
-    """A measured step; `assumed` says what its source left open.
-
-    `doubt`: why no such cluster can have taken that time for what the row says, if so.
-    """
+    """A measured step."""
 
     id: str
     ran: Ran
     measured: Mapping[Quantity, float]
     assumed: tuple[str, ...] = ()
+    """Assumptions for unstated cells."""
     doubt: str | None = None
+    """Reason why the time is impossible for the stated cluster, if so."""
 
 
 def observed(predictor: Predictor, case: EvidenceCase | str) -> ObservedStep:
-    """The measured step of a row; or raise RowFault where it cannot be predicted.
+    """The measured step of a row; RowFault if it cannot be predicted.
 
-    Where a row leaves its micro-batch open, the fastest of those tried stands for it.
+    An unstated micro-batch is the fastest of those tried.
     """
     if isinstance(case, str):
         raise RowFault(case)

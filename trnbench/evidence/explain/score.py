@@ -1,12 +1,11 @@
-"""How likely each cause is, by all measured figures together.
+"""Posterior probability of each cause, by all measured figures together.
 
-Model. The logarithms of measured over predicted figures are what the causes at work make of them,
-plus errors: what the calibration's own ranges and its stack leave open, in common to all rows, and
-the scatter of each row, of unknown size. Only a part of the calibration's deviations counts so, of
-unknown size too: all of them would explain away any cause that changes the same numbers. Causes and
-magnitudes are as likely beforehand as the table of causes says; none, one or two may be at work.
-What two do adds up in seconds. A cause counts with all its magnitudes; the one that fits best
-stands for it.
+Model: the log of measured over predicted is the effect of the causes at work, plus errors: the
+calibration's and the stack's uncertainty, common to all rows, and each row's scatter, of unknown
+size. Only a share of the calibration's deviations counts, also of unknown size: all of them would
+explain away any cause that changes the same numbers. Priors come from the table of causes; none,
+one or two causes may be at work, and two add up in seconds. A cause is integrated over its
+magnitudes; the best-fitting one represents it.
 """
 
 from __future__ import annotations
@@ -25,35 +24,33 @@ from trnbench.predict.ranges import END
 
 _SCATTERS = 6
 _EVERY = 3
-"""Of two causes at once every so manieth magnitude is tried."""
+"""Stride of the magnitudes in pairs of causes."""
 _AT_ONCE = 4_000_000
-"""Numbers that are held at once."""
+"""Numbers in memory at once."""
 
 
 class Suspect(Record, eq=False):
-    """A cause: how likely it is at work, the effect that fits best, and what it does alone.
-
-    `beside` is the other cause's effect where two fit best together. `explained`: the part of the
-    gap that goes away with both, and `alone` with this one only.
-    """
+    """A cause: its probability, best-fitting effect, and share of the gap."""
 
     cause: Cause
     probability: float
     best: Effect
     beside: Effect | None
+    """Effect of the other cause where a pair fits best."""
     explained: float
+    """Share of the gap removed, by both if there is a pair; `alone`: by this one only."""
     alone: float
 
 
 class Scored(Record, eq=False):
-    """The causes, the likeliest first, and how likely it is that none is at work."""
+    """Causes, likeliest first, and the probability of none."""
 
     nothing: float
     suspects: tuple[Suspect, ...]
 
 
 def scored(causes: CauseList, figures: Sequence[StepFigure], effects: Sequence[Effect]) -> Scored:
-    """Return how likely each cause is that changes anything in these figures."""
+    """Posterior probability of each cause with an effect on these figures."""
     ids = list(dict.fromkeys(effect.cause.id for effect in effects))
     if not ids:
         return Scored(nothing=1.0, suspects=())
@@ -105,9 +102,9 @@ def scored(causes: CauseList, figures: Sequence[StepFigure], effects: Sequence[E
 
 
 def _prior(effects: Sequence[Effect], kept: Sequence[int] | None = None) -> FloatArray:
-    """The logarithm of how likely each effect is beforehand; of those that are `kept`.
+    """Log prior of each effect; of those `kept`.
 
-    A cause's weight is divided among what it may be.
+    A cause's weight is divided among its magnitudes.
     """
     places = range(len(effects)) if kept is None else kept
     weights = {effect.cause.id: effect.cause.weight for effect in effects}
@@ -125,7 +122,7 @@ def _prior(effects: Sequence[Effect], kept: Sequence[int] | None = None) -> Floa
 
 
 def _coarse(effects: Sequence[Effect]) -> list[int]:
-    """The places of those effects that are tried as one of two."""
+    """Indices of the effects tried in pairs."""
     coarse: list[int] = []
     seen: dict[int, int] = {}
     for place, effect in enumerate(effects):
@@ -138,7 +135,7 @@ def _coarse(effects: Sequence[Effect]) -> list[int]:
 
 
 def _pairs(effects: Sequence[Effect], coarse: Sequence[int]) -> tuple[FloatArray, FloatArray]:
-    """The places of two effects of different causes, every pair once."""
+    """Indices of two effects of different causes, every pair once."""
     places = np.array(coarse, dtype=int)
     names = np.array([effects[place].cause.id for place in coarse])
     first, second = np.triu_indices(len(places), k=1)
@@ -157,9 +154,9 @@ def _explained(gaps: FloatArray, shift: FloatArray) -> float:
 
 
 class _Errors(Record, eq=False):
-    """Square roots of the inverse covariance of errors, one beside the other.
+    """Inverse square roots of the error covariance, side by side.
 
-    One for each part of a calibration's deviations and each size of a row's scatter.
+    One for each share of a calibration's deviations and each size of the row scatter.
     """
 
     whiten: FloatArray
@@ -167,7 +164,7 @@ class _Errors(Record, eq=False):
 
 
 def _errors(causes: CauseList, figures: Sequence[StepFigure]) -> _Errors:
-    """The errors of figures that are left without any cause."""
+    """Errors of the figures without any cause."""
     samples = np.stack([figure.samples for figure in figures])
     centred = samples - samples.mean(axis=1, keepdims=True)
     calibrated = centred @ centred.T / max(samples.shape[1] - 1, 1)
@@ -192,7 +189,7 @@ def _errors(causes: CauseList, figures: Sequence[StepFigure]) -> _Errors:
 
 
 def _likelihood(left: FloatArray, errors: _Errors) -> FloatArray:
-    """The logarithm of the likelihood of what is left of the gaps, for rows of these."""
+    """Log likelihood of the remaining gaps, one row each."""
     found = []
     for rows in np.array_split(left, 1 + left.shape[0] * errors.whiten.shape[1] // _AT_ONCE):
         white = (rows @ errors.whiten).reshape(len(rows), len(errors.log_scale), -1)

@@ -1,4 +1,4 @@
-"""A file of any length as blocks of whole lines, so that a log of gigabytes takes little memory."""
+"""A file of any length as blocks of whole lines; logs of gigabytes need little memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from trnbench.facts.records import Record
 
 BLOCK_BYTES = 4 << 20
 _PART_BYTES = 512 << 10
-"""What is found in so much stays in a core's cache; by the first block, a format is known."""
+"""Size of later blocks, which fit a core's cache; the first block determines the format."""
 _ESCAPE = b"\x1b"
 _CODES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 _RESIDUE = re.compile(rb"\[[0-9;]{1,8}m")
-"""Codes of terminals, and what is left of colours where the escape byte was lost."""
+"""Remains of colour codes without their escape byte."""
 
 
 class LineBlock(Record):
@@ -30,7 +30,7 @@ class LineBlock(Record):
 
 
 def blocks(path: Path, block_bytes: int = 0) -> Iterator[LineBlock]:
-    """Yield a file as blocks of whole lines without terminal codes; refuse what is no text."""
+    """Yield a file as blocks of whole lines without terminal codes; refuse binary files."""
     block_bytes = block_bytes or BLOCK_BYTES
     line, rest, size = 1, b"", 2 * block_bytes
     for read in chunks(path, what="log", size=block_bytes):

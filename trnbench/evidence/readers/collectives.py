@@ -1,7 +1,7 @@
 """Sweeps of collectives by nccom-test and nccl-tests, text or JSON, as rows of evidence.
 
-Both count a size as nccl-tests does and print a bus bandwidth, whose factor over the plain one
-tells how many ranks a group has and, where nothing else does, which operation ran.
+Both count sizes as nccl-tests does and print a bus bandwidth. Its ratio to the plain bandwidth
+gives the group's size and, if nothing else does, the operation.
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ MAX_BYTES = 64_000_000
 _HEAD_BYTES = 4 << 20
 _NCCOM, _NCCL = "nccom-test", "nccl-tests"
 _PREFIX = re.compile(r"^(?:\[\d+,\d+\]<std\w+>:|\[?rank ?\d+\]?:|\d+: )+")
-"""What launchers put before a line: mpirun --tag-output, torchrun, srun --label."""
+"""Line prefixes of launchers: mpirun --tag-output, torchrun, srun --label."""
 _NCCL_HEADING = re.compile(r"#\s+size\s+count\s+type\s+redop\s+root\s+(time|cputime)\s+algbw")
 _NCCL_ROW = re.compile(
     r"(\d{1,18})\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+)\s+([\d.e+]+)\s+([\d.e+]+|nan)\s+([\d.e+]+|nan)\b\s*(.*)"
 )
 _WRONG = re.compile("#wrong")
-"""A column of nccl-tests: elements that came out wrong. Older ones print an error instead."""
+"""Column of wrong elements in nccl-tests; older versions print an error instead."""
 _NCCL_RANK = re.compile(r"#\s+Rank\s+\d+ ")
 _COMMAND = re.compile(r"\b(\w{1,40})_perf\b|nccom-test\b([^\n]*)")
 _LONGEST_LINE = 4096
-"""Characters of a line that are looked at: a row has some hundred, a command a few more."""
+"""Examined characters per line: rows have some hundred, commands a few more."""
 _FAILED = "Failure running"
 _AGREE = 0.05
-"""How far a printed bandwidth may lie from size over time; those below 1 GB/s are too coarse."""
+"""Tolerated difference of printed bandwidth from size over time; below 1 GB/s too coarse to check.
+"""
 _UNITS = (1e9, 2.0**30)
-"""A gigabyte a second, and what older nccom-test calls one."""
+"""GB/s, and the GB/s of older nccom-test."""
 _COARSE = 1.0
 
 
 class MeasuredCluster(Record):
-    """Where collectives ran: an instance by its name, its nodes and ranks; Neuron, or GPUs."""
+    """Place of collectives: instance, nodes and ranks; Neuron, or GPUs."""
 
     instance: str
     nodes: int
@@ -54,7 +55,7 @@ class MeasuredCluster(Record):
 
 
 class _Timed(Record):
-    """A size that was timed; `ratio` is bus bandwidth over bandwidth, where both are printed."""
+    """A timed size; `ratio` is bus over plain bandwidth, where both are printed."""
 
     size: int
     dtype: str
@@ -66,7 +67,7 @@ class _Timed(Record):
 
 
 class _Sweep(State):
-    """What a file tells: sizes, which operation it names, and what of it was not to be read."""
+    """Contents of a file: sizes, named operation, and unreadable lines."""
 
     tool: str
     timed: list[_Timed] = field(default_factory=list)
@@ -79,7 +80,7 @@ class _Sweep(State):
 
 
 def is_sweep(path: Path) -> bool:
-    """True when the beginning of a file is that of a sweep of collectives."""
+    """True when a file begins like a sweep of collectives."""
     head = next(chunks(path, what="text", size=_HEAD_BYTES), b"").decode(errors="replace")
     words = ("size(B)", '"out_of_place"', '"nccl_version"')
     return any(word in head for word in words) or bool(_NCCL_HEADING.search(head))
@@ -87,7 +88,7 @@ def is_sweep(path: Path) -> bool:
 
 @reads("a sweep of collectives")
 def read_sweep(path: Path, where: MeasuredCluster) -> EvidenceFile:
-    """A sweep of collectives as evidence; `where` is what no such file says."""
+    """A sweep of collectives as evidence; `where` adds the place, which no file states."""
     text = read_text(path, what="text", max_bytes=MAX_BYTES)
     sweep = _of_json(path, text) if text.lstrip().startswith("{") else _of_text(text)
     rows = len(sweep.timed) + len(sweep.unread)
@@ -157,7 +158,7 @@ def _said(sweep: _Sweep, op: Op, ranks: int) -> str:
 
 
 def _ranks(path: Path, sweep: _Sweep, where: MeasuredCluster) -> int:
-    """The ranks of a group: as the file counts them, by its bus factor, or all there are."""
+    """Group size: stated, by bus factor, or all ranks."""
     factors = [one.ratio for one in sweep.timed if one.ratio is not None]
     ranks = sweep.ranks or where.ranks
     if factors and not sweep.ranks and factors[-1] == 0:
@@ -191,7 +192,7 @@ def _is_of(ops: tuple[Op, ...], ranks: int, factor: float) -> bool:
 
 
 _NEAR = 0.004
-"""How far a bus factor may be off by the two decimals of bandwidths above 1 GB/s."""
+"""Rounding error of a bus factor from bandwidths above 1 GB/s with two decimals."""
 
 
 def _named(word: str) -> Op | None:
@@ -202,7 +203,7 @@ def _named(word: str) -> Op | None:
 
 
 def _op(path: Path, sweep: _Sweep, ranks: int) -> Op:
-    """The operation that a file, or its name, tells; or the only one of its factor."""
+    """Operation of a file: stated, in its name, or the only one with its bus factor."""
     named = _named(sweep.op)
     if named is not None:
         return named
@@ -283,7 +284,7 @@ def _nccom_row(sweep: _Sweep, heading: list[str], line: str) -> None:
 
 
 def _of_cells(cells: Mapping[str, object]) -> _Timed:
-    """A size as nccom-test names its columns, in text and JSON."""
+    """A size by nccom-test's column names, in text and JSON."""
     times = [name for name in cells if name.startswith("time")]
     name = "time:avg(us)" if "time:avg(us)" in times else times[0] if times else "time(us)"
     size, time_us = int(str(cells["size(B)"])), float(str(cells[name]))
@@ -299,7 +300,7 @@ def _of_cells(cells: Mapping[str, object]) -> _Timed:
 
 
 def _ratio(size: int, time_us: float, algbw: float, busbw: float) -> float | None:
-    """Bus bandwidth over bandwidth; raise ValueError where size and time belie both."""
+    """Bus over plain bandwidth; ValueError where size and time contradict both."""
     if not (size > 0 and 0 < time_us < float("inf")):
         raise ValueError(f"{size} bytes in {time_us} us")
     if not algbw >= _COARSE:
@@ -342,7 +343,7 @@ def _wrong_of(one: Mapping[str, Any]) -> list[object]:
 
 
 def _nccl_result(one: Mapping[str, object]) -> _Timed:
-    """A size as nccl-tests names it in JSON; its environment is never read."""
+    """A size by nccl-tests' JSON names; the environment in the file is never read."""
     timed = one["out_of_place"]
     if not isinstance(timed, dict) or not isinstance(one["size"], int):
         raise TypeError("no object out_of_place")
@@ -352,7 +353,7 @@ def _nccl_result(one: Mapping[str, object]) -> _Timed:
 
 
 def _of_nccl(of: tuple[int, str, str], times: Sequence[float], *, host: bool) -> _Timed:
-    """A size of a type and reduction: its microseconds and two bandwidths."""
+    """A size of a type and reduction, with its microseconds and two bandwidths."""
     size, dtype, redop = of
     return _Timed(
         size=size,

@@ -1,7 +1,7 @@
-"""What monitors and profilers say of devices: neuron-monitor, neuron-profile, nvidia-smi.
+"""Summaries of monitors and profilers: neuron-monitor, neuron-profile, nvidia-smi.
 
-Each file becomes one summary. How long a device works in a step follows from its busy share and the
-step's time; a profile tells the time of one run of a graph, which may be a part of a step.
+The busy share times the step time is a device's working time per step; a profile gives the time of
+one run of a graph, which may be a part of a step.
 """
 
 from __future__ import annotations
@@ -35,16 +35,11 @@ _SHARES = {
     "dma_active_time_percent": "DMA",
     "cc_op_active_time_percent": "collectives",
 }
-"""Busy shares of a profile's summary: percent by their name, fractions in fact."""
+"""Busy shares in a profile's summary: named percent, but fractions."""
 
 
 class DeviceSummary(Record):
-    """A file of a monitor or profiler in figures.
-
-    `busy`: median over samples of the mean share of time that devices in use were busy. `held`: the
-    most memory that one of them used, bytes. `run_s`: device time of one run of a profiled graph,
-    with the `shares` of it that engines were busy. `errors`: executions that failed.
-    """
+    """Figures of a monitor's or profiler's file."""
 
     path: Path
     tool: DeviceTool
@@ -52,14 +47,19 @@ class DeviceSummary(Record):
     devices: int
     unread: int = 0
     errors: int = 0
+    """Failed executions."""
     busy: float | None = None
+    """Median over samples of the mean busy share of devices in use."""
     memory_peak_bytes: float | None = None
+    """Most memory of one device."""
     run_s: float | None = None
+    """Device time of one run of a profiled graph."""
     shares: tuple[tuple[str, float], ...] = ()
+    """Busy share of that time, by engine."""
 
 
 def device_tool(path: Path) -> DeviceTool | None:
-    """Return which tool wrote a file, by its beginning; None where it is of none of these."""
+    """Tool that wrote a file, by its beginning; None if unknown."""
     head = next(chunks(path, what="text"), b"").decode("utf-8-sig", errors="replace").lstrip()
     if '"neuron_runtime_data"' in head and head.startswith("{"):
         return "neuron-monitor"
@@ -71,7 +71,7 @@ def device_tool(path: Path) -> DeviceTool | None:
 
 @reads("a file of a monitor")
 def read_devices(path: Path) -> DeviceSummary:
-    """Return what a file of a monitor or profiler says; refuse what is of none."""
+    """Summary of a monitor's or profiler's file; other files are refused."""
     match device_tool(path):
         case "neuron-monitor":
             return _monitor(path)
@@ -85,7 +85,7 @@ def read_devices(path: Path) -> DeviceSummary:
 
 
 class _Samples(State):
-    """What a monitor says, sample by sample."""
+    """Samples of a monitor so far."""
 
     tool: DeviceTool
     seen: int = 0
@@ -137,7 +137,7 @@ def _monitor(path: Path) -> DeviceSummary:
 
 
 def _take(found: _Samples, sample: Mapping[str, Any]) -> None:
-    """Take one report; several processes of a host share it, each with its own cores."""
+    """Add one report, of several processes on a host, each with its own cores."""
     busy: list[float] = []
     for process in sample["neuron_runtime_data"]:
         report = process["report"]
@@ -180,7 +180,7 @@ def _cells(line: bytes) -> list[str]:
 
 
 def _take_smi(found: _Samples, row: Mapping[str, str]) -> None:
-    """Take the sample of one GPU."""
+    """Add the sample of one GPU."""
     busy = _amount(row["utilization.gpu"]) / _PERCENT
     if not 0 <= busy <= 1:
         raise ValueError(f"a GPU is busy {busy:.0%} of the time")

@@ -1,4 +1,4 @@
-"""MLPerf logs: lines of `:::MLLOG` and a JSON object each (github.com/mlcommons/logging)."""
+"""MLPerf logs: lines of `:::MLLOG` with a JSON object (github.com/mlcommons/logging)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from trnbench.facts.records import State, field
 
 _MILLI = 1e-3
 _LONGEST_ENTRY = 65_536
-"""Bytes of an entry that are read; one has some hundred."""
+"""Most bytes read of an entry; usual entries have some hundred."""
 
 
 class MlLog(State):
-    """Reads the blocks of steps between evaluations, or the rates that a run reports of itself.
+    """Reader of the blocks of steps between evaluations, or of the rates in the log.
 
-    All ranks may print the same lines: what repeats the last one is passed over.
+    Several ranks may print the same lines: a repetition of the last line is skipped.
     """
 
     mark: bytes = b":::MLLOG "
@@ -31,7 +31,7 @@ class MlLog(State):
     _last: bytes = b""
 
     def readings(self) -> Readings:
-        """Return what was found: blocks of steps where there are any."""
+        """Blocks of steps if any, else rates."""
         best = self.found if self.found.values or not self.rates.values else self.rates
         best.batches, best.sequences = self.found.batches, self.found.sequences
         best.unread, best.first_unread = self.found.unread, self.found.first_unread
@@ -53,7 +53,7 @@ class MlLog(State):
             place = block.text.find(self.mark, start)
 
     def _read(self, entry: bytes) -> bool:
-        """Take an entry; return whether it is one."""
+        """Record an entry; False if unreadable."""
         try:
             told = json.loads(entry)
             key, value, time_ms = told["key"], told["value"], float(told["time_ms"])

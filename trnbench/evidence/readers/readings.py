@@ -1,4 +1,4 @@
-"""What the lines of one format told, in the order of the file, and how many were read."""
+"""Values from the lines of one format, in file order, with counts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from trnbench.facts.catalog.text_file import refused
 from trnbench.facts.records import State, field
 
 MOST_UNREAD = 0.1
-"""A reader that misses more of the lines it is for does not understand the file."""
+"""Share of unreadable lines above which a file is refused."""
 MOST_KEPT = 1 << 23
-"""Values that are kept: 64 MiB."""
+"""Most values kept: 64 MiB."""
 
 
 def refuse_unread(path: Path, unread: int, of: int, said: str, first: str) -> None:
-    """Refuse a file of which too much was not understood: `unread` of so many, `said` in words."""
+    """Refuse a file with too many unreadable lines, `unread` of `of`; `said` names them."""
     if unread > MOST_UNREAD * of:
         raise refused(
             path,
@@ -27,12 +27,7 @@ def refuse_unread(path: Path, unread: int, of: int, said: str, first: str) -> No
 
 
 class Readings(State):
-    """Values of steps in base units, with the steps' numbers where lines have them.
-
-    `line`: lines of the file so far. `unread`: lines of steps that could not be read; the first
-    with its number in `first_unread`. `skipped`: iterations whose optimizer did not run. `seen`:
-    values that were told; of `every` so many one is among `values`.
-    """
+    """Values of steps in base units, with step numbers where lines have them."""
 
     format: str
     told: Told = "time"
@@ -44,14 +39,18 @@ class Readings(State):
     sequences: set[int] = field(default_factory=set)
     memory_bytes: float = 0.0
     skipped: int = 0
+    """Iterations without an optimizer step."""
     lines: int = 0
+    """Lines of the file so far."""
     unread: int = 0
+    """Unreadable step lines; `first_unread`: the first, with its number."""
     first_unread: str = ""
     seen: int = 0
+    """Values read, of which one in `every` is kept."""
     every: int = 1
 
     def add(self, step: int | None, value: float) -> None:
-        """Take one value."""
+        """Add one value."""
         if step is not None:
             self.steps.append(step)
         if self.seen % self.every == 0:
@@ -60,7 +59,7 @@ class Readings(State):
         self._thin()
 
     def take(self, values: FloatArray) -> None:
-        """Take values that stand one after the other."""
+        """Add consecutive values."""
         self.values.frombytes(values[-self.seen % self.every :: self.every].tobytes())
         self.seen += values.size
         self._thin()
@@ -76,7 +75,7 @@ class Readings(State):
         self.first_unread = self.first_unread or f"line {line}: {text.strip()[:80]!r}"
 
     def checked(self, path: Path) -> Readings:
-        """These readings; refuse a file of which too much was not understood."""
+        """These readings; refuse a file with too many unreadable lines."""
         steps = len(self.values) * self.every + self.skipped + self.unread
         said = f"{steps:,} step lines of {self.format}"
         refuse_unread(path, self.unread, steps, said, self.first_unread)

@@ -1,4 +1,4 @@
-"""Files of steps that are no lines of a log: JSON of trainers, CSV with a column of times."""
+"""Step files other than line logs: JSON of trainers, CSV with a column of times."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _COLUMNS: Mapping[str, tuple[Told, float]] = {
     "sequences_per_s": ("samples", 1.0),
     "samples_per_s": ("samples", 1.0),
 }
-"""Columns of a CSV log -> what they tell; the first of a file that is here counts."""
+"""Columns of a CSV log -> quantity and scale; the first known column counts."""
 _MOST_STEPS = 1_000_000_000
 _AVERAGE = "Average throughput"
 
 
 def stepped_file(path: Path) -> Readings | None:
-    """Return what a JSON or CSV file tells of steps; None where it is a log of lines."""
+    """Readings of a JSON or CSV file; None for a log of lines."""
     first = first_line(path, what="CSV or log").strip()
     if first.startswith("{") and not first.startswith("{'") and _is_one_object(path):
         return _json(path)
@@ -104,7 +104,7 @@ def _trainer_state(table: Mapping[str, object]) -> Readings | None:
 
 
 def _trainer_results(table: Mapping[str, object]) -> Readings | None:
-    """The mean step of a whole run as the Trainer sums it up."""
+    """Mean step of a whole run, from the Trainer's summary."""
     found = Readings(
         format="Hugging Face Trainer's summary",
         remark="the mean of the whole run, start-up and evaluation included",
@@ -119,7 +119,7 @@ def _trainer_results(table: Mapping[str, object]) -> Readings | None:
 
 
 def _nxd_metrics(table: Mapping[str, object]) -> Readings | None:
-    """The average rate of a metrics file of NeuronX Distributed (training_utils.py)."""
+    """Average rate in a metrics file of NeuronX Distributed (training_utils.py)."""
     results = next(iter(table.values()), None)
     metrics = results.get("metrics") if isinstance(results, dict) else None
     if not isinstance(metrics, list):
@@ -138,7 +138,7 @@ def _nxd_metrics(table: Mapping[str, object]) -> Readings | None:
 
 
 def _number(value: object) -> float | None:
-    """A positive number, which newer trainers write as text."""
+    """A positive number, also as text, as newer trainers write."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

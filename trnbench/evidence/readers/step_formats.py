@@ -1,8 +1,8 @@
-"""What training software prints of a step: one entry a format, best known first.
+"""Step lines of training software: one entry per format, best known first.
 
-Sources: the loggers of each project and their published logs, named beside the entries. A marker
-stands in every line of a step and nowhere else; a line with it that the pattern does not read is
-counted as unread. Patterns run over blocks of many lines, so none may cross a line.
+Sources are the loggers of each project and published logs, named beside the entries. A marker is in
+every step line and nowhere else; a line with the marker that the pattern misses counts as unread.
+Patterns run over blocks of many lines, so none may cross a line.
 """
 
 from __future__ import annotations
@@ -13,35 +13,33 @@ from typing import Literal, TypeAlias
 from trnbench.facts.records import Record
 
 Told: TypeAlias = Literal["time", "steps", "samples", "tokens", "tokens each"]
-"""What a line tells: seconds of a step; steps, samples or tokens a second of the cluster; or tokens
-a second of each device."""
+"""Quantity of a line: seconds per step; steps, samples or tokens per second; tokens per device."""
 
 _DIGITS = r"\d[\d,]*+\.?+\d*+(?:[eE][-+]?\d+)?+"
 
 
 class StepFormat(Record):
-    """How a piece of software prints a step.
-
-    `pattern` has the groups step and value, in this order, or value alone; LINE in it is what a
-    line has before the first place where all that follows LINE is found. `scale` makes base units
-    of the value. `window`: the value is a moving average over so many steps, which starts cold.
-    `more`: patterns of the global batch (batch), of iterations whose optimizer did not run
-    (skipped) and of a rank's memory in GiB (memory), each once in a line of a step.
-    """
+    """Step line of a piece of software."""
 
     name: str
     marker: str
     pattern: str
+    """Groups step and value, or only value; LINE skips to the first match of the rest."""
     told: Told = "time"
     scale: float = 1.0
+    """Factor to base units."""
     window: int = 1
+    """Steps of the value's moving average, which starts cold."""
     remark: str = ""
     batch: str = ""
+    """Pattern of the global batch, at most once per step line."""
     skipped: str = ""
+    """Pattern of iterations without an optimizer step."""
     memory: str = ""
+    """Pattern of a rank's memory, GiB."""
 
     def compiled(self, pattern: str) -> re.Pattern[bytes]:
-        """One of the patterns as files are searched."""
+        """A pattern compiled for searching files."""
         before, _, after = pattern.partition("LINE")
         if after:
             # What a lazy [^\n\r]*? would skip, but not a byte at a time.
@@ -109,7 +107,7 @@ EXACT = (
         remark="a mean of up to 50 steps, which starts cold",
     ),
 )
-"""Formats that tell a step's time or rate and can be nothing else."""
+"""Unambiguous formats with a step's time or rate."""
 
 SUMMARY = StepFormat(
     name="Hugging Face Trainer's summary",
@@ -118,4 +116,4 @@ SUMMARY = StepFormat(
     told="steps",
     remark="the mean of the whole run, start-up and evaluation included",
 )
-"""Steps a second of a whole run, as its last line."""
+"""Steps per second of a whole run, in its last line."""

@@ -1,4 +1,4 @@
-"""Logs of training as lines of text: the format is known by its lines, whatever stands between."""
+"""Training logs as lines of text; the format is recognised by its lines, amid any others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from trnbench.facts.catalog.text_file import refused
 from trnbench.facts.records import Record, State, field
 
 _COMPILED = (b"NEURON_PARALLEL_COMPILE||", b"||PARALLEL_COMPILE||")
-"""What a run that only compiles prints at its end: its steps computed nothing."""
+"""Final lines of compile-only runs, whose steps computed nothing."""
 _GIB = 2.0**30
 _BAR = re.compile(
     rb"\| (\d{1,9})/(\d{1,9}) \[(\d{1,6}(?::\d\d){1,3})<[^,\n\r]*, +[\d.]+(?:s/it|it/s)"
@@ -28,7 +28,7 @@ _CONSUMED = re.compile(rb"\| (\d{1,9})/(\d{1,9}) \[[^\]\n\r]*?consumed_samples=(
 """A tqdm bar (NxD Training, Hugging Face Trainer). Its own rate is an average that starts cold, so
 steps are told by the seconds that have passed, which are whole ones."""
 _FINE_S = 50
-"""A difference of so many seconds is known to 2 %."""
+"""Time difference, s, known to 2 % from whole seconds."""
 _MOST_BARS = 256
 _TWO = 2
 _MANY = 1000
@@ -41,7 +41,7 @@ _ANY_UNIT = rb"\s*(?:ms\b|msec\b|us\b|s\b|sec\b)"
 
 
 class _Words(Record):
-    """Words of a step's time, with what they tell, and with what is no number."""
+    """Words for a step's time, with the patterns of readable and unreadable lines."""
 
     name: bytes
     told: re.Pattern[bytes]
@@ -56,13 +56,13 @@ class _Words(Record):
         )
 
     def alike(self, label: bytes, unit: bytes) -> re.Pattern[bytes]:
-        """The pattern of these words with one label and unit; empty with any other."""
+        """Pattern of these words with one label and unit; empty with any other."""
         then = rb"\s*" + unit + rb"\b" if unit else rb"(?!" + _ANY_UNIT + rb")"
         return re.compile(self.name + rb"(?:" + re.escape(label) + _NUMBER + then + rb"|)")
 
 
 _LONGEST_LINE = 4096
-"""Bytes of a line: what software prints of a step has a thousand or two."""
+"""Longest line, bytes; step lines have a thousand or two."""
 _LINE = re.compile(rb"[^\n\r]{1,%d}" % _LONGEST_LINE)
 
 _TIMES = tuple(
@@ -73,7 +73,7 @@ _TIMES = tuple(
         *(rb"sec(?:onds)?/(?:step|it(?:eration)?)", rb"sec(?:onds)? per (?:step|it(?:eration)?)"),
     )
 )
-"""Words of a step's time, in small letters; each begins with letters that are quick to find."""
+"""Words for a step's time, in lower case; each begins with letters that are quick to find."""
 _PER_S = rb"[ _]?(?:/|per[ _]|_per_)s(?:ec(?:ond)?)?"
 _RATES: tuple[tuple[Told, re.Pattern[bytes]], ...] = (
     ("tokens", re.compile(rb"tok(?:en)?s?" + _PER_S)),
@@ -89,7 +89,7 @@ _MILLI, _MICRO = 1e-3, 1e-6
 
 
 def logged(path: Path, block_bytes: int = 0) -> Readings:
-    """Return what a log tells of steps by the best known format in it; nothing if there is none."""
+    """Readings of a log by its best known format; empty without any."""
     exact, others = _readers(path)
     known: LineReader | MarkedReader | None = None
     lines = 0
@@ -122,21 +122,21 @@ def logged(path: Path, block_bytes: int = 0) -> Readings:
 
 
 class LineReader(Protocol):
-    """Reads blocks of a log, and says what it found of steps."""
+    """Reader of a log's blocks for one kind of step lines."""
 
     @property
     def sure(self) -> bool:
-        """True when it found so many steps that no other reader need be asked."""
+        """True after enough steps to skip all other readers."""
 
     def take(self, block: LineBlock) -> None:
         """Read a block."""
 
     def readings(self) -> Readings:
-        """Return what was found."""
+        """Readings so far."""
 
 
 class MarkedReader(Protocol):
-    """A reader of lines that can be nothing else."""
+    """Reader of unambiguous lines."""
 
     mark: bytes
 
@@ -144,7 +144,7 @@ class MarkedReader(Protocol):
         """Read a block."""
 
     def readings(self) -> Readings:
-        """Return what was found."""
+        """Readings so far."""
 
 
 def _readers(path: Path) -> tuple[list[MarkedReader], list[LineReader]]:
@@ -153,7 +153,7 @@ def _readers(path: Path) -> tuple[list[MarkedReader], list[LineReader]]:
 
 
 def in_short_lines(block: LineBlock) -> LineBlock:
-    """A block in which no line is so long that a pattern takes for ever over it."""
+    """A block without lines long enough to stall a pattern."""
     if max(map(len, block.text.split(b"\n"))) <= _LONGEST_LINE:
         return block
     # A return parts lines for every pattern, and moves no line's number.
@@ -171,7 +171,7 @@ def _after_compiling(block: LineBlock) -> LineBlock:
 
 
 class _Lines(State):
-    """Reads lines of one format, a block at a time."""
+    """Reader of the lines of one format, block by block."""
 
     format: StepFormat
     mark: bytes
@@ -226,7 +226,7 @@ class _Lines(State):
     def _whole(
         self, read: list[tuple[bytes, bytes]], text: bytes, skipped: re.Pattern[bytes]
     ) -> list[tuple[bytes, bytes]]:
-        """The steps whose optimizer ran."""
+        """Steps with an optimizer step."""
         skips = skipped.findall(text)
         if not any(skip.strip(b"0") for skip in skips):
             return read
@@ -243,7 +243,7 @@ class _Lines(State):
         return whole
 
     def _miss(self, block: LineBlock) -> None:
-        """Count the lines of steps that the pattern does not read."""
+        """Count step lines that the pattern misses."""
         for number, line in enumerate(block.text.split(b"\n"), start=block.line):
             for state in line.split(b"\r"):
                 if self.mark in state and not self.pattern.search(state):
@@ -251,7 +251,7 @@ class _Lines(State):
 
 
 class _Bar(State):
-    """States of one bar: steps done and seconds passed."""
+    """States of one progress bar: steps done and seconds passed."""
 
     steps: array[int] = field(default_factory=lambda: array("q"))
     seconds: array[int] = field(default_factory=lambda: array("q"))
@@ -261,7 +261,7 @@ class _Bar(State):
         return max(self.seconds) - min(self.seconds)
 
     def paces(self) -> Iterator[float]:
-        """Yield seconds a step over stretches that are long enough to be told by whole seconds."""
+        """Yield seconds per step over stretches long enough for whole-second clocks."""
         whole = _FINE_S if self.span_s >= 2 * _FINE_S else 1
         start = 0
         for end in range(1, len(self.steps)):
@@ -275,10 +275,11 @@ class _Bar(State):
 
 
 class _Bars(State):
-    """Reads progress bars: those of one total belong together; `consumed`: samples by steps."""
+    """Reader of progress bars, grouped by their total."""
 
     bars: dict[bytes, _Bar] = field(default_factory=dict)
     consumed: dict[bytes, dict[int, int]] = field(default_factory=dict)
+    """Consumed samples by step, for each bar."""
 
     def take(self, block: LineBlock) -> None:
         if b"consumed_samples=" in block.text:
@@ -301,7 +302,7 @@ class _Bars(State):
             bar.seconds.extend(_clocks(elapsed))
 
     def _take_consumed(self, block: LineBlock) -> None:
-        """Take the samples of two states of each bar, which tell the batch."""
+        """Record the samples at two states of each bar, which give the batch."""
         if self.bars and all(len(self.consumed.get(total, ())) >= _TWO for total in self.bars):
             return
         for done, total, samples in _CONSUMED.findall(block.text):
@@ -319,7 +320,7 @@ class _Bars(State):
 
     @property
     def sure(self) -> bool:
-        """True when there is a bar of many states."""
+        """True for a bar of many states."""
         return any(len(bar.steps) > _MANY for bar in self.bars.values())
 
     def readings(self) -> Readings:
@@ -332,7 +333,7 @@ class _Bars(State):
 
 
 class _Plain(State):
-    """Reads lines that tell a step time or a rate in words: "step time: 1.23 s", "450 tokens/s"."""
+    """Reader of times and rates in words: "step time: 1.23 s", "450 tokens/s"."""
 
     path: Path
     found: Readings = field(default_factory=lambda: Readings(format="plain lines"))
@@ -342,14 +343,14 @@ class _Plain(State):
 
     @property
     def sure(self) -> bool:
-        """True when many steps are told in words."""
+        """True after many steps."""
         return len(self.found.values) > _MANY
 
     def readings(self) -> Readings:
         return self.found
 
     def take(self, block: LineBlock) -> None:
-        """Read a block by the first words that told a step; those are looked for once."""
+        """Read a block by the first words that gave a step; later blocks use only these."""
         block = LineBlock(text=block.text.lower(), line=block.line)
         if self._alike(block.text):
             return
@@ -365,7 +366,7 @@ class _Plain(State):
                     return
 
     def _alike(self, text: bytes) -> bool:
-        """Take a block by the one label and unit of those before; False where it has others too."""
+        """Read a block by the label and unit of earlier blocks; False where others occur."""
         if self.alike is None:
             return False
         pattern, scale = self.alike
@@ -397,7 +398,7 @@ class _Plain(State):
         return len(self.found.values) > before or self.found.unread > 0
 
     def _rates(self, block: LineBlock, told: Told, pattern: re.Pattern[bytes]) -> bool:
-        """Take the first rate of each line."""
+        """Read the first rate of each line."""
         text, end, before = block.text, 0, len(self.found.values)
         for found in pattern.finditer(text):
             start = found.start()
@@ -422,7 +423,7 @@ class _Plain(State):
 
 
 def _numbers(texts: Sequence[bytes]) -> FloatArray:
-    """Numbers, of which thousands may be grouped by commas."""
+    """Numbers, possibly with thousands separators."""
     try:
         return np.fromiter(map(float, texts), np.float64, len(texts))
     except ValueError:
@@ -435,7 +436,7 @@ def _number(text: bytes) -> float:
 
 
 def _scale(label: bytes, unit: bytes) -> float:
-    """Return what makes seconds of a number by what stands around it; 0 where it is none."""
+    """Factor to seconds, by label and unit; 0 if the number is no time."""
     if not label.endswith((b":", b"=", b" ", b"\t")):
         return 0.0
     how = unit or label
@@ -443,7 +444,7 @@ def _scale(label: bytes, unit: bytes) -> float:
 
 
 def _clocks(texts: Sequence[bytes]) -> list[int]:
-    """The seconds of clocks, all at once where they have hours."""
+    """Seconds of clock texts, vectorised where all have hours."""
     if {text.count(b":") for text in texts} != {_TWO}:
         return [_seconds(text) for text in texts]
     parts = np.fromiter(map(int, b":".join(texts).split(b":")), np.int64)

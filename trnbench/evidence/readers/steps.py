@@ -1,7 +1,6 @@
-"""Measured steps of logs: the pace of a run once it is warm, without the odd step.
+"""Measured steps of logs: the warm pace of a run, without outliers.
 
-`read_steps` is the way in: one file of any format that is known here, and what ran of it that the
-file may not say.
+Begin with `read_steps`: one file of any known format, with the run's size where the file lacks it.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from trnbench.facts.units import Dimension, counted, show
 SHORTEST_STEP_S, LONGEST_STEP_S = 1e-6, 1e7
 """A step takes longer than a launch and less than four months."""
 _COLD = 1.1
-"""Leading steps that take so many times what later ones do are warm-up."""
+"""Leading steps this many times slower than later ones are warm-up."""
 _ODD = 1.5
-"""A step that takes so many times the median, or so many times less, is left out."""
+"""Steps this factor above or below the median are excluded."""
 _DRIFT = 1.1
-"""Halves of a run that differ by this factor are said to."""
+"""Ratio of a run's halves from which on a drift is reported."""
 _DISAGREE = 1.5
-"""Ranks that print times of one step so far apart did not run one job."""
+"""Ratio of two ranks' times of one step beyond which they ran different jobs."""
 _LEAST = 1e-30
-"""A time or a rate, and its inverse, is above this: what is made of it is still a number."""
+"""Lower bound of times and rates and their inverses, so that results stay finite."""
 _TENTH = 0.1
 _TWO = 2
-"""Steps of half a run that tell a pace."""
+"""Fewest steps in half a run for a drift."""
 _ENDS = (0.1, 0.5, 0.9)
 
 
@@ -48,11 +47,11 @@ _NONE = (
 
 
 class NoSteps(DataFileError):
-    """A file in which nothing tells of a step."""
+    """A file without any step."""
 
 
 class RunSize(Record):
-    """What a step was of, as far as it is known; rates become times by it."""
+    """Known size of a step, for converting rates to times."""
 
     global_batch: int | None = None
     sequence: int | None = None
@@ -60,10 +59,7 @@ class RunSize(Record):
 
 
 class MeasuredSteps(Record):
-    """The steps of a log: the median of those that count, and the ends between which 80 % lie.
-
-    `remarks` say what was read and what was left out, as people are to be told.
-    """
+    """Steps of a log: the median of those that count, and the ends of the middle 80 %."""
 
     path: Path
     format: str
@@ -71,6 +67,7 @@ class MeasuredSteps(Record):
     low_s: float
     high_s: float
     used: int
+    """Steps that count; `warm_up`, `odd`, `skipped`: excluded ones."""
     warm_up: int
     odd: int
     skipped: int
@@ -80,14 +77,15 @@ class MeasuredSteps(Record):
     sequence: int | None
     memory_bytes: float | None
     remarks: tuple[str, ...]
+    """Remarks for people on what was read and excluded."""
 
 
 @reads("a log of steps")
 def read_steps(path: Path, run: RunSize | None = None, *, block_bytes: int = 0) -> MeasuredSteps:
-    """The measured steps of a log; refuse a file in which none, or too few, are read.
+    """Measured steps of a log; refuse a file with none, or with too few readable ones.
 
-    A batch or a sequence that the file says need not be given, and may not differ from what is.
-    `block_bytes`: as much of the file is looked at at once; no result depends on it.
+    A batch or sequence in the file may be omitted in `run`, and must agree. `block_bytes` sets the
+    reading block, without effect on results.
     """
     readings = stepped_file(path) or logged(path, block_bytes)
     if not readings.values:
@@ -121,7 +119,7 @@ def read_steps(path: Path, run: RunSize | None = None, *, block_bytes: int = 0) 
 
 
 def _even(ordered: FloatArray) -> tuple[int, list[float]]:
-    """Return how many steps lie near the median, and the ends and the middle of these."""
+    """Number of steps near the median, and their low end, median and high end."""
     (middle,) = _shares(ordered, (0.5,))
     first, last = np.searchsorted(ordered, (middle / _ODD, middle * _ODD))
     even = ordered[first : max(last, first + 1)]
@@ -129,7 +127,7 @@ def _even(ordered: FloatArray) -> tuple[int, list[float]]:
 
 
 def _shares(ordered: FloatArray, shares: Sequence[float]) -> list[float]:
-    """The values below which shares of sorted ones lie."""
+    """Quantiles of sorted values."""
     found = []
     for share in shares:
         place = share * (ordered.size - 1)
@@ -139,7 +137,7 @@ def _shares(ordered: FloatArray, shares: Sequence[float]) -> list[float]:
 
 
 def _known(path: Path, readings: Readings, run: RunSize) -> RunSize:
-    """The size of a run by its log and by what is said of it, which must agree."""
+    """Size of a run by its log and by the caller, which must agree."""
     return RunSize(
         global_batch=_one(path, "global batch", readings.batches, run.global_batch),
         sequence=_one(path, "sequence length", readings.sequences, run.sequence),
@@ -158,7 +156,7 @@ def _one(path: Path, what: str, found: set[int], given: int | None) -> int | Non
 
 
 def _times_s(path: Path, readings: Readings, run: RunSize) -> FloatArray:
-    """Time of each step that the readings tell, s."""
+    """Time of each step, s."""
     values = np.frombuffer(readings.values, dtype=np.float64)
     steps = np.frombuffer(readings.steps, dtype=np.int32) if readings.steps else None
     for end in (float(values.min()), float(values.max())):
@@ -179,7 +177,7 @@ def _times_s(path: Path, readings: Readings, run: RunSize) -> FloatArray:
 
 
 def _needed(path: Path, readings: Readings, run: RunSize) -> float:
-    """Return what a step did, in the unit of the rate: steps, samples, tokens of all or of one."""
+    """Work of a step in the unit of the rate: steps, samples, or tokens (of all or one device)."""
     wanted: dict[str, int | None] = {}
     if readings.told != "steps":
         wanted["--global-batch"] = run.global_batch
@@ -201,10 +199,10 @@ def _needed(path: Path, readings: Readings, run: RunSize) -> float:
 
 
 def _rates(values: FloatArray, steps: NDArray[np.int32] | None, window: int) -> FloatArray:
-    """Rates of separate steps from those of a moving window that starts cold.
+    """Rates of separate steps, from those of a moving window that starts cold.
 
-    The first reading is of one step, the next of two, until the window is full. Of a long log,
-    windows that do not overlap and leave out the first count; of a short one, differences.
+    The first reading covers one step, the next two, until the window is full. A long log gives
+    non-overlapping windows without the first; a short one differences.
     """
     stride = int(np.median(np.diff(steps))) if steps is not None and len(steps) > 1 else 1
     size = -(-window // stride)
@@ -222,7 +220,7 @@ def _warm_up(times: FloatArray) -> int:
 def _refuse_disagreement(
     path: Path, readings: Readings, steps: NDArray[np.int32], values: FloatArray
 ) -> None:
-    """Refuse a file in which the same step, printed by rank after rank, takes different times."""
+    """Refuse a file whose ranks print different times for the same steps."""
     again = np.flatnonzero(np.diff(steps) == 0)
     if not again.size:
         return
@@ -266,7 +264,7 @@ def _remarks(
 
 
 def _drift(warm: FloatArray) -> str:
-    """Return in words how the pace of a warm run changes; empty where it does not."""
+    """Text of a warm run's change of pace; empty without one."""
     half = warm.size // 2
     if half < _TWO:
         return ""
