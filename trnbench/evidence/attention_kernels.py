@@ -108,6 +108,8 @@ class TimedAttention(Record):
         pairs = array(self.queries * self.keys)
         if self.causal:
             seen = min(self.window or self.keys, self.keys)
+            # A causal query sees at most `seen` keys; the first `seen` queries see half of them on
+            # average.
             pairs = array(seen * self.queries - seen**2 / 2)
         return AttentionOp(
             name="attention",

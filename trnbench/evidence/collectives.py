@@ -143,6 +143,7 @@ def selected_exchanges(
     A given `stack` serves all groups, else their own.
     """
     placements: dict[tuple[str, int], Placement] = {}
+    # One selection and placement per group: sweeps have many sizes each.
     for _, alike in groupby(sorted(exchanges, key=lambda e: e.group), key=lambda e: e.group):
         rows = list(alike)
         first = rows[0]

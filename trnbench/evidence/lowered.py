@@ -51,6 +51,7 @@ class GridPrograms(Record, eq=False):
         """Program of the layouts with the same varied knobs as this one."""
 
         def lower() -> StepProgram:
+            # Any program of the grid serves as the base of a variation.
             like = next((program for _, program in self._by_mode.items()), None)
             whole = replace(layout, **self.degrees)
             return training_step(self.model, whole, like=like, positions=self.positions)

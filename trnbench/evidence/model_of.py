@@ -154,6 +154,7 @@ def _like(
         (one.experts is None, one.latent, one.feed_forward.gated, one.feed_forward.activation)
         for one in (own, shape)
     ]
+    # Another architecture: nothing of the known model carries over.
     if kinds[0] != kinds[1]:
         return _new(shape, name, sequence, known)
     if shape.head_size == attention.head_size and own.heads * attention.head_size == own.hidden:

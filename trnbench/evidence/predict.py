@@ -253,6 +253,7 @@ class Predictor(State, kw_only=False):
             mixture = tuple(
                 (share, self._legal(case.setup, layout)) for share, layout in variant.parts
             )
+            # Variants are ordered by recomputation: the first that fits recomputes least.
             if sum(share * self._filled(case.setup, one) for share, one in mixture) <= 1:
                 return mixture, True
         return mixture, False

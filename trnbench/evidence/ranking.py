@@ -81,6 +81,7 @@ def _group_ranking(question: str, layouts: Mapping[str, list[Comparison]]) -> Gr
     signs = [
         _sign(a[0] - b[0]) * _sign(a[1] - b[1])
         for a, b in combinations(times, 2)
+        # Ties within rounding say nothing on the order.
         if abs(a[0] - b[0]) > DIFFERENT * min(a[0], b[0])
     ]
     if not signs:

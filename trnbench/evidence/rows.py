@@ -104,6 +104,7 @@ class EvidenceRow(Record):
             raise RowFault(f"{column}: {_short(text)} is not a number") from None
         if not (isfinite(number) and number > 0):
             raise RowFault(f"{column}: {_short(text)} is not a positive number")
+        # Conversion to other units must stay finite.
         if not 1 / _MOST <= number <= _MOST:  # in other units, or times another, it would be none
             raise RowFault(f"{column}: {_short(text)} is out of range, {1 / _MOST:g} to {_MOST:g}")
         return number

@@ -216,6 +216,7 @@ def _medians_of_others(
         counted = np.array([used[i] for i in places])
         numbers = np.array([values[i] for i in places])
         for name in np.unique(names):
+            # Leave the own configuration out, as the model's unseen rows are.
             others = numbers[counted & (names != name)]
             if len(others):
                 middle = float(np.median(others))

@@ -64,6 +64,7 @@ def step_of(row: EvidenceRow) -> StepRow:
         raise RowFault(row.fault)
     if row.text("trust").lower() == UNTRUSTED:
         raise RowFault(f"its collector doubts it: {row.text('notes').partition(';')[0].strip()}")
+    # Offloaded steps wait for the host, which these predictions leave out.
     if row.said("offload"):
         raise RowFault(f"the {row.text('offload')} ran on the host: offloading is not modelled")
     outcome = row.text("outcome").lower() or "measured"

@@ -149,6 +149,7 @@ def parse(text: str, dimension: Dimension, *, bare: bool = False, example: str =
     factor = 1.0 if bare and not unit else _factor(unit, text, dimension, expected)
     # Decimal: 600 ns is then 6e-07 to the bit, as it would be written in base units.
     try:
+        # Exact product first, one rounding last.
         value = float(Decimal(match["number"].replace(",", "")) * Decimal(repr(factor)))
     except ArithmeticError:
         value = math.inf

@@ -102,6 +102,7 @@ def cost_finding(
             trial = _Trial(check=check, runs=runs, book=book, day=day, region=region)
             rates = trial.rates()
             usual = replace(trial, region=None).rates() if region in elsewhere else None
+            # Unchanged rates, or those of the default regions, repeat a known verdict.
             if rates not in (before, usual):
                 moves.append(trial.move())
             before = rates

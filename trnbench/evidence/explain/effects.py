@@ -127,6 +127,7 @@ class Pricer(State, kw_only=False):
             priced = self.priced(step, [self.sites.changed(step.ran, way, m) for way, m in changes])
             for place in places:
                 values = priced[figures[place].quantity]
+                # Logs, so that effects of several causes can be compared across figures.
                 found[:, place] = np.log(values / figures[place].predicted)
         return found
 

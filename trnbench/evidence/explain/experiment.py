@@ -45,6 +45,7 @@ def telling_run(
         for words, ran in _candidates(step.ran):
             if not _fits(ran):
                 continue
+            # Only the step's time would be measured in the proposed run.
             tried = replace(step, ran=ran, measured={"step": 1.0})
             rans = [pricer.sites.changed(ran, one.way, one.magnitude) for one in effects]
             times = pricer.priced(tried, [ran, *rans])["step"]

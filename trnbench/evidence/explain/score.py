@@ -73,6 +73,7 @@ def scored(causes: CauseList, figures: Sequence[StepFigure], effects: Sequence[E
     beside = np.full((len(ids), len(ids)), -np.inf)
     ends = np.sort(np.stack([owner[first], owner[second]]), axis=0)
     np.logaddexp.at(beside, (ends[0], ends[1]), both)
+    # Pairs were summed into the upper triangle only.
     beside = np.maximum(beside, beside.T)
     total = np.logaddexp.reduce([none, *alone, *beside[np.triu_indices(len(ids), k=1)]])
     suspects = []
@@ -83,6 +84,7 @@ def scored(causes: CauseList, figures: Sequence[StepFigure], effects: Sequence[E
         if beside[number].max() > alone[number]:
             mine = np.flatnonzero((ends == number).any(axis=0))
             pair = int(mine[np.argmax(both[mine])])
+            # The pair is likelier than the cause alone: report both.
             left = together[pair]
             best, other = int(first[pair]), int(second[pair])
             if owner[best] != number:
@@ -192,6 +194,7 @@ def _likelihood(left: FloatArray, errors: _Errors) -> FloatArray:
     """Log likelihood of the remaining gaps, one row each."""
     found = []
     for rows in np.array_split(left, 1 + left.shape[0] * errors.whiten.shape[1] // _AT_ONCE):
+        # One product whitens by all error models at once.
         white = (rows @ errors.whiten).reshape(len(rows), len(errors.log_scale), -1)
         each = errors.log_scale - np.einsum("ref,ref->re", white, white) / 2
         most = each.max(axis=1)

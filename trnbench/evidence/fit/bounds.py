@@ -61,6 +61,7 @@ def _leaving_bytes(prepared: Prepared) -> float:
     nodes = -(-ranks // per_node)
     if network is None or nodes < 2 or layout.ep > 1 or program.model.recommender is not None:
         return 0.0
+    # Each tensor-parallel rank of the node sends a different slice.
     shards = min(layout.tp, per_node)
     return float(_TIMES[network.transport] * (1 - 1 / nodes) * shards * _gradient_bytes(one))
 

@@ -107,6 +107,7 @@ def fit_collectives(catalog: Catalog, files: Sequence[EvidenceFile]) -> Collecti
         raise InputError(f"no collective can be fitted{': ' if reasons else ''}{reasons}")
     named = {one.stack for one in exchanges}
     own = stack_of(catalog, instances[0])
+    # Rows of one other library version are fitted to that version's stack.
     stack = load_stack(catalog, named.pop()) if len(named) == 1 and own.name not in named else own
     if stack.begun_as is not None:
         stack = load_stack(catalog, stack.begun_as)  # so that no row counts twice

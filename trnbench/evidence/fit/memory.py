@@ -72,6 +72,7 @@ def fit_memory(rows: Sequence[HeldRow]) -> MemoryFit:
     for trial in range(min(TRIALS, len(names))):
         part = set(names[trial::TRIALS])
         left = np.array([row.configuration in part for row in rows])
+        # Start at the full fit: nearby, hence few steps.
         deviations = problem.fitted(start if left.all() else found, ~left)[0]
         unseen[left] = problem.logs(deviations[np.newaxis])[left, 0]
     before, after = problem.logs(np.array([start, found])).T

@@ -73,6 +73,7 @@ class Fit(Record, eq=False):
 def fit(problem: Problem, *, near: Mapping[ParameterPlace, float] | None = None) -> Fit:
     """The fit of a problem, searched from the deviations `near`."""
     thought = np.array([(near or {}).get(one.place, 0.0) for one in problem.parameters])
+    # The search runs in independent normal numbers, where priors are a unit ball.
     free = np.clip(np.linalg.solve(problem.mixing, thought), -_START, _START)
     kept = np.ones((len(problem.rows), 1), dtype=bool)
     logs, slopes = problem.slopes(problem.mixing @ free)
@@ -90,6 +91,7 @@ def fit(problem: Problem, *, near: Mapping[ParameterPlace, float] | None = None)
         gain = now - float(costs[best])
         if gain <= 0:
             break
+        # One short step may be a kink; several mean convergence.
         small = small + 1 if gain < _ENOUGH else 0
         free, now, weights = tried[best], float(costs[best]), new_weights[:, best : best + 1]
         logs, slopes = problem.slopes(problem.mixing @ free)
@@ -239,6 +241,7 @@ class _Cost:
         for _ in range(_OFFSET_ROUNDS):
             weighed = precise * weights
             pulled = _summed(self._problem, weighed * residuals)
+            # The best configuration effect in closed form, alternated with the rows' weights.
             offsets = -pulled / (_summed(self._problem, weighed) + inside)
             squares = (residuals + offsets[groups]) ** 2 * precise
             weights = 1 / (1 + squares / TAIL_WEIGHT)

@@ -85,6 +85,7 @@ def product(
         for side, shape in enumerate(sizes)
     )
     out = usual_result_format(case.format)
+    # Accelerators otherwise round fp32 operands to tf32 or bf16.
     exact = machine.jax.lax.Precision.HIGHEST if case.format == "fp32" else None
 
     def run(lefts: tuple[Array, ...], rights: tuple[Array, ...]) -> tuple[Array, ...]:

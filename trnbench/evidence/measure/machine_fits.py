@@ -346,6 +346,7 @@ def _lines(
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
     """Launch in s and s per byte of the least-squares line, and its log scatter."""
     sizes, times = np.array(points).T
+    # Dividing by the time turns least squares into relative errors.
     sides = np.stack([1 / times, sizes / times], axis=1)
     launch_s, s_per_byte = np.linalg.lstsq(sides, np.ones(len(times)), rcond=None)[0].tolist()
     if launch_s <= 0 or s_per_byte <= 0:

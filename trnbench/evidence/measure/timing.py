@@ -77,6 +77,7 @@ def timed(
         before = clock()
         run()
         taken.append(clock() - before)
+        # Too few repeats have no meaningful quartiles.
         if len(taken) < rule.least:
             continue
         found = _summed_up(taken, processor() - begun_processor)

@@ -97,6 +97,7 @@ def read_steps(path: Path, run: RunSize | None = None, *, block_bytes: int = 0) 
             raise refused(path, f"a step of {end:.3g} s is no step of training")
     warm_up = _warm_up(times)
     drift = _drift(times[warm_up:])
+    # Drift is computed before, because the order is lost here.
     times[warm_up:].sort()  # where they lie: a log may have many millions of steps
     used, (low_s, step_time_s, high_s) = _even(times[warm_up:])
     return MeasuredSteps(

@@ -19,6 +19,7 @@ def expected_maximum(count: FloatArray) -> FloatArray:
     Statistical Estimates and Transformed Beta-Variables, 1958).
     """
     counts = np.asarray(count, dtype=np.float64)
+    # Grids repeat few distinct node counts, and inv_cdf is slow.
     values, where = np.unique(counts, return_inverse=True)
     quantile = NormalDist().inv_cdf
     found = [quantile((n - _RANK_SHIFT) / (n + _COUNT_SHIFT)) for n in values.tolist()]

@@ -72,6 +72,7 @@ def stack_file(
     if isinstance(own, str):
         own = load_named(catalog, "instances", own, Instance)
     listed = (listed_in(catalog, entry, keys[0]) for entry in entries_of(catalog, prefix))
+    # Only the first key: weaker claims of a stack do not transfer.
     nearest = nearest_instance(catalog, own, {name for names in listed for name in names})
     entry = listing(catalog, prefix, keys[0], nearest.instance)
     assert entry is not None

@@ -54,6 +54,7 @@ def foreign(path: Path, what: str, *, remedy: str = REMEDY) -> Iterator[ReadingP
     place = ReadingPlace()
     try:
         yield place
+    # Already one clear message with its place.
     except TrnbenchError:
         raise
     except FAILURES as error:

@@ -33,6 +33,7 @@ def kept(kind: str, digest: str) -> object:
     """Cached content under a name; None if absent or damaged."""
     try:
         with os.fdopen(os.open(_path(kind, digest), _LOOK), "rb") as file:
+            # Check the opened file, not its name: the name may be replaced in between.
             if not _is_ours(os.fstat(file.fileno())):
                 return None
             head, _, body = file.read().partition(b"\n")

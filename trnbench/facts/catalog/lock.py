@@ -19,6 +19,7 @@ def locked(path: Path) -> Iterator[None]:
     The empty lock file stays: removing it would let two processes in, each with a file of its own.
     The lock ends with its process, even a killed one.
     """
+    # Neither follow a planted link, nor block on a planted pipe.
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

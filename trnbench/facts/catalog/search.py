@@ -115,6 +115,7 @@ class Catalog(Record, kw_only=False, weakref=True):
         """The entry with this name or alias; an error suggests the nearest name."""
         entry = self._entries(section).get(name) or self.aliases(section).get(name)
         if entry is None:
+            # The missing name may be an alias in a broken file: report that file first.
             self.refuse_unreadable(section)
             verb = "spec" if section in SPEC_SECTIONS else "workload"
             raise UnknownNameError(

@@ -132,6 +132,7 @@ class Chip(Sourced):
             return 1.0
         unit: ComputeUnit = self.unit
         whole = self.memory.bandwidth_per_chip_bytes_per_s
+        # A lone rank is limited by its own cores, not by its share of the memory.
         reached = min(whole / active, one_core * unit.cores_per_rank(logical_size))
         return max(reached / (whole / ranks), 1.0)
 

@@ -154,6 +154,7 @@ class Platform(Record):
         """
         most = self.instance.domain_nodes
         if nodes <= most:
+            # A small job shares the domain with copies of itself.
             return most // nodes * nodes
         return max(size for size in range(1, most + 1) if nodes % size == 0)
 

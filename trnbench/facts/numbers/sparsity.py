@@ -100,6 +100,7 @@ def compress(array: ArrayLike, pattern: SparsityPattern) -> Compressed:
         raise InputError(problem)
     groups = values.reshape(*values.shape[:-1], k // pattern.group, pattern.group)
     rank = -np.abs(groups)
+    # argsort puts NaN last; minus infinity makes it the first kept.
     rank[np.isnan(rank)] = -np.inf
     kept = np.sort(np.argsort(rank, axis=-1, kind="stable")[..., : pattern.keep], axis=-1)
     starts = np.arange(0, k, pattern.group)[:, None]

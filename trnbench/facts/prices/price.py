@@ -104,6 +104,8 @@ class PriceList(Sourced):
         """
         rows = self.rows(region=region, option=option)
         applying = [row for row in rows if row.applies_from <= on]
+        # Without a stated length the newest row wins outright; commitments of several lengths are
+        # all on sale at once, so the choice among them is by length.
         newest = _newest(applying)
         if newest is None or newest.term_years is None:
             return newest

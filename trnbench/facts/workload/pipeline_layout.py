@@ -93,6 +93,7 @@ def lighter_ends(layers: int, stages: int, first: int, last: int) -> tuple[int, 
     """
     each, more = divmod(layers + first + last, stages)
     between = stages - 2
+    # A remainder needs that many middle stages, and ends cannot hold a negative number of layers.
     if between < more or each < max(first, last, 1):
         return None
     return (each - first, *(each,) * (between - more), *(each + 1,) * more, each - last)

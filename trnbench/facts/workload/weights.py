@@ -101,6 +101,7 @@ def active_parameter_count(model: Model) -> int:
     total = 0
     for weight in weights(model):
         routed = moe is not None and weight.name.startswith("experts.")
+        # Routed experts have equal sizes, so the division is exact.
         total += weight.total // moe.experts * moe.top_k if moe and routed else weight.total
     return total
 

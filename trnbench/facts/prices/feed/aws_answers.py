@@ -96,6 +96,7 @@ def _levels(
     ends = [at for at, _ in changes[1:]] + [end]
     held = [(rate, (e - at).total_seconds()) for (at, rate), e in zip(changes, ends, strict=True)]
     total = sum(seconds for _, seconds in held)
+    # All changes at one instant: the last rate counts alone.
     if total <= 0:
         held = held[-1:] and [(held[-1][0], 1.0)]
         total = 1.0

@@ -65,6 +65,7 @@ def settled(rates: Iterable[FoundRate]) -> tuple[tuple[FoundRate, ...], tuple[st
         key = (*rate.place, rate.day)
         other = found.setdefault(key, rate)
         if other.usd_per_hour != rate.usd_per_hour:
+            # By the start of validity, then by price: the dearest of equals wins.
             first, last = sorted(
                 (other, rate), key=lambda one: (one.unchanged_since or one.day, one.usd_per_hour)
             )
