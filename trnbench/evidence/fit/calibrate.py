@@ -214,7 +214,6 @@ def _steps(rows: Iterable[FittedRow]) -> list[FittedRow]:
 
 
 def _distance(rows: Sequence[FittedRow], error: Callable[[FittedRow], float]) -> float:
-    """Mean absolute log error of the predictions, over configurations."""
     alike = _by(rows, lambda row: row.configuration).values()
     return float(np.mean([np.mean([abs(math.log1p(error(row))) for row in of]) for of in alike]))
 

@@ -251,7 +251,6 @@ def _release_key(efficiency: TrainingEfficiency) -> str:
 
 
 def _key(row: Measured, key: str) -> ParameterPlace:
-    """Owner of a number, and key of the parameter it is tied to."""
     owner = row.chip if key.startswith(f"{CHIP}.") else row.stack
     return owner, TIED.get(key, key)
 

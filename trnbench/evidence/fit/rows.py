@@ -89,7 +89,6 @@ def measured_rows(
 
 
 def _cases(reader: Reader, file: EvidenceFile) -> Iterator[tuple[EvidenceRow, EvidenceCase | str]]:
-    """Yield the rows that ran, and the unreadable ones."""
     for row, case in zip(file.rows, reader.cases(file), strict=True):
         if isinstance(case, str) or case.step.ran:
             yield row, case
@@ -172,7 +171,6 @@ def _measured(
 
 
 def _scatter(row: EvidenceRow, case: EvidenceCase) -> float:
-    """Log scatter of a row, by its open cells and its trust."""
     known = ASSUMED_SCATTER if _is_open(case.assumed) else ROW_SCATTER
     return max(known, _TRUSTED.get(row.text("trust").lower(), 0.0))
 

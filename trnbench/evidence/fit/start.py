@@ -222,7 +222,6 @@ def _serving(
 
 
 def _begun_before(catalog: Catalog, known: Entry) -> str | None:
-    """Start of the fit in a user's file; None if unstated."""
     table = catalog.table(known.path)
     begun = table.get("begun_as") if known.origin != BUILT_IN and table.get("fitted_rows") else None
     return begun if isinstance(begun, str) else None

@@ -32,7 +32,7 @@ _FINE_S = 50
 _MOST_BARS = 256
 _TWO = 2
 _MANY = 1000
-"""Once a bar has so many states, or words told so many steps, a log is searched for no others."""
+"""Bar states, or steps in words, after which no other format is tried."""
 
 _NUMBER = rb"(\d[\d,]*+\.?+\d*+(?:e[-+]?\d+)?+)"
 _BEFORE = rb"([^\d\n\r]{1,26})"

@@ -108,7 +108,6 @@ class Stacks(State, kw_only=False):
         return self._by_name.of(key, lambda: self.by_name(given, platform).stack)
 
     def _serves(self, given: TrainingStack | str | None, platform: Platform) -> bool:
-        """True when a stack or framework runs on the platform; frameworks run on few."""
         software = framework_named(self.catalog, given) if isinstance(given, str) else None
         return software is None or software.runs_on(platform)
 

@@ -136,6 +136,5 @@ def _digits_at(text: str) -> int:
 
 
 def _short(value: object, *, quoted: bool = True) -> str:
-    """A value or message shortened to a part of one line."""
     text = shown(repr(value) if quoted else str(value))
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

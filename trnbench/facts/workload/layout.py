@@ -86,7 +86,6 @@ def _knob(default: Value | None, help: str, **about: Any) -> Any:  # noqa: ANN40
 
 
 def _of_answers(help: str, *, default: str | None = None, **about: Any) -> Any:  # noqa: ANN401
-    """Field of `Layout` for jobs that generate answers; None means the job's default."""
     return field(default=default, metadata=_about(help, of_jobs=REINFORCED, **about))
 
 
@@ -464,7 +463,6 @@ _values_of = attrgetter(*KNOBS)
 
 @cache
 def _looked_at(job: Job) -> tuple[tuple[Knob, bool], ...]:
-    """Knobs with more rules than bounds, each with True if the job has it."""
     of_job = ((knob, knob.is_for(job)) for knob in KNOBS.values())
     return tuple((knob, own) for knob, own in of_job if not (own and knob.is_degree))
 
