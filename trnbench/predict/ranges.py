@@ -1,10 +1,10 @@
-"""The numbers of a training efficiency by key, and what each may be instead.
+"""Uncertain numbers of a training efficiency: ranges by key, and efficiencies with other values.
 
 Keys are the key paths of the stack's file (`kernels.elementwise_traffic`, `releases.2.18`), and
-those of the chip's file behind `chip.`. Model of a number: the `low` and `high` that a file gives
-beside it are the ends of its 80 % interval and the number is its median, so each side has a spread
-of its own. Numbers above 0 scatter in their logarithm, overlaps (and whatever may be 0) in
-themselves; shares are cut at 1.
+those of the chip's file with `chip.` in front. Model of a number: the `low` and `high` that a file
+gives beside it are the ends of its 80 % interval and the number is its median, so each side has a
+spread of its own. Numbers above 0 scatter in their logarithm; overlaps, and numbers that may be 0,
+scatter linearly. Shares are cut at 1.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ R = TypeVar(
 )
 
 INTERVAL = 0.80
-"""The share of cases that an interval is meant to hold."""
+"""Share of cases that an interval should contain."""
 TAIL = (1 - INTERVAL) / 2
 END = NormalDist().inv_cdf(1 - TAIL)
 """Standard deviations from the median to an end of the interval."""
 
 LEAST_EIGENVALUE = 1e-3
-"""Rounded pairs may contradict each other a little; a correlation has no smaller eigenvalue."""
+"""Smallest eigenvalue of a correlation: rounded pairs may contradict each other a little."""
 
 CHIP = "chip"
 KERNELS = "kernels"
@@ -51,37 +51,39 @@ HOST = "host"
 CHIP_RELEASES = "chip.releases"
 EXPERTS = "experts"
 OF_KERNELS = f"{CHIP}.attention_"
-"""So begin the keys of a chip's numbers that kernels timed by themselves depend on, and no step."""
+"""Prefix of a chip's numbers that only kernels timed by themselves depend on, and no step."""
 TIED: Mapping[str, str] = {
     "kernels.attention_backward_share": "kernels.attention_forward_share",
     "kernels.score_touches_backward": "kernels.score_touches_forward",
     "chip.attention_backward_share": "chip.attention_forward_share",
 }
-"""Numbers that one kernel sets -> the number with which they go up and down."""
+"""Numbers that one kernel sets -> the number whose deviations they share."""
 
 
 def drawn_with(key: str, ranges: Mapping[str, object]) -> str:
-    """Return the key whose deviations a number takes: its own, unless it is tied to one of them."""
+    """Key whose deviations a number takes: its own, or that of the number to which it is tied."""
     leader = TIED.get(key, key)
     return leader if leader in ranges else key
 
 
 class Range(Record):
-    """A number and the ends of its 80 % interval; `linear` where it scatters in itself."""
+    """A number and the ends of its 80 % interval."""
 
     value: float
     low: float
     high: float
     linear: bool = False
+    """True where the number scatters linearly, not in its logarithm."""
     most: float = math.inf
+    """Largest possible value, such as 1 for a share."""
 
     @property
     def reach(self) -> float:
-        """Half of the interval's length, as a logarithm; of a number above 0."""
+        """Half of the interval's length in the logarithm, for a number above 0."""
         return math.log(self.high / self.low) / 2
 
     def at(self, deviations: FloatArray) -> FloatArray:
-        """Return the number so many standard deviations from its median."""
+        """The number at these standard deviations from its median."""
         ends = deviations / END
         if self.linear:
             reach = np.where(deviations < 0, self.value - self.low, self.high - self.value)
@@ -92,7 +94,7 @@ class Range(Record):
 
 
 def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:
-    """Return the range of every number of a step that has one, by key, in order of the records."""
+    """Range of every uncertain number of a step by key, in the order of the records."""
     chip, stack = efficiency.chip, efficiency.stack
     known = stack.provenance.evidence
     found = {
@@ -118,18 +120,18 @@ def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:
 
 
 def chip_ranges(chip: ChipEfficiency) -> dict[str, Range]:
-    """Return the range of every number of a chip's own that has one, by key."""
+    """Range of every uncertain number of a chip's file, by key."""
     found = _of_record(chip, chip.provenance.evidence, "", CHIP)
     return {key: one for key, one in found.items() if one is not None}
 
 
 def chip_with(chip: ChipEfficiency, rows: Mapping[str, Numbers]) -> ChipEfficiency:
-    """Return a chip's efficiency with other numbers, or rows of samples, by key."""
+    """A chip's efficiency with some numbers replaced, by single values or rows of samples."""
     return _with(chip, rows, CHIP)
 
 
 def numbers_by_key(efficiency: TrainingEfficiency) -> dict[str, Numbers]:
-    """Return the numbers of the chip's and the stack's files by key, but those of releases."""
+    """Numbers of the chip's and the stack's files by key, releases excepted."""
     stack = efficiency.stack
     parts = (
         *((CHIP, efficiency.chip), (KERNELS, stack.kernels), (OVERLAPS, stack.overlaps)),
@@ -147,14 +149,14 @@ def numbers_by_key(efficiency: TrainingEfficiency) -> dict[str, Numbers]:
 
 
 _COLUMNS = 128
-"""Draws of so many at a time: more, and BLAS lets threads wait for each other for longer than the
-product takes."""
+"""Draws per matrix product: with more, BLAS starts threads and waits longer than the product
+takes."""
 
 
 def correlated(
     draws: FloatArray, keys: Sequence[str], pairs: Mapping[tuple[str, str], float]
 ) -> FloatArray:
-    """Return independent deviations [key, draw] as ones that go together as the pairs say."""
+    """Independent deviations [key, draw] turned into correlated ones."""
     if not pairs or not keys:
         return draws
     root = np.linalg.cholesky(correlation_matrix(keys, pairs))
@@ -163,22 +165,23 @@ def correlated(
 
 
 def correlation_matrix(keys: Sequence[str], pairs: Mapping[tuple[str, str], float]) -> FloatArray:
-    """Return the correlation of these keys: the nearest to the pairs' that can be one."""
+    """Correlation of these keys: the valid matrix nearest to the stated pairs."""
     place = {key: i for i, key in enumerate(keys)}
-    found = np.eye(len(keys))
+    matrix = np.eye(len(keys))
     for (one, other), value in pairs.items():
         if one in place and other in place:
-            found[place[one], place[other]] = found[place[other], place[one]] = value
-    values, vectors = np.linalg.eigh(found)
+            matrix[place[one], place[other]] = matrix[place[other], place[one]] = value
+    # Clip eigenvalues and rescale the diagonal to 1: pairs alone may not be positive definite.
+    values, vectors = np.linalg.eigh(matrix)
     if np.any(values < LEAST_EIGENVALUE):
-        found = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
-        scale = np.sqrt(np.diag(found))
-        found = found / np.outer(scale, scale)
-    return found
+        matrix = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
+        scale = np.sqrt(np.diag(matrix))
+        matrix = matrix / np.outer(scale, scale)
+    return matrix
 
 
 def replaced(efficiency: TrainingEfficiency, rows: Mapping[str, Numbers]) -> TrainingEfficiency:
-    """Return the efficiency with other numbers, or rows of samples, by key."""
+    """Efficiency with some numbers replaced, by single values or rows of samples."""
     chip, stack = efficiency.chip, efficiency.stack
     releases = {
         name: rows.get(join(RELEASES, name), factor) for name, factor in stack.releases.items()
@@ -201,7 +204,7 @@ def replaced(efficiency: TrainingEfficiency, rows: Mapping[str, Numbers]) -> Tra
 
 
 def _own_keys() -> dict[str, str]:
-    """Return attribute -> key of a stack's own numbers that may scatter."""
+    """Attribute -> key of the uncertain numbers at the top level of a stack's file."""
     names = ("factor", "communication", "step_s", "micro_batch_s", "piped_micro_batch_s")
     keys = keys_of(TrainingStack)
     return {name: keys[name] for name in (*names, "node_scatter")}
