@@ -1,4 +1,4 @@
-"""What would change a plan: one assumption moved at a time, and everything chosen anew."""
+"""Sensitivity of a plan: one assumption moved at a time, and the best plan chosen again."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ ENDS: tuple[Literal["low", "high"], ...] = ("low", "high")
 
 
 class Change(Record):
-    """One assumption moved: `factor` times what was assumed.
+    """One assumption moved: `factor` times the assumed value.
 
-    `same` is the plan itself under the change, None if it never ends or is not on sale then, and
-    `kept` whether it keeps the limits. `best` is the best plan then, None if nothing keeps them.
     Prices and speeds are moved for the plan's instance type only, failures for all.
     """
 
     moved: Moved
     factor: float
     same: Candidate | None
+    """The plan itself under the change; None if it never ends or is not on sale then."""
     kept: bool
+    """True where `same` keeps the limits."""
     best: Candidate | None
+    """The best plan under the change; None if no plan keeps the limits."""
 
 
 def sensitivity(
@@ -38,7 +39,7 @@ def sensitivity(
     *,
     speeds: Sequence[float],
 ) -> tuple[Change, ...]:
-    """Return the best plans when price, speed and failures of a plan move to their ends.
+    """The best plans when price, speed and failures of a plan move to their ends.
 
     `speeds` are multiples of the plan's speed: the ends of its interval.
     """
@@ -67,5 +68,4 @@ def sensitivity(
 
 
 def _rate(market: Market, end: Literal["low", "value", "high"]) -> float:
-    """Return failures of a node in a day: at best, most likely, or at worst."""
     return float(getattr(market.operations().failures_per_node_day, end))
