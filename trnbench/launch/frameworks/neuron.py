@@ -9,12 +9,12 @@ from __future__ import annotations
 from trnbench.launch.plan import LaunchPlan
 
 LAST_FULL_STACK = "Neuron SDK 2.28"
-"""After it NxD Training was in maintenance, and was then left out of images."""
+"""Later releases had NxD Training in maintenance, then without it in images."""
 PARALLEL_COMPILE = "neuron_parallel_compile"
 
 
 def xla_environment(plan: LaunchPlan) -> dict[str, str]:
-    """Return what the runtime reads, for SDKs up to 2.30."""
+    """Environment of the Neuron runtime, for SDKs up to 2.30."""
     found = {
         "NEURON_RT_NUM_CORES": str(plan.host_ranks),
         "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS": "5",
