@@ -58,13 +58,13 @@ def read_config(path: Path) -> ConfigFile:
         inside = next((path / name for name in _IN_A_FOLDER if (path / name).is_file()), None)
         if inside is None:
             raise InputError(f"{path}: no configuration of a framework is in this folder")
-        found = _read(inside, _DEEP, {})
+        config = _read(inside, _DEEP, {})
         script = path / "train.sh"
-        if found.ranks is None and script.is_file():
-            found = _placed(found, read_flags(str(script), _text(script)))
+        if config.ranks is None and script.is_file():
+            config = _placed(config, read_flags(str(script), _text(script)))
     else:
-        found = _read(path, _DEEP, {})
-    return _with_replicas(found)
+        config = _read(path, _DEEP, {})
+    return _with_replicas(config)
 
 
 def _read(path: Path, deep: int, seen: dict[Path, int]) -> ConfigFile:
@@ -175,8 +175,8 @@ def _called(path: Path, text: str, flags: Flags) -> list[Path]:
     words = (word.rstrip(".-") for word in re.findall(r"[\w.-]+", text))
     named += [word for word in words if word.endswith((".sh", ".yaml", ".yml", ".toml"))]
     beside = (path.parent / Path(name).name for name in dict.fromkeys(named) if len(name) < 256)
-    found = dict.fromkeys(one for one in beside if one.is_file() and one.name != path.name)
-    return list(found)
+    files = dict.fromkeys(one for one in beside if one.is_file() and one.name != path.name)
+    return list(files)
 
 
 def _placed(found: ConfigFile, flags: Flags) -> ConfigFile:

@@ -70,7 +70,11 @@ def environment_of(plan: LaunchPlan, framework: Framework) -> dict[str, str]:
 
     FI_* as in the set-up of several Trn1 nodes of the Neuron SDK and torchtitan's Slurm sample.
     """
-    found = dict(framework.environment(plan))
+    environment = dict(framework.environment(plan))
     if plan.host_adapters and plan.hosts > 1:
-        found |= {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1", "FI_EFA_FORK_SAFE": "1"}
-    return found
+        environment |= {
+            "FI_PROVIDER": "efa",
+            "FI_EFA_USE_DEVICE_RDMA": "1",
+            "FI_EFA_FORK_SAFE": "1",
+        }
+    return environment

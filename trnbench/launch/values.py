@@ -82,8 +82,8 @@ VALUES: Mapping[str, UserValue] = {
 
 def named_in(texts: Iterable[str]) -> tuple[str, ...]:
     """Names of the values used in texts, in the order of the table."""
-    found = {name for text in texts for name in _MENTIONED.findall(text)}
-    return tuple(name for name in VALUES if name in found)
+    names = {name for text in texts for name in _MENTIONED.findall(text)}
+    return tuple(name for name in VALUES if name in names)
 
 
 def word(text: str) -> str:

@@ -163,6 +163,7 @@ def charges(
     wall, count, seam = np.broadcast_arrays(
         ending(wall_s), np.asarray(nodes, float), np.asarray(seam_s, float)
     )
+    # The ends of a rate matter only for ranges of the cost: zones of spot, second-hand rates.
     usd = {
         "used": tariff.usd_per_hour,
         "low": tariff.low_usd_per_hour,
@@ -246,6 +247,7 @@ def _blocks(
     seams = row.blocks - 1
     hours = row.days * DAY_S / HOUR_S
     cost = hours * machines * usd
+    # Between two blocks pass the early end of the first and the seam.
     return Charges(
         usd_per_hour=usd,
         machines=machines,

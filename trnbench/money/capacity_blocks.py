@@ -73,6 +73,7 @@ def durations_of(rules: BlockRules, days: int) -> tuple[int, ...]:
         chosen.append(rules.longest_days)
         days -= rules.longest_days
     while days:
+        # The longest block whose remainder still needs one block less.
         fitting = (d for d in reversed(rules.durations_days) if d <= days)
         block = next(d for d in fitting if fewest[days - d] == fewest[days] - 1)
         chosen.append(block)

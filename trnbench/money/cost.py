@@ -287,6 +287,7 @@ def _chosen(
     low_wall, high_wall = _ends(steady, works)
 
     def pick(unbought: FloatArray, figures: Sequence[FloatArray]) -> FloatArray:
+        # Choice -1 selects the figure without a purchase.
         return np.choose(choice + 1, [unbought, *figures])
 
     return TrainingCost(

@@ -64,6 +64,7 @@ def outcome(purchase: Purchase, draws: CommonDraws) -> DrawnPurchase:
     )
     luck = draws.deviations(f"failures of {purchase.name}")
     with np.errstate(invalid="ignore"):
+        # Luck never makes a run shorter than pure training.
         wall_s = np.maximum(taken.wall_s + taken.deviation_s * luck, purchase.work_s)
     if tariff is None:
         return DrawnPurchase(elapsed_s=ending(wall_s), cost_usd=np.full(wall_s.shape, np.nan))
@@ -102,8 +103,8 @@ def cheapest_probabilities(
         return (0.0,) * len(costs)
     least = np.array([*tables.values()]).argmin(axis=0)
     wins = (np.bincount(least, minlength=len(tables)) / len(least)).tolist()
-    found = dict(zip(tables, wins, strict=True))
-    return tuple(found.get(place, 0.0) for place in range(len(costs)))
+    shares = dict(zip(tables, wins, strict=True))
+    return tuple(shares.get(place, 0.0) for place in range(len(costs)))
 
 
 def ratio_ends(one: FloatArray, other: FloatArray) -> tuple[float, float]:

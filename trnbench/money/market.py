@@ -103,7 +103,7 @@ def cost_of(market: Market) -> TrainingCost:
 def candidates(market: Market) -> list[Candidate]:
     """All ways to buy the run; a cluster that is not on sale has one candidate without a price."""
     cost = cost_of(market)
-    found: list[Candidate] = []
+    bought: list[Candidate] = []
     for place, nodes in enumerate(market.nodes.tolist()):
         unsold = Candidate(
             instance=market.instance.name,
@@ -122,15 +122,15 @@ def candidates(market: Market) -> list[Candidate]:
             for priced in cost.priced
             if np.isfinite(priced.charges.cost_usd[place])
         ]
-        found += ways or [unsold]
-    return found
+        bought += ways or [unsold]
+    return bought
 
 
 def cheapest(market: Market) -> list[Candidate]:
     """The cheapest way to buy each cluster, by nodes; without a price where nothing is on sale."""
-    found: dict[int, Candidate] = {}
+    by_nodes: dict[int, Candidate] = {}
     for way in candidates(market):
-        best = found.setdefault(way.nodes, way)
+        best = by_nodes.setdefault(way.nodes, way)
         if way.cost_usd is not None and way.cost_usd < (best.cost_usd or math.inf):
-            found[way.nodes] = way
-    return list(found.values())
+            by_nodes[way.nodes] = way
+    return list(by_nodes.values())

@@ -146,4 +146,5 @@ def _cost(candidate: Candidate) -> float:
 
 
 def _digits(number: float) -> float:
+    # Single precision keeps 7 digits.
     return float(np.float32(number))

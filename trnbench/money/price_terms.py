@@ -114,13 +114,13 @@ def load_price_terms(
 
 def _by_instance(catalog: Catalog, priced: Iterable[tuple[str, V]]) -> dict[str, V]:
     """Prices by the instances' own names; two for one instance are refused."""
-    found: dict[str, V] = {}
+    prices: dict[str, V] = {}
     for name, value in priced:
         instance = _instance_name(catalog, name)
-        if instance in found:
+        if instance in prices:
             raise InputError(f"{instance} is given two prices")
-        found[instance] = value
-    return found
+        prices[instance] = value
+    return prices
 
 
 def parse_own_price(text: str) -> tuple[str, float]:
@@ -158,8 +158,8 @@ def parse_assumption(text: str) -> tuple[str, Multiple]:
 
 def parse_kept(text: str) -> Kept:
     """Kept checkpoints of a text such as "3@s3-standard"."""
-    count, found, store = text.strip().partition("@")
-    if not (found and store and count.isdecimal() and count.isascii() and 0 < len(count) < 9):
+    count, separator, store = text.strip().partition("@")
+    if not (separator and store and count.isdecimal() and count.isascii() and 0 < len(count) < 9):
         raise InputError(f"checkpoints {text!r} are not COUNT@STORE, e.g. 3@s3-standard")
     if int(count) < 1:
         raise InputError(f"checkpoints {text!r}: keep one or more")
@@ -183,10 +183,10 @@ def check_region(catalog: Catalog, region: str) -> None:
 
 def regions(catalog: Catalog) -> list[tuple[str, int]]:
     """Regions in price lists with the number of instances priced there, by name."""
-    found: Counter[str] = Counter()
+    instances: Counter[str] = Counter()
     for entry in catalog.entries("prices"):
-        found.update({row.region for row in load_prices(catalog, entry.name).price} - {ANY})
-    return sorted(found.items())
+        instances.update({row.region for row in load_prices(catalog, entry.name).price} - {ANY})
+    return sorted(instances.items())
 
 
 def _instance_name(catalog: Catalog, name: str) -> str:

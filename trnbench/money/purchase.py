@@ -72,7 +72,7 @@ class NoTariff(Record):
     instance: str
     option: PurchaseOption
     known: str
-    """What is known of the option's price; may be empty."""
+    """Knowledge about the option's price, as text; may be empty."""
 
 
 class Offers(Record):
@@ -123,13 +123,13 @@ def offers_of(
     )
     quoted = instance.name in terms.own or any(row.option == QUOTE for row in buyer.rows)
     options = terms.options or ((QUOTE,) if quoted else COMMITTED)
-    found = [buyer.tariff(option) for option in options]
+    tariffs = [buyer.tariff(option) for option in options]
     return Offers(
         instance=instance,
         rules=rules,
         terms=terms,
-        tariffs=tuple(tariff for tariff in found if isinstance(tariff, Tariff)),
-        refused=tuple(refused for refused in found if isinstance(refused, NoTariff)),
+        tariffs=tuple(tariff for tariff in tariffs if isinstance(tariff, Tariff)),
+        refused=tuple(refused for refused in tariffs if isinstance(refused, NoTariff)),
         store=_store(instance, rules, terms),
     )
 
@@ -163,13 +163,13 @@ class _Buyer(Record, eq=False):
     def tariff(self, option: PurchaseOption) -> Tariff | NoTariff:
         """The rate under an option, for the asked-for term, or why there is none."""
         usd, wanted = self.terms.own.get(self.instance.name), self.terms.term_years
-        found = self._listed(option) if usd is None else self._own(option, usd)
-        if isinstance(found, NoTariff) or option not in FOR_A_TERM or wanted is None:
-            return found
+        tariff = self._listed(option) if usd is None else self._own(option, usd)
+        if isinstance(tariff, NoTariff) or option not in FOR_A_TERM or wanted is None:
+            return tariff
         sold = self.rules.commitment.years if self.rules else ()
-        stated = found.price.term_years if found.price else None
+        stated = tariff.price.term_years if tariff.price else None
         if wanted in sold and stated in (None, wanted):
-            return found
+            return tariff
         years = ", ".join(map(str, (stated,) if wanted in sold else sold)) or "no"
         known = f"known for terms of {years} years, not {wanted}"
         return NoTariff(instance=self.instance.name, option=option, known=known)

@@ -56,15 +56,15 @@ def sensitivity(
         if _rate(own, end) != _rate(own, "value"):
             failing = [one.changed(failures_per_node_day=_rate(one, end)) for one in markets]
             moves.append(("failures", _rate(own, end) / _rate(own, "value"), failing))
-    found = []
+    changes = []
     for moved, factor, changed in moves:
         every = [way for market in changed for way in candidates(market)]
         what = (plan.instance, plan.nodes, plan.option)
         same = next((one for one in every if (one.instance, one.nodes, one.option) == what), None)
         kept = same is not None and limits.kept_by(same)
         best = next(iter(ranked(every, limits, objective)), None)
-        found.append(Change(moved=moved, factor=factor, same=same, kept=kept, best=best))
-    return tuple(found)
+        changes.append(Change(moved=moved, factor=factor, same=same, kept=kept, best=best))
+    return tuple(changes)
 
 
 def _rate(market: Market, end: Literal["low", "value", "high"]) -> float:

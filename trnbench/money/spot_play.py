@@ -73,6 +73,7 @@ def play(run: SpotRun, *, name: str, seed: int = 0) -> SpotOutcome:
     single = run.spot_nodes * taken * (1 - run.zone_share)
     rate = fails + single + zone
     segment_s = run.interval_s + run.dump_s
+    # Work and dumps together: every interval of work is followed by a dump.
     left = run.work_s * (segment_s / run.interval_s)
     draws = len(left)
     elapsed = np.full(draws, run.start_s)
@@ -98,8 +99,11 @@ def play(run: SpotRun, *, name: str, seed: int = 0) -> SpotOutcome:
                 reclaims=reclaims,
                 zones=zones,
             )
+        # A single draw over the summed rates decides between failure, single reclaim and zone.
         failed = kind < fails
         whole = kind >= fails + single
+        # The place within a segment is uniform: work since its start is lost, at most since the
+        # last stop.
         lost = np.where(failed | (not saved), np.minimum(phase * segment_s, until), 0.0)
         gone = np.where(
             failed,

@@ -38,13 +38,13 @@ def differences(
 ) -> tuple[Difference, ...]:
     """Categories in which a played step differs, each with the quantity that differs most."""
     step_s = sum(closed_s.values())
-    found = []
+    differing = []
     for name in STEP_CATEGORIES:
         a, b = closed_s.get(name, 0.0), played_s.get(name, 0.0)
         if abs(b - a) <= max(WORTH_A_WORD * max(a, b), OF_STEP * step_s):
             continue
         quantity, first, second = _most(a, b, closed_busy.get(name, {}), played_busy.get(name, {}))
-        found.append(
+        differing.append(
             Difference(
                 category=name,
                 closed_s=a,
@@ -54,7 +54,7 @@ def differences(
                 played_quantity_s=second,
             )
         )
-    return tuple(found)
+    return tuple(differing)
 
 
 def _most(

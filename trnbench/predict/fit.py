@@ -83,6 +83,7 @@ class LayoutMemory(Record, eq=False):
         """Bytes held, with their 80 % interval."""
         drawn = self._sum(self._drawn, of, self._draws.overheads)
         low, high = quantiles(drawn, (TAIL, 1 - TAIL))
+        # The value need not be between the quantiles of the draws.
         value = float(self.bytes_by({}, of))
         return MemoryInterval(
             value_bytes=value, low_bytes=min(low, value), high_bytes=max(high, value)
@@ -122,6 +123,7 @@ class LayoutMemory(Record, eq=False):
         self, of_stages: Sequence[FloatArray], of: WhoseMemory, overheads: MemoryOverheads
     ) -> FloatArray:
         if of == "worst":
+            # Only classes with stages in this layout can have the worst rank.
             there = [
                 size for one, size in zip(self.stages, of_stages, strict=True) if int(one.stages)
             ]
@@ -192,13 +194,13 @@ _DRAWS = CommonDraws()
 
 def memory_ranges(stack: TrainingStack) -> dict[str, Range]:
     """Range of each number of a stack that affects memory and is uncertain, by key."""
-    found = {FRAGMENTATION: fragmentation_range(stack)}
-    known = stack.provenance.evidence
+    ranges = {FRAGMENTATION: fragmentation_range(stack)}
+    evidence = stack.provenance.evidence
     for field in fields(MemoryOverheads):
         path = join(MEMORY, keys_of(MemoryOverheads)[field.name])
         most = field.metadata.get("most", math.inf)
-        found[path] = _range(getattr(stack.memory, field.name), known.get(path), most)
-    return {key: one for key, one in found.items() if one.low < one.high}
+        ranges[path] = _range(getattr(stack.memory, field.name), evidence.get(path), most)
+    return {key: one for key, one in ranges.items() if one.low < one.high}
 
 
 def fragmentation_range(stack: TrainingStack) -> Range:

@@ -86,6 +86,7 @@ class Range(Record):
         """The number at these standard deviations from its median."""
         ends = deviations / END
         if self.linear:
+            # Each side of the median has its own spread.
             reach = np.where(deviations < 0, self.value - self.low, self.high - self.value)
             return np.clip(self.value + ends * reach, 0.0, self.most)
         below, above = math.log(self.value / self.low), math.log(self.high / self.value)
@@ -96,8 +97,8 @@ class Range(Record):
 def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:
     """Range of every uncertain number of a step by key, in the order of the records."""
     chip, stack = efficiency.chip, efficiency.stack
-    known = stack.provenance.evidence
-    found = {
+    evidence = stack.provenance.evidence
+    ranges = {
         **{key: one for key, one in chip_ranges(chip).items() if not key.startswith(OF_KERNELS)},
         **{
             join(CHIP_RELEASES, name): _range(factor, chip.provenance.evidence.get(key))
@@ -106,23 +107,26 @@ def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:
             if name == stack.release
             and not stack.releases  # answers and fits of a release depend on no other
         },
-        **_of_record(stack.kernels, known, KERNELS, KERNELS),
-        **_of_record(stack.overlaps, known, OVERLAPS, OVERLAPS, linear=True),
+        **_of_record(stack.kernels, evidence, KERNELS, KERNELS),
+        **_of_record(stack.overlaps, evidence, OVERLAPS, OVERLAPS, linear=True),
         **{
-            join(RELEASES, name): _range(factor, known.get(join(RELEASES, name)))
+            join(RELEASES, name): _range(factor, evidence.get(join(RELEASES, name)))
             for name, factor in stack.releases.items()
         },
-        **{key: _range(getattr(stack, name), known.get(key)) for name, key in _own_keys().items()},
-        **(_of_record(stack.host, known, HOST, HOST) if stack.host else {}),
-        **(_of_record(stack.experts, known, EXPERTS, EXPERTS) if stack.experts else {}),
+        **{
+            key: _range(getattr(stack, name), evidence.get(key))
+            for name, key in _own_keys().items()
+        },
+        **(_of_record(stack.host, evidence, HOST, HOST) if stack.host else {}),
+        **(_of_record(stack.experts, evidence, EXPERTS, EXPERTS) if stack.experts else {}),
     }
-    return {key: one for key, one in found.items() if one is not None}
+    return {key: one for key, one in ranges.items() if one is not None}
 
 
 def chip_ranges(chip: ChipEfficiency) -> dict[str, Range]:
     """Range of every uncertain number of a chip's file, by key."""
-    found = _of_record(chip, chip.provenance.evidence, "", CHIP)
-    return {key: one for key, one in found.items() if one is not None}
+    ranges = _of_record(chip, chip.provenance.evidence, "", CHIP)
+    return {key: one for key, one in ranges.items() if one is not None}
 
 
 def chip_with(chip: ChipEfficiency, rows: Mapping[str, Numbers]) -> ChipEfficiency:
@@ -204,7 +208,6 @@ def replaced(efficiency: TrainingEfficiency, rows: Mapping[str, Numbers]) -> Tra
 
 
 def _own_keys() -> dict[str, str]:
-    """Attribute -> key of the uncertain numbers at the top level of a stack's file."""
     names = ("factor", "communication", "step_s", "micro_batch_s", "piped_micro_batch_s")
     keys = keys_of(TrainingStack)
     return {name: keys[name] for name in (*names, "node_scatter")}

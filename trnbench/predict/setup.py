@@ -63,7 +63,7 @@ class TrainSetup(Record, eq=False):
     efficiency: TrainingEfficiency
     collectives: CollectiveStack
     own_stack: bool = True
-    """False where the stack stands in for other software."""
+    """False where the stack represents other software."""
     assume_supported: bool = False
     """True predicts what the stack's software refuses as if it ran."""
     measured: TrainingStack | None = None
@@ -71,7 +71,8 @@ class TrainSetup(Record, eq=False):
     taken_over: tuple[str, ...] = ()
     """Warnings for calibrations that were made for another platform."""
     memo: SetupMemo = field(default_factory=SetupMemo)
-    """Valid for any model and number of nodes; replace it together with any other field."""
+    """Valid for any model and number of nodes; a set-up with any other new field needs a new
+    memo."""
 
     @property
     def stack(self) -> TrainingStack:
@@ -95,7 +96,7 @@ class TrainSetup(Record, eq=False):
     def beyond(self, layout: PartialLayout) -> tuple[Support, ...]:
         """Features of a layout that the stack's software is not known to run.
 
-        Empty for software that another stack stands in for: nothing is known of it.
+        Empty for software that another stack represents, as its features are unknown.
         """
         return beyond(self.stack, self.model, layout) if self.own_stack else ()
 

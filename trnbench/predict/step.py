@@ -86,7 +86,7 @@ def predict(
     # Of equal phases the last one: in most jobs that is the phase that trains.
     peak = max(reversed(held), key=lambda one: one[0].total_bytes)[0]
     prices = prices_of(setup, program, setup.samples)
-    found = Prediction(
+    prediction = Prediction(
         memory=replace(peak, fit_probability=min(one.fit_probability for one, _ in held)),
         reasons=(
             *(
@@ -105,23 +105,28 @@ def predict(
         if len(phases) > 1
         else (),
     )
-    if found.reasons:
-        return found
+    if prediction.reasons:
+        return prediction
+    # An engine that fits on no node has infinite time.
     times = {name: float(seconds.flat[0]) for name, seconds in prices.phase_times_s().items()}
     if not np.isfinite(sum(times.values())):
         engine = f"an engine of tp={layout.tp} ranks does not fit on the nodes that write answers"
-        return replace(found, reasons=(engine,))
-    by_name = {one.name: one.memory for one in found.phases}
-    found = replace(
-        found,
+        return replace(prediction, reasons=(engine,))
+    by_name = {one.name: one.memory for one in prediction.phases}
+    prediction = replace(
+        prediction,
         step=_closed_form(setup, prices),
         phases=tuple(
             PhaseFigures(name=name, step_time_s=time_s, memory=by_name.get(name))
             for name, time_s in times.items()
-            if found.phases
+            if prediction.phases
         ),
     )
-    return found if playing is None else _played(setup, prices_of(setup, program), found, playing)
+    return (
+        prediction
+        if playing is None
+        else _played(setup, prices_of(setup, program), prediction, playing)
+    )
 
 
 def _held(setup: TrainSetup, program: StepProgram) -> tuple[RankMemory, str | None]:
@@ -315,7 +320,7 @@ def _closed_form(setup: TrainSetup, prices: JobPrices) -> StepFigures:
     """The step in closed form, from prices by the calibration and, in further rows, by samples."""
     step = prices.time()
     times_s = np.atleast_1d(step.time_s)
-    found = _figures(
+    figures = _figures(
         setup,
         prices.program,
         interval(times_s, setup.spread_in(prices.program.layout)),
@@ -324,7 +329,7 @@ def _closed_form(setup: TrainSetup, prices: JobPrices) -> StepFigures:
         hidden_s={name: float(seconds.flat[0]) for name, seconds in step.hidden.items()},
     )
     return replace(
-        found,
+        figures,
         device_s_per_microbatch=float(step.device_s_per_microbatch.flat[0]),
         optimizer_s=float(step.optimizer_s.flat[0]),
     )
@@ -393,13 +398,13 @@ def _played(
 
 
 def _added(each: Sequence[tuple[int, Busy]]) -> Busy:
-    found: dict[StepCategory, dict[str, float]] = {}
-    for times, of_phase in each:
-        for category, parts in of_phase.items():
-            sums = found.setdefault(category, {})
+    totals: dict[StepCategory, dict[str, float]] = {}
+    for times, busy_s in each:
+        for category, parts in busy_s.items():
+            sums = totals.setdefault(category, {})
             for part, seconds in parts.items():
                 sums[part] = sums.get(part, 0.0) + times * seconds
-    return found
+    return totals
 
 
 def _figures(

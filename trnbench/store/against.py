@@ -55,29 +55,29 @@ def held_against(base: KeptAnswer, run: KeptRun, now: KeptAnswer, allowed: float
         return Against(run=run, figures=figures, lost=(), allowed=allowed)
     before = labelled(run.verb, base.rows, base.rows)
     after = labelled(run.verb, now.rows, base.rows)
-    found = []
+    grown = []
     for label, row in before.items():
         for key in WATCHED[run.verb]:
             was, is_now = row.get(key), after.get(label, {}).get(key)
             if was and is_now is not None:
                 by = is_now / was - 1
-                found.append(Worse(label=label, key=key, before=was, after=is_now, by=by))
+                grown.append(Worse(label=label, key=key, before=was, after=is_now, by=by))
     lost = tuple(
         label
         for label, row in before.items()
         if row.get("feasible") and not after.get(label, {}).get("feasible")
     )
-    return Against(run=run, figures=tuple(found), lost=lost, allowed=allowed)
+    return Against(run=run, figures=tuple(grown), lost=lost, allowed=allowed)
 
 
 def _errors(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Worse, ...]:
     """Mean error of every set in both summaries, in points."""
-    found = []
+    grown = []
     for name, section in before["sets"].items():
         was, now = (
             one.get("errors", {}).get("all") for one in (section, after["sets"].get(name, {}))
         )
         if was and now:
             one, two = was["mape"], now["mape"]
-            found.append(Worse(label=name, key=MEAN_ERROR, before=one, after=two, by=two - one))
-    return tuple(found)
+            grown.append(Worse(label=name, key=MEAN_ERROR, before=one, after=two, by=two - one))
+    return tuple(grown)

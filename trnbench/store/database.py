@@ -140,8 +140,8 @@ def begin_anew(
 
 def check_whole(connection: sqlite3.Connection, path: Path) -> None:
     """Read every page; a damaged or unreadable page is a fault."""
-    found = connection.execute(f"PRAGMA integrity_check({_MOST_FOUND})").fetchall()
-    fault = fault_found(path, [str(row[0]) for row in found])
+    problems = connection.execute(f"PRAGMA integrity_check({_MOST_FOUND})").fetchall()
+    fault = fault_found(path, [str(row[0]) for row in problems])
     if fault is not None:
         raise fault
 
@@ -248,6 +248,7 @@ def _settled(path: Path, thorough: bool) -> Connection:
         with _open(path, lock) as connection:
             version = known_version(connection, path)
             connection.file = before
+            # Another process may have replaced the file between lock and connection.
             if lock is not None and version == len(MIGRATIONS) and identity(path) == before:
                 if thorough:
                     check_whole(connection, path)
@@ -314,7 +315,6 @@ def known_version(connection: sqlite3.Connection, file: Path, path: Path | None 
 
 
 def _says_ours(path: Path) -> bool:
-    """True where the first bytes of a file, even a damaged one, name trnbench as owner."""
     with path.open("rb") as file:
         head = file.read(_OWNER_AT.stop)
     return head.startswith(_MAGIC) and head[_OWNER_AT] == APPLICATION.to_bytes(4, "big")

@@ -82,7 +82,7 @@ def moved_figures(
     keys = dict.fromkeys((*first.columns, *second.columns))
     answers = [first.rows, *(rows for _, rows in chain)] if chain else [first.rows]
     tables = [labelled(verb, rows, first.rows) for rows in (*answers, second.rows)]
-    found = []
+    moved = []
     for label, before in tables[0].items():
         ways = [table.get(label) for table in tables]
         after = ways[-1]
@@ -91,8 +91,8 @@ def moved_figures(
         for key in keys:
             if not same(before.get(key), after.get(key)):
                 values = [None if row is None else row.get(key) for row in ways[:-1]]
-                found.append(_moved(label, key, [*values, after.get(key)], chain))
-    return tuple(found)
+                moved.append(_moved(label, key, [*values, after.get(key)], chain))
+    return tuple(moved)
 
 
 def labelled(verb: str, rows: KeptRows, beside: KeptRows) -> dict[str, Mapping[str, Any]]:
@@ -103,15 +103,15 @@ def labelled(verb: str, rows: KeptRows, beside: KeptRows) -> dict[str, Mapping[s
     if len(rows) == len(beside) == 1:
         return {_label(beside[0], keys): rows[0]}
     varying = [key for key in keys if len({str(row.get(key)) for row in beside}) > 1]
-    found: dict[str, Mapping[str, Any]] = {}
+    by_label: dict[str, Mapping[str, Any]] = {}
     for row in rows:
         label = name = _label(row, varying or keys[:1])
         count = 1
-        while label in found:
+        while label in by_label:
             count += 1
             label = f"{name} ({count})"
-        found[label] = row
-    return found
+        by_label[label] = row
+    return by_label
 
 
 def unmatched(

@@ -63,27 +63,27 @@ def is_null(path: Path) -> bool:
 def own_file(path: Path) -> bool:
     """True where the user's own file is there; anything else at the path is refused."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return False
     except OSError as error:
         raise StoreFault(f"{path}: {error.strerror}", hint=REMEDY) from None
     for is_kind, name in _KINDS:
-        if is_kind(found.st_mode):
-            to = " (name what it leads to)" if stat.S_ISLNK(found.st_mode) else ""
+        if is_kind(status.st_mode):
+            to = " (name what it leads to)" if stat.S_ISLNK(status.st_mode) else ""
             raise StoreFault(f"{path} is {name}, not a file of kept runs{to}", hint=REMEDY)
-    if found.st_uid != os.geteuid():
-        raise StoreFault(f"{path} belongs to another user (number {found.st_uid})", hint=REMEDY)
+    if status.st_uid != os.geteuid():
+        raise StoreFault(f"{path} belongs to another user (number {status.st_uid})", hint=REMEDY)
     return True
 
 
 def identity(path: Path) -> tuple[int, int] | None:
     """Device and inode of the file at a path; None where there is no file."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def make_private(path: Path) -> None:
@@ -92,8 +92,8 @@ def make_private(path: Path) -> None:
         return
     opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        found = os.fstat(opened)
-        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+        status = os.fstat(opened)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
             with suppress(OSError):  # of file systems without modes
                 os.fchmod(opened, OWNER_ONLY)
     finally:

@@ -161,6 +161,7 @@ def _insert(target: sqlite3.Connection, table: str, rows: Iterable[Sequence[obje
 
 def _rows(connection: sqlite3.Connection, table: str, key: str) -> Iterator[Sequence[object]]:
     """Yield the rows of a table from both ends up to damage, then those found in between."""
+    # Rows behind the damage can often be read backwards from the other end.
     down = ", ".join(f"{name} DESC" for name in key.split(", "))
     columns = "rowid, *" if key == "rowid" else "0, *"
     ends = [0, 0]

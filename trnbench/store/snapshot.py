@@ -137,10 +137,10 @@ def changed(
     first: tuple[KeptFile, ...], second: tuple[KeptFile, ...]
 ) -> Mapping[str, tuple[str, ...]]:
     """Section -> names of the files that differ between two snapshots."""
-    found: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     for file in {*first} ^ {*second}:
-        found.setdefault(file.section, set()).add(file.name)
-    return {section: tuple(sorted(found[section])) for section in SECTIONS if section in found}
+        names.setdefault(file.section, set()).add(file.name)
+    return {section: tuple(sorted(names[section])) for section in SECTIONS if section in names}
 
 
 def _stamp(entries: list[Entry]) -> str:

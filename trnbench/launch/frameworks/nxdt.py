@@ -49,7 +49,7 @@ MODULES: Mapping[Module, str] = {
     "norms": "LlamaRMSNorm",
     "activations": "ActivationMultiplyMLP",
 }
-"""What activations_checkpoint_recompute calls them."""
+"""Module -> its name in activations_checkpoint_recompute."""
 _NO_DPO = (
     "it passes the reference once, before the first step (precompute_ref_log_probs), and steps are "
     "predicted here with a reference beside the policy; without that pass its steps take and hold "

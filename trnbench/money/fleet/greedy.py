@@ -30,8 +30,8 @@ _NEARLY = 1e-9
 
 def greedy(fleet: Fleet) -> FleetPlan | None:
     """The cheapest of a few plans made job by job; None where none of them fits."""
-    found = [plan for order in _orders(fleet) if (plan := _in_order(fleet, order)) is not None]
-    return min(found, key=lambda plan: plan.usd, default=None)
+    plans = [plan for order in _orders(fleet) if (plan := _in_order(fleet, order)) is not None]
+    return min(plans, key=lambda plan: plan.usd, default=None)
 
 
 def _orders(fleet: Fleet) -> list[list[FleetTask]]:
@@ -86,7 +86,7 @@ def moved_earlier(fleet: Fleet, plan: FleetPlan) -> FleetPlan:
     _buy(left, plan.bought)
     for run in plan.runs:
         _take(left, run.way, run.start)
-    found = {}
+    moved = {}
     for run in sorted(plan.runs, key=lambda one: (one.start, one.task.name)):
         _take(left, run.way, run.start, times=-1)
         start = next(
@@ -100,8 +100,8 @@ def moved_earlier(fleet: Fleet, plan: FleetPlan) -> FleetPlan:
             run.start,
         )
         _take(left, run.way, start)
-        found[run.task.name] = PlacedRun(task=run.task, way=run.way, start=start)
-    return FleetPlan(runs=tuple(found[run.task.name] for run in plan.runs), bought=plan.bought)
+        moved[run.task.name] = PlacedRun(task=run.task, way=run.way, start=start)
+    return FleetPlan(runs=tuple(moved[run.task.name] for run in plan.runs), bought=plan.bought)
 
 
 def _in_order(fleet: Fleet, tasks: Sequence[FleetTask]) -> FleetPlan | None:
@@ -130,7 +130,7 @@ def _in_order(fleet: Fleet, tasks: Sequence[FleetTask]) -> FleetPlan | None:
 
 def _earliest(left: _Left, task: FleetTask, way: JobWay) -> tuple[int, tuple[Bought, ...]] | None:
     """Cheapest start day of a way, and the purchases that this day needs."""
-    found: tuple[float, int, tuple[Bought, ...]] | None = None
+    best: tuple[float, int, tuple[Bought, ...]] | None = None
     for start in range(task.earliest, left.fleet.last_start(task, way) + 1):
         if not _free(left, way, start):
             continue
@@ -138,11 +138,11 @@ def _earliest(left: _Left, task: FleetTask, way: JobWay) -> tuple[int, tuple[Bou
         if more is None or not _affordable(left, way, start, more):
             continue
         usd = sum(one.usd for one in more)
-        if found is None or usd < found[0]:
-            found = (usd, start, more)
+        if best is None or usd < best[0]:
+            best = (usd, start, more)
         if usd == 0:
             break
-    return None if found is None else (found[1], found[2])
+    return None if best is None else (best[1], best[2])
 
 
 def _wanting(left: _Left, way: JobWay, start: int) -> tuple[Bought, ...] | None:

@@ -40,6 +40,7 @@ class JobWay(Record):
     @property
     def held_days(self) -> int:
         """Days on which the machines are held."""
+        # A job that ends exactly at midnight does not hold the next day.
         return max(math.ceil(max(self.days, self.sure_days) - _NEARLY), 1)
 
 
@@ -185,8 +186,8 @@ class FleetPlan(Record):
 
 def pools_of(fleet: Fleet) -> tuple[PoolKey, ...]:
     """Pools that some way could use."""
-    found = {way.pool for task in fleet.tasks for way in task.ways if way.pool is not None}
-    return tuple(sorted(found))
+    pools = {way.pool for task in fleet.tasks for way in task.ways if way.pool is not None}
+    return tuple(sorted(pools))
 
 
 def with_best_ways(fleet: Fleet) -> Fleet:
@@ -235,7 +236,7 @@ def bought_usd(fleet: Fleet, pool: PoolKey, start: int, days: int, usd: float) -
 
 
 def _spread(fleet: Fleet, start: int, days: int, usd: float) -> dict[str, float]:
-    found: dict[str, float] = {}
+    by_month: dict[str, float] = {}
     for day in range(start, min(start + days, len(fleet.months))):
-        found[fleet.months[day]] = found.get(fleet.months[day], 0.0) + usd / days
-    return found
+        by_month[fleet.months[day]] = by_month.get(fleet.months[day], 0.0) + usd / days
+    return by_month

@@ -132,6 +132,7 @@ class _Model(State):
             columns = np.concatenate(mine) if mine else np.zeros(0, int)
             self.rows.append((columns, np.ones(len(columns)), 1.0, 1.0))
         if self.aim == "finish":
+            # A free variable at or above every job's end; its minimum is the end of the last job.
             self.last = self._add(np.ones(1), whole=False, upper=float(self.fleet.horizon) * 2)
             for task in self.fleet.tasks:
                 found = [(w, s, f) for t, w, s, f in self.ways if t is task]
@@ -153,7 +154,6 @@ class _Model(State):
         return np.arange(task.earliest, (last if self._tied(way) else task.earliest) + 1)
 
     def _tied(self, way: JobWay) -> bool:
-        """True where the day of a way matters to other jobs or to a budget."""
         if way.pool is not None or self.fleet.budgets:
             return True
         return any(limit.counts(way) and not self._ample(limit) for limit in self.fleet.limits)
@@ -308,7 +308,7 @@ class _Model(State):
         options: dict[str, float] = {"mip_rel_gap": effort.gap, "node_limit": effort.branches}
         if effort.time_s is not None:
             options["time_limit"] = effort.time_s
-        found = milp(
+        solution = milp(
             np.concatenate(self.cost),
             integrality=np.concatenate(self.whole),
             bounds=Bounds(0, np.concatenate(self.upper)),
@@ -318,19 +318,19 @@ class _Model(State):
             options=options,
         )
         scale = _THOUSAND if self.aim == "cost" else 1.0
-        if found.status == 2:
+        if solution.status == 2:
             return _none("impossible", self.columns)
-        bound = getattr(found, "mip_dual_bound", None)
-        if found.x is None:
+        bound = getattr(solution, "mip_dual_bound", None)
+        if solution.x is None:
             stopped = _none("stopped", self.columns)
             return stopped if bound is None else replace(stopped, bound=float(bound) * scale)
-        taken = np.rint(np.asarray(found.x)).astype(int)
+        taken = np.rint(np.asarray(solution.x)).astype(int)
         return Solved(
-            state="optimal" if found.status == 0 else "stopped",
+            state="optimal" if solution.status == 0 else "stopped",
             schedule=self._schedule(taken, whole),
-            bound=float(bound if bound is not None else found.fun) * scale,
-            gap=float(found.mip_gap or 0.0),
-            branches=int(found.mip_node_count or 0),
+            bound=float(bound if bound is not None else solution.fun) * scale,
+            gap=float(solution.mip_gap or 0.0),
+            branches=int(solution.mip_node_count or 0),
             columns=self.columns,
             missing=tuple(name for name, column in self.absent.items() if taken[column]),
         )

@@ -94,9 +94,9 @@ def binding(fleet: Fleet, effort: Effort) -> tuple[str, ...]:
 def _without(fleet: Fleet, names: set[str]) -> Fleet:
     for name in sorted(names):
         lifts = [*liftable(fleet), longer(fleet)]
-        found = next((one for one in lifts if one.what == name), None)
-        if found is not None:
-            fleet = found.fleet
+        lifted = next((one for one in lifts if one.what == name), None)
+        if lifted is not None:
+            fleet = lifted.fleet
     return fleet
 
 
@@ -108,7 +108,7 @@ def limit_costs(fleet: Fleet, plan: FleetPlan, effort: Effort) -> tuple[LimitCos
     cheapest = {task.name: min((way.usd for way in task.ways), default=0.0) for task in fleet.tasks}
     at_least = {run.task.name for run in plan.runs if run.way.usd <= cheapest[run.task.name]}
     pooled = {run.task.name for run in plan.runs if run.way.pool is not None}
-    found = []
+    costs = []
     asked = [one for one in liftable(fleet) if one.task not in at_least - pooled]
     for one in asked[:MOST]:
         solved = solve(one.fleet, effort=effort, below=plan.usd)
@@ -116,5 +116,5 @@ def limit_costs(fleet: Fleet, plan: FleetPlan, effort: Effort) -> tuple[LimitCos
             saved = plan.usd - solved.schedule.usd
             if saved > 0:
                 sure = saved > effort.gap * plan.usd
-                found.append(LimitCost(what=one.what, usd=saved, sure=sure))
-    return tuple(sorted(found, key=lambda cost: -cost.usd))
+                costs.append(LimitCost(what=one.what, usd=saved, sure=sure))
+    return tuple(sorted(costs, key=lambda cost: -cost.usd))

@@ -39,7 +39,7 @@ def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
     """Result of a search that took `elapsed_s`, with the `top` fastest layouts of all clusters."""
     best, misses = ending.ranking.of_clusters(), ending.misses.of_clusters()
     ideal: Memo[Literal["rank"], float] = Memo()
-    found = {
+    makers = {
         number: _Records(ending=ending, entries=entries, ideal=ideal)
         for number, entries in best.items()
     }
@@ -50,7 +50,7 @@ def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
             ClusterResult(
                 nodes=nodes + ending.space.question.generation_nodes,
                 tally=ending.counts.tally(slice(number, number + 1)),
-                ranked=_ranked(found[number]) if number in found else (),
+                ranked=_ranked(makers[number]) if number in makers else (),
                 nearest=None if missed is None else _nearest(ending, missed),
             )
         )
@@ -59,7 +59,7 @@ def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
     fastest = sorted(
         (
             (np.float32(score), records, place)
-            for _, records in sorted(found.items())
+            for _, records in sorted(makers.items())
             for place, score in enumerate(records.entries.score.tolist())
         ),
         key=lambda one: one[0],

@@ -46,8 +46,8 @@ def candidates(
 ) -> tuple[Value | None, ...]:
     """Values of a knob that was asked for, its default first, given the degrees."""
     default = getattr(question.completed, name)
-    found = dict.fromkeys((default, *_OF[name](question, axes)))
-    return tuple(found)
+    values = dict.fromkeys((default, *_OF[name](question, axes)))
+    return tuple(values)
 
 
 def _recompute(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[Value]:
@@ -118,7 +118,6 @@ def _drawn(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[V
 
 
 def _head_layers(question: SearchQuestion) -> float:
-    """Layers with as much work as the output head."""
     layout = question.layout.changed(stage_split="work", pipeline_layout=None)
     model = question.model.with_depths(layout.number("mtp_depths"))
     return layers_of(model, grid_of(layout.complete())).last_layers
@@ -139,12 +138,12 @@ def _expert_tp(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterat
 
 def _divisors(numbers: Iterable[int] | IntArray) -> tuple[int, ...]:
     """Divisors above 1 of any of the numbers, ascending."""
-    found: set[int] = set()
+    divisors: set[int] = set()
     for number in map(int, numbers):
         ends = np.arange(1, int(number**0.5) + 1)
         small = ends[number % ends == 0]
-        found.update(small.tolist(), (number // small).tolist())
-    return tuple(sorted(found - {1}))
+        divisors.update(small.tolist(), (number // small).tolist())
+    return tuple(sorted(divisors - {1}))
 
 
 _OF: Mapping[str, Callable[[SearchQuestion, Mapping[str, IntArray]], Iterator[Value]]] = {

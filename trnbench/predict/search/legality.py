@@ -97,7 +97,6 @@ def families(space: Space) -> tuple[ScheduleFamily, ...]:
 
 
 def _looked_at(space: Space, schedule: Schedule, variant: Variant) -> BoolArray:
-    """Outer degrees at which a variant is searched: where its modes change the program."""
     mask = space.runs(variant) & space.once(variant.changed(schedule=schedule))
     return np.broadcast_to(_outer(mask), _outer_shape(space))
 
@@ -137,6 +136,7 @@ def _least_broken(space: Space, schedule: Schedule, variant: Variant) -> tuple[s
     question = space.question
     platform = _platform_rules(space, variant)
     rules = (*platform.values(), *_outer_rules(space, variant).values())
+    # First the outer degrees with the fewest broken rules, then the inner ones there.
     outer = np.unravel_index(
         np.argmin(sum(rules, np.zeros(_outer_shape(space), dtype=np.int64))), _outer_shape(space)
     )
@@ -349,7 +349,6 @@ def _routed(question: SearchQuestion, grid: Grid, axes: tuple[str, ...]) -> tupl
 
 
 def _not_run(question: SearchQuestion) -> Iterator[Reason]:
-    """Yield a reason against every layout where the stack refuses the model or a settled knob."""
     refused = question.refused
     if refused:
         yield Reason(rule="stack", broken=np.array(True), words=lambda _: "; ".join(refused))

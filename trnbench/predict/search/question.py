@@ -82,9 +82,9 @@ class SearchQuestion(Record):
         """Refusals of the model and the settled knobs by the stack, as text."""
         if self.assume_supported:
             return ()
-        found = dict.fromkeys(one for one in self._beyond() if one.status == "refused")
+        refusals = dict.fromkeys(one for one in self._beyond() if one.status == "refused")
         return (
-            *(refusal(self.stack, one) for one in found),
+            *(refusal(self.stack, one) for one in refusals),
             *(refusal(self.stack, one) for one in map(self._none_of, self.layout.wanted) if one),
         )
 

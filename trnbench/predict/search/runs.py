@@ -27,19 +27,19 @@ class Run(Record, eq=False):
         """The layout at a flat index of the grid."""
         index = self._index(place)
         degrees = {name: self._value(name, index) for name in ALONG if name != "nodes"}
-        found = replace(self.whole, **degrees, dp=self._dp(index))
-        if found.tp == 1 and self.space.question.layout["sequence_parallel"] is None:
+        layout = replace(self.whole, **degrees, dp=self._dp(index))
+        if layout.tp == 1 and self.space.question.layout["sequence_parallel"] is None:
             # On a single tensor rank there is no sequence to cut, unless the user asked for the
             # mode.
-            return replace(found, sequence_parallel=False)
-        return found
+            return replace(layout, sequence_parallel=False)
+        return layout
 
     def _index(self, place: int) -> tuple[int, ...]:
-        found = []
+        index = []
         for size in reversed(self.space.shape):
             place, at = divmod(place, size)
-            found.append(at)
-        return tuple(reversed(found))
+            index.append(at)
+        return tuple(reversed(index))
 
     def _value(self, axis: Axis, index: tuple[int, ...]) -> int:
         return int(self.space.axes[axis][index[ALONG[axis]]])

@@ -348,6 +348,7 @@ class _Search:
             (needed,) = self._needed(
                 batch.memory, left, self.lost[:1], *left.roles(batch.memory.program)
             )
+            # Only layouts that do not fit are near misses: others were priced or refused.
             over = needed > self.available_bytes
             missed, too_much = points.some(over), needed[over]
             clusters = batch.run.space.clusters[missed.index[0]]
@@ -404,12 +405,9 @@ class _Search:
 
 
 def _keep_pages() -> None:
-    """Make the C library keep freed memory for the next array.
-
-    By default glibc returns memory freed at the end of the heap to the system, which zeroes each
-    page when it is needed again. Once a large array was freed, glibc keeps that much; the array
-    itself is never touched and costs nothing.
-    """
+    # glibc returns memory freed at the end of the heap to the system, which zeroes every page again
+    # for the next array. After a large array was freed, glibc keeps that much; the array itself is
+    # never touched and costs nothing.
     large = np.empty(KEPT_BYTES, dtype=np.uint8)
     del large
 

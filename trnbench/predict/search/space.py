@@ -217,7 +217,7 @@ class Space(Record, eq=False):
         return np.asarray(True)
 
     def _split(self, pp: IntArray, split: Value | None) -> FloatArray:
-        """Number of stages of each kind and their layers under a stage split, by pp degree."""
+        """Number, first stage and layers of each class of stages under a split, by pp degree."""
         degrees = pp.astype(np.float64)
         layout = replace(self.question.completed, stage_split=cast("StageSplit", split))
         model = self.question.model.with_depths(layout.mtp_depths)
@@ -248,7 +248,7 @@ class Space(Record, eq=False):
         return seen
 
     def _stages(self, pp: int, split: Value | None) -> tuple[int, ...]:
-        """Layers of each of `pp` stages under a stage split."""
+        # Rows of (stages, first stage, layers of each), one for each class of stages.
         ways = self._split(np.array([pp]), split)[:, 0].reshape(-1, 3).astype(np.int64).tolist()
         return tuple(held for many, _, held in ways for _ in range(many))
 
@@ -320,7 +320,7 @@ def space_of(question: SearchQuestion) -> Space:
         "vpp": _fixed(question, "vpp") or vpp,
         "micro_batch": _fixed(question, "micro_batch") or _divisors([int(given.global_batch)]),
     }
-    axes = {name: np.array(found, dtype=np.int64) for name, found in values.items()}
+    axes = {name: np.array(column, dtype=np.int64) for name, column in values.items()}
     return Space(question=question, axes=axes)
 
 
@@ -333,14 +333,14 @@ def _tensor_degrees(question: SearchQuestion) -> tuple[int, ...]:
 
 def _divisors(numbers: Iterable[int], most: int | None = None) -> tuple[int, ...]:
     """Divisors of any of the numbers, up to `most`, ascending."""
-    found = {
+    divisors = {
         divisor
         for number in numbers
         for small in range(1, isqrt(number) + 1)
         if number % small == 0
         for divisor in (small, number // small)
     }
-    return tuple(sorted(d for d in found if most is None or d <= most))
+    return tuple(sorted(d for d in divisors if most is None or d <= most))
 
 
 def _fixed(question: SearchQuestion, name: str) -> tuple[int, ...]:
