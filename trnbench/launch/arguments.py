@@ -1,4 +1,4 @@
-"""Arguments of a command in a shell script: flags with their values, as people write them."""
+"""Arguments of a command in a shell script: flags with their values."""
 
 from __future__ import annotations
 
@@ -19,47 +19,49 @@ _CLOSES = re.compile(r"(?m)\)[ \t]*$")
 _BATCH = re.compile(r"(?m)^[ \t]*#SBATCH[ \t]+(?:--nodes[= ]|-N[ \t]*)(\d{1,7})\b")
 _KEY = re.compile(r"[a-z_][\w.]*")
 _DEEP = 5
-"""Variables that name variables, so many times."""
+"""Depth of variables that refer to variables."""
 MOST_CHARACTERS = 1 << 21
-"""A script whose variables are in their places; such as people write have some thousand."""
+"""Limit for a script with its variables replaced; usual ones have some thousand."""
 _LONGEST_LINE = 1 << 14
-"""Quotes in longer lines are not minded: taking those apart grows as the square of a word."""
+"""Longer lines are split without regard to quotes: parsing takes quadratic time in a word."""
 _MOST = 10**12
-"""Whole numbers stay below: no knob comes near it."""
+"""Upper limit of whole numbers: no knob is near it."""
 
 
 class Flags(Record):
-    """Flags by name, dashes and underscores alike; `settings` are the words KEY=VALUE."""
+    """Flags of a script by name, with dashes as underscores."""
 
     of: str
+    """Name of the script, for messages."""
     values: Mapping[str, str | None]
     settings: Mapping[str, str] = field(default_factory=dict)
+    """Words KEY=VALUE."""
 
     def __contains__(self, name: str) -> bool:
-        """Whether a flag is given."""
+        """True where a flag is given."""
         return name in self.values
 
     def text(self, name: str) -> str | None:
-        """Return the value of a flag, None where it is not given."""
+        """Value of a flag; None where the flag or its value is missing."""
         return self.values.get(name)
 
     def whole(self, name: str, otherwise: int | None = None) -> int:
-        """Return the value of a flag that is a whole number."""
+        """Value of a flag that is a whole number above 0."""
         return whole(self.of, f"--{name}", self.values.get(name), otherwise)
 
     def true(self, name: str, *, otherwise: bool = False) -> bool:
-        """Return whether a switch is on; alone it is."""
+        """True where a switch is on; a switch without a value is on."""
         if name not in self.values:
             return otherwise
         return (self.values[name] or "true").lower() not in ("false", "0", "no")
 
 
 BESIDE = "give the knob as an option beside --config, and take it out of the file"
-"""What to do about a setting of a file that is not understood."""
+"""Remedy for a setting of a file that is not understood."""
 
 
 def whole(of: str, what: str, text: object, otherwise: int | None = None) -> int:
-    """Return a whole number above 0; without a text what stands in for it."""
+    """A whole number above 0; `otherwise` where there is no text."""
     if text is None and otherwise is not None:
         return otherwise
     if isinstance(text, int) and not isinstance(text, bool) and 0 < text < _MOST:
@@ -72,20 +74,20 @@ def whole(of: str, what: str, text: object, otherwise: int | None = None) -> int
 
 
 def number(of: str, what: str, text: str) -> float:
-    """Return a number above 0, whole or not."""
+    """A number above 0, whole or not."""
     if re.fullmatch(r"\d{1,12}(\.\d{0,12})?|\.\d{1,12}", text) and float(text) > 0:
         return float(text)
     raise InputError(f"{of}: {what}: expected a number above 0, found {text:.40}", hint=BESIDE)
 
 
 LISTS = ("recompute_modules", "hierarchical_context_parallel_sizes")
-"""Flags with several words behind them."""
+"""Flags followed by several words."""
 
 
 def read_flags(of: str, text: str) -> Flags:
-    """Return the flags in a script, its variables put in their places.
+    """Flags in a script, with its variables replaced.
 
-    Nothing is run: what a command would print stays as it stands.
+    Nothing is run: command substitutions stay as they are written.
     """
     text = re.sub(r"\\\n", " ", text)
     variables = {
@@ -113,20 +115,19 @@ def read_flags(of: str, text: str) -> Flags:
 
 
 def _behind(words: Sequence[str], place: int) -> Iterator[str]:
-    """Yield the words behind one, up to the next flag."""
     following = (words[n] for n in range(place + 1, len(words)))
     return takewhile(lambda one: not one.startswith("--"), following)
 
 
 def _defaulted(name: str, value: str) -> str:
-    """Return a variable's value; NAME=${NAME:-x} is x where nobody says otherwise."""
+    # NAME=${NAME:-x} is x, as the environment is not known.
     return _NAMED.sub(
         lambda found: found[0] if found[1] != name or found[2] is None else found[2], value
     )
 
 
 def _unwrapped(text: str) -> str:
-    """Return a script with what its arrays hold in place of NAME=( ... )."""
+    """A script with the content of its arrays in place of NAME=( ... )."""
     parts, at = [], 0
     while (opens := _OPENS.search(text, at)) and (closes := _CLOSES.search(text, opens.end())):
         parts += [text[at : opens.start()], text[opens.end() : closes.start()]]
@@ -135,7 +136,7 @@ def _unwrapped(text: str) -> str:
 
 
 def _filled(of: str, text: str, variables: Mapping[str, str]) -> str:
-    """Return a script with variables in their places, or raise where they make too much of it."""
+    """A script with its variables replaced; an error where that makes it too large."""
     for _ in range(_DEEP):
         parts, size, at = list[str](), 0, 0
         for found in _NAMED.finditer(text):

@@ -1,4 +1,4 @@
-"""The frameworks and schedulers that are known, and which of them go together on an instance."""
+"""Known frameworks and schedulers, and the pairs that fit on an instance."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ SCHEDULERS: Mapping[str, Scheduler] = {
 
 
 def frameworks_on(platform: Platform) -> tuple[Framework, ...]:
-    """Return the frameworks that run on a platform."""
+    """Frameworks that run on a platform."""
     return tuple(one for one in FRAMEWORKS.values() if one.runs_on(platform))
 
 
 def framework_for(catalog: Catalog, platform: Platform, name: str, job: str | None) -> Framework:
-    """Return the framework of this name, or which the training stack of this name stands for.
+    """The framework of this name, or the one behind the training stack of this name.
 
     Of several, the first that has the job.
     """
@@ -51,12 +51,12 @@ def framework_for(catalog: Catalog, platform: Platform, name: str, job: str | No
 
 
 def schedulers_on(platform: Platform) -> tuple[Scheduler, ...]:
-    """Return the schedulers that can start a platform."""
+    """Schedulers that can start a platform."""
     return tuple(one for one in SCHEDULERS.values() if one.cannot(platform) is None)
 
 
 def pair_reasons(platform: Platform, framework: Framework, scheduler: Scheduler) -> Iterator[str]:
-    """Yield why a framework and a scheduler do not go together on a platform."""
+    """Yield reasons why a framework and a scheduler do not fit on a platform."""
     name = platform.instance.name
     if framework not in frameworks_on(platform):
         known = ", ".join(one.name for one in frameworks_on(platform)) or "none"

@@ -25,7 +25,7 @@ _ABOUT: Mapping[str, str] = {
 
 
 class LaunchFolder(Record, eq=False):
-    """The files to write, the values that the user fills in, and what is taken for granted."""
+    """Texts of the files, the values that the user fills in, and the assumptions."""
 
     texts: Texts
     values: tuple[UserValue, ...]
@@ -33,7 +33,7 @@ class LaunchFolder(Record, eq=False):
 
     @property
     def empty(self) -> tuple[UserValue, ...]:
-        """The values without which nothing starts, and that have none yet."""
+        """Required values that have no default."""
         return tuple(one for one in self.values if one.to_fill_in)
 
 
@@ -45,7 +45,7 @@ def launch_folder(
     version: str,
     predicted: tuple[tuple[str, str], ...],
 ) -> LaunchFolder:
-    """Return everything but the prediction; `predicted` is that in words, for people."""
+    """All files but the prediction itself; `predicted` is its text for people."""
     stamp = (
         f"Written by trnbench {version} on {plan.date}: {framework.title} "
         f"({framework.versions}) with {scheduler.title} ({scheduler.versions})."
@@ -99,7 +99,7 @@ def launch_folder(
 
 
 def _of_cluster(plan: LaunchPlan) -> tuple[str, ...]:
-    """Return what is taken for granted of the machines."""
+    """Assumptions about the machines."""
     instance = plan.platform.instance
     if instance.hosts == 1:
         return ()
@@ -110,7 +110,7 @@ def _of_cluster(plan: LaunchPlan) -> tuple[str, ...]:
 
 
 def _lines(words: Sequence[str]) -> list[list[str]]:
-    """Return the words of a call in lines: a flag stands before its values."""
+    """Words of a command in lines, each flag with its values."""
     lines: list[list[str]] = []
     for word in words:
         if lines and not word.startswith("--") and lines[-1][0].startswith("--"):

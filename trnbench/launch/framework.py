@@ -1,4 +1,4 @@
-"""What is known of a training framework: where it runs, what it cannot do, how it is called."""
+"""Facts of a training framework: the platforms it runs on, its limits, and its command."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from trnbench.facts.workload.recompute import PLAIN, parts_of
 from trnbench.launch.plan import LaunchPlan
 
 RARE = frozenset({"expert_tp", "shard", "pipeline_layout", "optimizer_offload"})
-"""Knobs that most frameworks have no words for: off their defaults they are refused."""
+"""Knobs that most frameworks cannot express: values off their defaults are refused."""
 Texts = Mapping[str, str]
 """File name -> content."""
 
 
 class FrameworkCall(Record):
-    """How a framework is started on each host: `torchrun ... SCRIPT ARGUMENTS` in `folder`."""
+    """Command of a framework on each host: `torchrun ... SCRIPT ARGUMENTS` in `folder`."""
 
     folder: str
     script: tuple[str, ...]
@@ -33,15 +33,7 @@ def _nothing_more(plan: LaunchPlan) -> Mapping[str, str]:
 
 
 class Framework(Record, eq=False):
-    """A training framework, as of a version and a day.
-
-    `fixed` are knobs that it leaves no choice of, with the reason; `recompute` the parts of its
-    modes that it has words for. `no_jobs`: why it lacks a job, where there is more to say.
-    `refusals` says why a plan cannot be written, `files` is its configuration, and `defaults` the
-    user values to which it has something to say, `own_defaults` those that rest on the plan.
-    `compiler`: what compiles before the job. `writes`: the knobs among `RARE` that it writes, and
-    whether it trains depths; `not_written`: why not another knob, where there is more to say.
-    """
+    """A training framework, as of a version and a day."""
 
     name: str
     title: str
@@ -50,27 +42,37 @@ class Framework(Record, eq=False):
     date: datetime.date
     jobs: tuple[Job, ...]
     no_jobs: Mapping[Job, str] = field(default_factory=dict)
+    """Why a job is missing, where there is a reason to give."""
     fixed: Mapping[str, tuple[Value, str]]
+    """Knobs with a single possible value -> (value, reason)."""
     schedules: tuple[Schedule, ...] = ("1f1b", "interleaved")
     recompute: tuple[str, ...] = PLAIN
+    """Parts of recompute modes that its configuration can express."""
     precisions: Mapping[str, str]
     refusals: Callable[[LaunchPlan], Iterator[str]]
+    """Reasons why a plan cannot be written."""
     files: Callable[[LaunchPlan, str], Texts]
+    """Configuration files, given a plan and a stamp."""
     call: Callable[[LaunchPlan], FrameworkCall]
     environment: Callable[[LaunchPlan], Mapping[str, str]]
     defaults: Mapping[str, str]
+    """User values that the framework settles."""
     own_defaults: Callable[[LaunchPlan], Mapping[str, str]] = _nothing_more
+    """User values that depend on the plan."""
     compiler: str | None = None
+    """Program that compiles before the job, if any."""
     assumes: tuple[str, ...] = ()
     writes: frozenset[str] = frozenset()
+    """Knobs among `RARE` that it writes, and `mtp_depths` where it trains depths."""
     not_written: Mapping[str, str] = field(default_factory=dict)
+    """Why another knob is not written, where there is a reason to give."""
 
     def runs_on(self, platform: Platform) -> bool:
-        """Whether it runs on a platform."""
+        """True where the framework runs on a platform."""
         return SOFTWARE[self.name].runs_on(platform)
 
     def settled(self, given: PartialLayout) -> PartialLayout:
-        """Return a layout with the knobs that the framework leaves no choice of."""
+        """The layout with the knobs that have a single possible value here."""
         own = {
             name: value
             for name, (value, _) in self.fixed.items()
@@ -79,13 +81,13 @@ class Framework(Record, eq=False):
         return given.changed(**own)
 
     def conflicts(self, given: PartialLayout) -> Iterator[str]:
-        """Yield what of a layout, which may be open in parts, it leaves no choice of."""
+        """Yield knobs of a layout that differ from the framework's only value, except open ones."""
         for name, (value, why) in self.fixed.items():
             if given[name] not in (None, value):
                 yield f"{KNOBS[name].title} {given[name]}: {why}; try {value}"
 
     def reasons(self, plan: LaunchPlan) -> tuple[str, ...]:
-        """Return why it cannot run a plan; empty where it can."""
+        """Reasons why a plan cannot run; empty where it can."""
         return tuple(dict.fromkeys(self._reasons(plan)))
 
     def _reasons(self, plan: LaunchPlan) -> Iterator[str]:
@@ -123,7 +125,7 @@ class Framework(Record, eq=False):
 
 
 def unwritten(plan: LaunchPlan) -> Iterator[str]:
-    """Yield what of a model's layers has no words in configurations that spell out its shape."""
+    """Yield features of a model's layers that a configuration of its shape cannot express."""
     attention = plan.attention
     there = {
         "latent attention (MLA)": attention.latent is not None,
@@ -140,7 +142,7 @@ def unwritten(plan: LaunchPlan) -> Iterator[str]:
 
 
 def nested(flat: Mapping[str, object]) -> dict[str, object]:
-    """Return keys with dots as tables in tables."""
+    """Keys with dots as tables in tables."""
     top: dict[str, object] = {}
     for key, value in flat.items():
         *parents, last = key.split(".")

@@ -1,6 +1,6 @@
-"""Configurations that people run already -> the layout that they say, and on how many processes.
+"""Configurations that people run -> their layout, and the number of processes.
 
-What is read: NxD Training's YAML, torchtitan's function or older TOML, arguments of Megatron-LM,
+Readable are NxD Training's YAML, torchtitan's function or older TOML, arguments of Megatron-LM,
 Megatron Bridge and Optimum Neuron in a script, and Slurm scripts or folders that lead to one of
 these. Nothing that is read is run.
 """
@@ -25,18 +25,18 @@ from trnbench.launch.yaml_file import read_yaml
 Knobs: TypeAlias = dict[str, Value]
 _MOST_BYTES = 1 << 20
 _MOST_PYTHON_BYTES = 1 << 18
-"""Of Python a tree is made, some hundred times as large."""
+"""Limit for Python: its syntax tree is about a hundred times as large."""
 _DEEP = 3
-"""Scripts that call scripts, so many times."""
+"""Depth of scripts that call scripts."""
 _IN_A_FOLDER = (nxdt.CONFIG, f"{torchtitan.MODULE}.py", "train.sh")
 
 
 class NoLayout(InputError):
-    """A script that says nothing of a layout, and leads to no file that does."""
+    """A script without a layout that leads to no file with one."""
 
 
 class ConfigFile(Record):
-    """What a configuration says: knobs by name, hosts and processes where it tells of them."""
+    """Content of a configuration: knobs by name, hosts and processes if stated."""
 
     path: Path
     framework: str
@@ -46,29 +46,29 @@ class ConfigFile(Record):
 
     @property
     def ranks(self) -> int | None:
-        """All processes."""
+        """Processes on all hosts."""
         if self.hosts is None or self.host_ranks is None:
             return None
         return self.hosts * self.host_ranks
 
 
 def read_config(path: Path) -> ConfigFile:
-    """Return what a configuration, a script, or a folder that was launched says."""
+    """Content of a configuration, a script, or a folder that was launched."""
     if path.is_dir():
         inside = next((path / name for name in _IN_A_FOLDER if (path / name).is_file()), None)
         if inside is None:
             raise InputError(f"{path}: no configuration of a framework is in this folder")
-        found = _read(inside, _DEEP, {})
+        config = _read(inside, _DEEP, {})
         script = path / "train.sh"
-        if found.ranks is None and script.is_file():
-            found = _placed(found, read_flags(str(script), _text(script)))
+        if config.ranks is None and script.is_file():
+            config = _placed(config, read_flags(str(script), _text(script)))
     else:
-        found = _read(path, _DEEP, {})
-    return _with_replicas(found)
+        config = _read(path, _DEEP, {})
+    return _with_replicas(config)
 
 
 def _read(path: Path, deep: int, seen: dict[Path, int]) -> ConfigFile:
-    """Return what a file says; `seen` are those read before, with how deep they could lead."""
+    """Content of a file; `seen` are files read before, with the depth left when they were read."""
     seen[path] = deep
     with foreign(path, "a configuration"):
         match path.suffix.lower():
@@ -143,7 +143,7 @@ _SIGNS: tuple[tuple[str, str, Callable[[Flags], Knobs]], ...] = (
     (optimum.FACTS.name, "tensor_parallel_size", optimum.layout_of),
     (optimum.FACTS.name, "per_device_train_batch_size", optimum.layout_of),
 )
-"""A flag that only one framework has."""
+"""Framework, a flag that only this framework has, and the reader of its flags."""
 
 
 def _of_script(path: Path, deep: int, seen: dict[Path, int]) -> ConfigFile:
@@ -169,18 +169,18 @@ def _of_script(path: Path, deep: int, seen: dict[Path, int]) -> ConfigFile:
 
 
 def _called(path: Path, text: str, flags: Flags) -> list[Path]:
-    """Return the files beside a script that it leads to: configurations it names, scripts."""
+    """Files beside a script to which it leads: configurations and scripts that it names."""
     named = [f"{flags.text('config_name')}.yaml", f"{flags.text('module')}.py"]
     named += [str(flags.text(name)) for name in ("config_file", "job.config_file")]
     words = (word.rstrip(".-") for word in re.findall(r"[\w.-]+", text))
     named += [word for word in words if word.endswith((".sh", ".yaml", ".yml", ".toml"))]
     beside = (path.parent / Path(name).name for name in dict.fromkeys(named) if len(name) < 256)
-    found = dict.fromkeys(one for one in beside if one.is_file() and one.name != path.name)
-    return list(found)
+    files = dict.fromkeys(one for one in beside if one.is_file() and one.name != path.name)
+    return list(files)
 
 
 def _placed(found: ConfigFile, flags: Flags) -> ConfigFile:
-    """Return it with the hosts and processes that a script tells, where it does not itself."""
+    """The configuration with missing hosts and processes taken from a script's flags."""
 
     def counted(name: str) -> int | None:
         text = flags.text(name)
@@ -194,7 +194,7 @@ def _placed(found: ConfigFile, flags: Flags) -> ConfigFile:
 
 
 def _with_replicas(found: ConfigFile) -> ConfigFile:
-    """Return it with the replicas that its processes make, and the batch that these make up."""
+    """The configuration with replicas from its processes, and global batch from replicas."""
     knobs = dict(found.knobs)
     each = knobs.pop(optimum.REPLICA_BATCH, None)
     held = 1

@@ -1,4 +1,4 @@
-"""What is known of a scheduler: the machines it starts, what it reads, how hosts find another."""
+"""Facts of a scheduler: the machines it starts, its files, and how hosts find each other."""
 
 from __future__ import annotations
 
@@ -12,24 +12,17 @@ from trnbench.launch.plan import LaunchPlan, host_type
 
 
 class JobFiles(Record, eq=False):
-    """What a scheduler reads, and how it is handed over.
-
-    `texts` are its files; those named in `filled` get the user's values before they are handed
-    over. `start` are the lines of bash that do it.
-    """
+    """Files of a scheduler, and how to submit them."""
 
     texts: Texts
     filled: tuple[str, ...] = ()
+    """Files that get the user's values before they are submitted."""
     start: tuple[str, ...]
+    """Lines of bash that submit the job."""
 
 
 class Scheduler(Record, eq=False):
-    """A way to start processes on hosts, as of a version and a day.
-
-    `where` are lines of bash that set NODE_RANK, the number of this host, and HEAD, the address of
-    the first. `cannot` says why an instance is not its to start, None where it is; `refusals` why
-    a plan is not. `defaults` are user values that it settles.
-    """
+    """A way to start processes on hosts, as of a version and a day."""
 
     name: str
     title: str
@@ -37,20 +30,25 @@ class Scheduler(Record, eq=False):
     source: str
     date: datetime.date
     where: tuple[str, ...]
+    """Lines of bash that set NODE_RANK, the number of this host, and HEAD, the address of the
+    first."""
     cannot: Callable[[Platform], str | None]
+    """Why the scheduler cannot start an instance; None where it can."""
     refusals: Callable[[LaunchPlan], Iterator[str]]
+    """Reasons why a plan cannot be started."""
     files: Callable[[LaunchPlan, Framework, str], JobFiles]
     defaults: Mapping[str, str]
+    """User values that the scheduler settles."""
     assumes: tuple[str, ...] = ()
 
 
 def anything(platform: Platform) -> str | None:
-    """Refuse nothing: whoever has the machine can start it."""
+    """Accept every platform: its owner can start it."""
     return None
 
 
 def ec2(platform: Platform) -> str | None:
-    """Refuse what is not a published EC2 instance type."""
+    """Refuse platforms that are not a published EC2 instance type."""
     instance = platform.instance
     if host_type(instance) is None:
         return f"{instance.name} is no EC2 instance type that is published"
@@ -58,21 +56,25 @@ def ec2(platform: Platform) -> str | None:
 
 
 def no_refusals(plan: LaunchPlan) -> Iterator[str]:
-    """Refuse no plan."""
+    """Accept every plan."""
     return iter(())
 
 
 def in_turn(framework: Framework, command: str) -> str:
-    """Return a command line that runs a command, after compiling where there is a compiler."""
+    """Command line that runs a command, after compiling where there is a compiler."""
     return f"COMPILE=1 {command} && {command}" if framework.compiler else command
 
 
 def environment_of(plan: LaunchPlan, framework: Framework) -> dict[str, str]:
-    """Return the environment of every process: the framework's, and that of the network.
+    """Environment of every process: the framework's and the network's.
 
     FI_* as in the set-up of several Trn1 nodes of the Neuron SDK and torchtitan's Slurm sample.
     """
-    found = dict(framework.environment(plan))
+    environment = dict(framework.environment(plan))
     if plan.host_adapters and plan.hosts > 1:
-        found |= {"FI_PROVIDER": "efa", "FI_EFA_USE_DEVICE_RDMA": "1", "FI_EFA_FORK_SAFE": "1"}
-    return found
+        environment |= {
+            "FI_PROVIDER": "efa",
+            "FI_EFA_USE_DEVICE_RDMA": "1",
+            "FI_EFA_FORK_SAFE": "1",
+        }
+    return environment

@@ -1,7 +1,7 @@
-"""What only the user knows: values that the files leave open, in one shell file at the top.
+"""User values: settings that the files leave open, collected in one shell file.
 
-Files name a value as `${NAME}`. None of them is a secret: credentials stay with the shell, the
-instance profile or the secret store.
+Files name a value as `${NAME}`. None is a secret: credentials stay with the shell, the instance
+profile or the secret store.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ _MENTIONED = re.compile(r"\$\{([A-Z][A-Z0-9_]*)[:}]")
 
 
 class UserValue(Record):
-    """A value that the user fills in, with what it is; one with a default may stay as it is."""
+    """A value that the user fills in; a default may stay as it is."""
 
     name: str
     help: str
+    """Meaning of the value, for the comment beside it."""
     default: str = ""
     optional: bool = False
 
     @property
     def to_fill_in(self) -> bool:
-        """Whether nothing starts without it."""
+        """True when the user must fill in this value before launch."""
         return not (self.default or self.optional)
 
 
@@ -80,13 +81,13 @@ VALUES: Mapping[str, UserValue] = {
 
 
 def named_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the values that texts name, in the order of the table."""
-    found = {name for text in texts for name in _MENTIONED.findall(text)}
-    return tuple(name for name in VALUES if name in found)
+    """Names of the values used in texts, in the order of the table."""
+    names = {name for text in texts for name in _MENTIONED.findall(text)}
+    return tuple(name for name in VALUES if name in names)
 
 
 def word(text: str) -> str:
-    """Return a word of a command line of bash: quoted, values left to be filled in."""
+    """A word of a bash command line: quoted, with `${NAME}` left to the shell."""
     import shlex
 
     parts = _NAMED.split(text)

@@ -1,4 +1,4 @@
-"""Data and templates -> the texts of files: YAML and JSON by libraries, scripts by templates."""
+"""Texts of files from data and templates: YAML and JSON by libraries, scripts by templates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def yaml_text(*documents: object, head: Iterable[str] = ()) -> str:
-    """Return documents as YAML, each key on a line of its own, under lines of comment."""
+    """Documents as YAML, each key on a line of its own, below lines of comment."""
     import yaml
 
     class Dumper(yaml.SafeDumper):  # type: ignore[misc]
@@ -37,12 +37,12 @@ def yaml_text(*documents: object, head: Iterable[str] = ()) -> str:
 
 
 def json_text(value: object) -> str:
-    """Return data as JSON."""
+    """Data as JSON."""
     return json.dumps(value, indent=2) + "\n"
 
 
 def from_template(name: str, **context: object) -> str:
-    """Return a template of `templates/`, filled in.
+    """Text of a template of `templates/`.
 
     `|q` quotes for bash, `|word` keeps values, `|md` is for Markdown.
     """

@@ -20,7 +20,7 @@ MOST_NODES = 100_000
 
 
 def read_yaml(path: Path) -> Any:  # noqa: ANN401 - plain data
-    """Return what the one document of a file says, or raise DataFileError."""
+    """Plain data of the single document of a file; DataFileError for any other content."""
     import yaml
 
     loader = yaml.SafeLoader(read_text(path, what="configuration", max_bytes=MAX_BYTES))
@@ -39,7 +39,7 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401 - plain data
 
 
 def _count(path: Path, node: Node, counts: dict[Node, int]) -> int:
-    """Return how many nodes there are in one, those of aliases each time; refuse too many."""
+    """Nodes below a node, aliases counted at every use; an error above `MOST_NODES`."""
     if node in counts:
         if not counts[node]:
             raise refused(path, f"line {_line(node)}: has an anchor inside itself; remove it")

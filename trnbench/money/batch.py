@@ -1,9 +1,9 @@
-"""Which batch the ranks of a cluster divide well.
+"""Batch sizes that the ranks of a cluster divide well.
 
-A batch is split over replicas, so an odd factor of the ranks that the batch does not have must go
-into tensor or pipeline parallelism, whatever that costs. A batch that has it leaves the choice
-free. Of batches at most an eighth above the one wanted, the next that is a multiple of the odd
-factor times the largest power of two is taken: 1,152 for 1,024 on 9 x 2^k ranks.
+A batch is split over replicas, so an odd factor of the ranks that the batch lacks must go into
+tensor or pipeline parallelism, at any cost. A batch with that factor leaves the choice free. Of
+batches at most an eighth above the wanted one, the multiple of the odd factor times the largest
+power of two is taken: 1,152 for 1,024 on 9 x 2^k ranks.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from __future__ import annotations
 import math
 
 MOST = 1.125
-"""A batch may be raised by so much: more is another run, not the same one split well."""
+"""Largest factor by which a batch may be raised: more would be another run."""
 
 
 def fitted_batch(wanted: int, ranks: int, *, step: int = 1) -> int:
-    """Return the batch at or above one that ranks divide well, a multiple of `step`.
+    """Samples of the next batch that the ranks divide well, a multiple of `step`.
 
-    That is the next multiple of the step where no batch near it would do.
+    Where no such batch is near, the next multiple of `step`.
     """
     least = -(-wanted // step) * step
     odd = ranks // (ranks & -ranks)
     if odd == 1:
         return least
-    found = least
+    best = least
     unit = math.lcm(odd, step)
     while (batch := -(-wanted // unit) * unit) <= MOST * wanted:
-        found = batch
+        best = batch
         unit *= 2
-    return found
+    return best

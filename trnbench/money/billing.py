@@ -1,12 +1,39 @@
-"""Wall time and machines -> what is billed, over arrays of runs; and one run's bill in words.
+"""Bills: wall time and machines -> USD, over arrays of runs; and one run's bill with its notes.
 
-Model, by purchase option:
+Money is charged by three rules, one for each kind of purchase option:
 
-- on-demand, spot, quote: started seconds, at least the minimum.
-- reserved, savings-plan: whole terms are committed to. A run is charged with all of it, or, where
-  the buyer has other use for the rest, with its share; the bill shows both.
-- capacity-block: whole days of whole blocks, paid up front; what ends a block early and the seams
-  between blocks are paid for and not used.
+    metered           on-demand, spot, quote: started seconds, at least the minimum
+                      |=====run=====|
+                      |----paid-----|
+
+    committed         reserved, savings-plan: whole terms are signed for
+                      |=====run=====|
+                      |------------------ term, e.g. 1 year ------------------|
+                      charged "whole": the term; "share": the run's part, the rest
+                      being of use to others. The bill shows both sums.
+
+    capacity-block    whole days of whole blocks, paid up front
+                      |== block 1 ==|e|s|======= block 2 =======|e|
+                      |-----------------------paid----------------|
+                      e: a block ends early; s: seam, a checkpoint and a start. Both are paid
+                      for and not used. Machines come in block sizes, so more may be paid for
+                      than run.
+
+All three fill the same record, `Charges`:
+
+    billed_hours, usable_hours   of each machine; they differ by the early ends of blocks
+    machines                     paid for: the nodes, or the next sum of block sizes
+    elapsed_s                    start to end, with gaps between blocks; wall time otherwise
+    cost_usd                     charged to this run
+    committed_usd, share_usd     signed for, and the part of it that the run uses
+    upfront_usd                  due before the start; terms count as paid by the month
+
+Intervals of a cost are not scaled but billed again at each end (`cost`), as blocks and terms cost
+in steps. A run of more than 1000 years counts as endless: its hours and costs are NaN.
+
+`charges` works on arrays and answers "how much"; `bill` takes a single run and adds what a buyer
+needs: block lengths and sizes, terms, sources of prices, notes and warnings, or `NoBill` with the
+reasons why the run cannot be bought this way.
 """
 
 from __future__ import annotations
@@ -36,52 +63,48 @@ from trnbench.money.purchase import Offers, Origin, Tariff
 
 METERED: tuple[PurchaseOption, ...] = ("on-demand", "spot", "quote")
 LONGEST_S = 1000 * 365 * DAY_S
-"""A run that takes longer counts as one that never ends."""
+"""A longer run counts as endless."""
 _SHARED = (
     *("usd_per_hour", "elapsed_s", "billed_hours", "usable_hours", "seam_hours"),
     *("cost_usd", "upfront_usd", "committed_usd", "share_usd"),
 )
-"""Figures that a bill has as the charges have them."""
+"""Figures that a bill copies from the charges."""
 RateEnd = Literal["used", "low", "high"]
 """The rate itself, or an end of its range."""
 
 
 class Charges(Record, eq=False):
-    """What runs are billed under one tariff; arrays over the runs, NaN where it cannot be bought.
-
-    `machines` are those paid for, at least as many as run. `billed_hours` and `usable_hours` are
-    of each machine; `restarts` are between blocks, `seam_hours` what they cost in all.
-    `elapsed_s`: from the start to the end, with the gaps between blocks. `upfront_usd`: due before
-    the start, terms being taken as paid by the month. `committed_usd`: what is signed for;
-    `share_usd`: the part of it that the run uses.
-    """
+    """Charges of runs under one tariff; arrays over the runs, NaN where a run cannot be bought."""
 
     usd_per_hour: float
     machines: FloatArray
+    """Machines paid for, at least as many as run."""
     billed_hours: FloatArray
+    """Paid hours of each machine."""
     usable_hours: FloatArray
+    """Paid hours of each machine, less the early ends of blocks."""
     restarts: FloatArray
+    """Seams between blocks."""
     seam_hours: FloatArray
+    """Hours of all seams together."""
     elapsed_s: FloatArray
+    """Seconds from start to end, with the gaps between blocks."""
     cost_usd: FloatArray
     upfront_usd: FloatArray
+    """Due before the start; terms count as paid by the month."""
     committed_usd: FloatArray
+    """USD signed for."""
     share_usd: FloatArray
+    """Part of `committed_usd` that the run uses."""
 
     @property
     def possible(self) -> BoolArray:
-        """Which runs can be bought so."""
+        """Mask of the runs that can be bought this way."""
         return np.isfinite(self.cost_usd)
 
 
 class Bill(Record):
-    """One run's bill, every term of it; money in USD, hours of each machine.
-
-    `blocks_days` and `block_sizes` are what to buy: each of the lengths, one after the other, in
-    each of the sizes, side by side; `single_block_days` and `single_block_usd` are one block that
-    would hold the run, where it takes several. `storage_usd`: the part of the cost that goes to
-    checkpoints kept; the rest is for machines. `price_to` is the last day the rate was read.
-    """
+    """One run's bill, term by term; USD, and hours of each machine."""
 
     instance: str
     option: PurchaseOption
@@ -103,18 +126,24 @@ class Bill(Record):
     committed_usd: float
     share_usd: float
     storage_usd: float = 0.0
+    """Part of the cost for kept checkpoints; the rest is for machines."""
     blocks_days: tuple[int, ...] = ()
+    """Days of each block to buy, one after the other."""
     block_sizes: tuple[int, ...] = ()
+    """Machines of each block to buy, side by side."""
     single_block_days: int | None = None
+    """Days of one block that would hold the run, where `blocks_days` has several."""
     single_block_usd: float | None = None
+    """USD of that block."""
     price_to: datetime.date | None = None
+    """Last day on which the rate was read."""
     source: Source | None = None
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 class NoBill(Record):
-    """A run that cannot be bought so, with reasons."""
+    """A run that cannot be bought this way, with reasons."""
 
     instance: str
     option: PurchaseOption
@@ -130,10 +159,11 @@ def charges(
     seam_s: ArrayLike = 0.0,
     rate: RateEnd = "used",
 ) -> Charges:
-    """Return the bills of runs; `seam_s` is lost to stopping and starting between blocks."""
+    """Charges of runs; `seam_s` are the seconds lost to a stop and a start between blocks."""
     wall, count, seam = np.broadcast_arrays(
         ending(wall_s), np.asarray(nodes, float), np.asarray(seam_s, float)
     )
+    # The ends of a rate matter only for ranges of the cost: zones of spot, second-hand rates.
     usd = {
         "used": tariff.usd_per_hour,
         "low": tariff.low_usd_per_hour,
@@ -148,7 +178,7 @@ def charges(
 
 
 def ending(wall_s: ArrayLike) -> FloatArray:
-    """Return wall times, infinite where they are too long to be called an end."""
+    """Wall times in seconds, infinite above `LONGEST_S`."""
     wall = np.asarray(wall_s, float)
     return np.where(wall <= LONGEST_S, wall, np.inf)
 
@@ -217,6 +247,7 @@ def _blocks(
     seams = row.blocks - 1
     hours = row.days * DAY_S / HOUR_S
     cost = hours * machines * usd
+    # Between two blocks pass the early end of the first and the seam.
     return Charges(
         usd_per_hour=usd,
         machines=machines,
@@ -233,7 +264,8 @@ def _blocks(
 
 
 def _machines(rules: BlockRules, nodes: FloatArray) -> FloatArray:
-    """Return the machines to buy for each number of them that runs; NaN where too many."""
+    """Machines to buy for each number of nodes; NaN where blocks do not hold so many."""
+    # The search over block sizes runs once for each distinct number of nodes.
     distinct, where = np.unique(nodes, return_inverse=True)
     bought = [
         float(sum(sizes)) if (sizes := sizes_of(rules, int(count))) else np.nan
@@ -245,7 +277,7 @@ def _machines(rules: BlockRules, nodes: FloatArray) -> FloatArray:
 def single_block_usd(
     offers: Offers, tariff: Tariff, *, wall_s: FloatArray, nodes: FloatArray
 ) -> FloatArray:
-    """Return the cost of runs in one block each, USD; NaN where none holds them or is sold."""
+    """USD of runs in one block each; NaN where no block holds the run or blocks are not sold."""
     if tariff.option != "capacity-block" or offers.rules is None:
         return np.full(wall_s.shape, np.nan)
     rules = offers.rules.block_of(offers.instance)
@@ -255,10 +287,10 @@ def single_block_usd(
 
 
 def term_years(rules: PurchaseRules, offers: Offers, tariff: Tariff) -> int:
-    """Return the years a tariff commits to: as its row states, else as the buyer asks.
+    """Years of a tariff's commitment: as its row states, else as the buyer asks.
 
-    Else a rate of the user's own is taken for the shortest term, and a published one for the
-    longest, so that no term is charged short.
+    If neither does, an own rate counts for the shortest term and a published rate for the longest,
+    so that no term is charged short.
     """
     stated = tariff.price.term_years if tariff.price else None
     unstated = (max if tariff.price else min)(rules.commitment.years)
@@ -268,7 +300,7 @@ def term_years(rules: PurchaseRules, offers: Offers, tariff: Tariff) -> int:
 def bill(
     offers: Offers, tariff: Tariff, *, wall_s: float, nodes: int, seam_s: float = 0.0
 ) -> Bill | NoBill:
-    """Return one run's bill in full, or why it cannot be bought so."""
+    """One run's bill in full, or the reasons why it cannot be bought this way."""
     charged = charges(offers, tariff, wall_s=wall_s, nodes=nodes, seam_s=seam_s)
     if not charged.possible:
         return NoBill(
@@ -276,7 +308,7 @@ def bill(
             option=tariff.option,
             reasons=_reasons(offers, tariff, wall_s=wall_s, nodes=nodes),
         )
-    rules, one = offers.rules, None
+    rules, single = offers.rules, None
     days: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
     if rules is None or tariff.option in METERED:
@@ -285,8 +317,8 @@ def bill(
         block = rules.block_of(offers.instance)
         days = durations_of(block, round(float(charged.billed_hours) * HOUR_S / DAY_S))
         sizes = sizes_of(block, nodes) or ()
-        one = _single_block(block, wall_s, charged) if len(days) > 1 else None
-        notes = _block_notes(block, days, one, nodes, charged)
+        single = _single_block(block, wall_s, charged) if len(days) > 1 else None
+        notes = _block_notes(block, days, single, nodes, charged)
         if tariff.discount:
             notes.append("whether the discount covers Capacity Blocks is for its contract to say")
     else:
@@ -306,8 +338,8 @@ def bill(
         storage_usd=0.0,
         blocks_days=days,
         block_sizes=sizes,
-        single_block_days=one[0] if one else None,
-        single_block_usd=one[1] if one else None,
+        single_block_days=single[0] if single else None,
+        single_block_usd=single[1] if single else None,
         price_to=tariff.price.date_to if tariff.price else None,
         source=tariff.source,
         notes=(*tariff.notes, *notes),
@@ -316,7 +348,7 @@ def bill(
 
 
 def added(parts: Sequence[int]) -> str:
-    """Return a sum as people write it: 42 + 3, or 3 x 182 + 119."""
+    """A sum as people write it: 42 + 3, or 3 x 182 + 119."""
     counted = Counter(parts)
     return " + ".join(f"{n} x {part}" if n > 1 else str(part) for part, n in counted.items())
 
@@ -389,7 +421,7 @@ def _zone_warnings(sizes: Sequence[int], nodes: int) -> tuple[str, ...]:
 
 
 def _single_block(rules: BlockRules, wall_s: float, charged: Charges) -> tuple[int, float] | None:
-    """Return (days, USD) of one block that holds a run; None where none does."""
+    """(days, USD) of one block that holds a run; None where no block is long enough."""
     days = single_block_days(rules, wall_s)
     if days is None:
         return None

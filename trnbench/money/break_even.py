@@ -1,4 +1,4 @@
-"""At which speed a cluster's bill comes to a given sum."""
+"""Break-even speed: where a cluster's bill equals a given sum."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import numpy as np
 from trnbench.money.market import Market, cost_of
 
 FURTHEST = 64.0
-"""Speeds are looked at up to this many times faster and slower than predicted."""
+"""Largest factor by which searched speeds are above or below the predicted one."""
 STEPS = 513
 ROUNDS = 3
 
 
 def break_even_speed(market: Market, nodes: int, target_usd: float) -> float | None:
-    """Return the least multiple of a cluster's speed at which it costs no more than a sum.
+    """Smallest multiple of a cluster's speed at which its cost is at most `target_usd`.
 
-    Bought in the cheapest way at each speed. None where nothing is on sale, or no speed will do.
+    Each speed is bought in the cheapest way. None where nothing is on sale, or at no searched
+    speed.
     """
 
     low, high = 1 / FURTHEST, FURTHEST
+    # Each round refines the grid around the first speed that is cheap enough.
     for _ in range(ROUNDS):
         speeds = np.geomspace(low, high, STEPS)
         costs = cost_of(market.at(nodes, speed=speeds)).cost_usd

@@ -1,9 +1,9 @@
 """Capacity Blocks: the fewest paid days that hold a run, as one block or several in a row.
 
 Model: a run of `wall_s` seconds in k blocks of d1, d2, ... days has the hours of those days, less
-what every block loses at its end, less a seam (a checkpoint before the end, a start in the next)
-between two blocks. All days cost the same, so the cheapest purchase has the fewest days. For a
-number of days only the fewest blocks that add up to it matter, hence a table of days by blocks.
+the early end of every block, less a seam (a checkpoint before the end, a start in the next) between
+two blocks. All days cost the same, so the cheapest purchase has the fewest days. For a number of
+days only the fewest blocks that add up to it matter, hence a table of days by blocks.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from trnbench.facts.records import Record
 from trnbench.facts.units import DAY_S
 
 _LONGEST_IN_TABLE = 20
-"""The table is as long as this many of the longest blocks; beyond half of it days just repeat."""
+"""Length of the table in longest blocks; beyond half of it the pattern repeats."""
 
 
 class Rows(Record, eq=False):
-    """Blocks bought in a row: paid days and number of blocks; where `possible` is not set, NaN."""
+    """Blocks bought in a row: paid days and number of blocks; NaN where not possible."""
 
     days: FloatArray
     blocks: FloatArray
@@ -31,14 +31,15 @@ class Rows(Record, eq=False):
 
 
 def cheapest_row(rules: BlockRules, wall_s: ArrayLike, seam_s: ArrayLike) -> Rows:
-    """Return the blocks with the fewest days that hold runs; of equal days the fewest blocks."""
+    """Blocks with the fewest days that hold runs; of equal days the fewest blocks."""
     wall, seam = np.broadcast_arrays(np.asarray(wall_s, float), np.asarray(seam_s, float))
     table = _table(rules)
     lost = seam + rules.ends_early_s
     longest = rules.longest_days * DAY_S - lost
-    # A seam less than blocks, so that every block loses the same.
+    # There is one seam less than blocks. With it taken off, every block loses the same.
     needed = wall - seam
     possible = np.isfinite(wall) & np.isfinite(seam) & (longest > 0)
+    # Very long runs are filled with longest blocks first; only the rest needs the table.
     half = (_LONGEST_IN_TABLE // 2) * longest
     with np.errstate(invalid="ignore", divide="ignore"):
         whole = np.where(possible, np.maximum(np.ceil((needed - half) / longest), 0.0), 0.0)
@@ -47,9 +48,9 @@ def cheapest_row(rules: BlockRules, wall_s: ArrayLike, seam_s: ArrayLike) -> Row
     blocks = np.full(wall.shape, np.nan)
     for count, reached in enumerate(table.days_of, start=1):
         least = np.searchsorted(reached, (rest + count * lost) / DAY_S)
-        found = np.append(reached, np.inf)[least]
-        better = found < days
-        days = np.where(better, found, days)
+        paid = np.append(reached, np.inf)[least]
+        better = paid < days
+        days = np.where(better, paid, days)
         blocks = np.where(better, count, blocks)
     return Rows(
         days=np.where(possible, days + whole * rules.longest_days, np.nan),
@@ -59,19 +60,20 @@ def cheapest_row(rules: BlockRules, wall_s: ArrayLike, seam_s: ArrayLike) -> Row
 
 
 def single_block_days(rules: BlockRules, wall_s: float) -> int | None:
-    """Return the length of the one block that holds a run; None if none is long enough."""
+    """Days of the shortest block that holds a run; None if no block is long enough."""
     usable = (days for days in rules.durations_days if days * DAY_S - rules.ends_early_s >= wall_s)
     return next(usable, None)
 
 
 def durations_of(rules: BlockRules, days: int) -> tuple[int, ...]:
-    """Return the fewest block lengths that add up to a number of days, longest first."""
+    """Fewest block lengths that add up to a number of days, longest first."""
     fewest = _table(rules).fewest
     chosen: list[int] = []
     while days >= len(fewest):
         chosen.append(rules.longest_days)
         days -= rules.longest_days
     while days:
+        # The longest block whose remainder still needs one block less.
         fitting = (d for d in reversed(rules.durations_days) if d <= days)
         block = next(d for d in fitting if fewest[days - d] == fewest[days] - 1)
         chosen.append(block)
@@ -80,7 +82,7 @@ def durations_of(rules: BlockRules, days: int) -> tuple[int, ...]:
 
 
 def sizes_of(rules: BlockRules, nodes: int) -> tuple[int, ...] | None:
-    """Return the block sizes to buy for a number of machines, largest first; None if too many.
+    """Block sizes to buy for a number of machines, largest first; None above the limit.
 
     The fewest machines that suffice, then the fewest blocks.
     """
@@ -119,7 +121,7 @@ def _fewest_sizes(sizes: tuple[int, ...], most: int) -> FloatArray:
 
 
 def _fewest(parts: tuple[int, ...], most: int) -> FloatArray:
-    """Return for 0 to `most` the fewest parts that add up to it; infinite where none do."""
+    """Fewest parts that add up to each of 0 to `most`; infinite where no parts do."""
     fewest = np.full(most + 1, np.inf)
     fewest[0] = 0
     usable = np.array([part for part in parts if part <= most])

@@ -1,6 +1,6 @@
-"""How large a checkpoint is: weights and optimizer state, each number once, whatever the layout.
+"""Size of a checkpoint: weights and optimizer state, each number once, in any layout.
 
-A job with adapters saves these; the weights beside them are those it was given.
+A job with adapters saves only these; the other weights are those the job was given.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _READ = ("sequence", "precision", "job", *(name for name, one in KNOBS.items() i
 
 
 def checkpoint_bytes(model: Model, layout: PartialLayout) -> float:
-    """Return the bytes of a whole checkpoint: what a single rank would hold of what is saved."""
+    """Bytes of a whole checkpoint: the saved states of a single rank that holds the whole model."""
     alone = PartialLayout(global_batch=1, **{name: layout[name] for name in _READ})
     program = training_step(model, alone.complete())
     saved = (

@@ -1,6 +1,6 @@
 """The chain from tokens to money: tokens, tokens a second, goodput, wall time, bill, USD.
 
-All over arrays of runs (layouts, numbers of nodes). The ends of the intervals are billed anew, not
+All over arrays of runs (layouts, numbers of nodes). Both ends of an interval are billed again, not
 scaled: Capacity Blocks and terms cost in steps.
 """
 
@@ -33,39 +33,36 @@ from trnbench.money.purchase import Offers, Tariff
 
 
 class RunPhase(Record, eq=False):
-    """A part of a run at one speed: tokens, and tokens a second with the ends of its interval.
-
-    Speeds are arrays over the runs, or single numbers; the ends are the speed itself if not given.
-    """
+    """A part of a run at one speed; speeds are arrays over the runs, or single numbers."""
 
     tokens: float
     tokens_per_s: ArrayLike
     low_tokens_per_s: ArrayLike | None = None
+    """Lower end of the speed's interval; None for the speed itself."""
     high_tokens_per_s: ArrayLike | None = None
+    """Upper end of the speed's interval; None for the speed itself."""
 
     def __post_init__(self) -> None:
-        """Refuse a phase of nothing."""
+        """Refuse a phase without tokens."""
         if not 0 < self.tokens < np.inf:
             raise InputError(f"{self.tokens:g} tokens: expected a number above 0")
 
 
 class TrainingJob(Record, eq=False):
-    """Runs to be bought: their phases one after the other, on `nodes` instances each.
-
-    `checkpoint_bytes`: of a whole checkpoint, weights and optimizer over all ranks.
-    """
+    """Runs to be bought: their phases one after the other, on `nodes` instances each."""
 
     phases: Sequence[RunPhase]
     nodes: ArrayLike
     checkpoint_bytes: ArrayLike
+    """Bytes of a whole checkpoint, weights and optimizer over all ranks."""
 
     @property
     def tokens(self) -> float:
-        """The tokens of all phases."""
+        """Tokens of all phases."""
         return sum(phase.tokens for phase in self.phases)
 
     def work_s(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return (shortest, expected, longest) seconds of pure training."""
+        """(shortest, expected, longest) seconds of pure training."""
         return (
             _seconds([(p.tokens, _first(p.high_tokens_per_s, p)) for p in self.phases]),
             _seconds([(p.tokens, p.tokens_per_s) for p in self.phases]),
@@ -86,11 +83,7 @@ def _seconds(parts: Sequence[tuple[float, ArrayLike]]) -> FloatArray:
 
 
 class Priced(Record, eq=False):
-    """Runs under one tariff: their wall time, what they are billed, and that at both ends.
-
-    `low` and `high` are the charges of the shortest and the longest wall time of the interval, at
-    the cheapest and the dearest zone's rate; the charges themselves where no ranges were asked.
-    """
+    """Runs under one tariff: wall time and charges, each with both ends of its interval."""
 
     tariff: Tariff
     goodput: Goodput
@@ -98,15 +91,15 @@ class Priced(Record, eq=False):
     high_wall_s: FloatArray
     charges: Charges
     low: Charges
+    """Charges of the shortest wall time at the cheapest zone's rate; `charges` itself without
+    ranges."""
     high: Charges
+    """Charges of the longest wall time at the dearest zone's rate; `charges` itself without
+    ranges."""
 
 
 class TrainingCost(Record, eq=False):
-    """What runs take and cost on one instance; arrays over the runs.
-
-    `choice` is the place in `priced` of the cheapest tariff, -1 where nothing can be bought: money
-    is NaN then, and times are those of machines paid by the hour.
-    """
+    """Time and cost of runs on one instance type; arrays over the runs."""
 
     offers: Offers
     tokens: float
@@ -114,7 +107,10 @@ class TrainingCost(Record, eq=False):
     checkpoint_bytes: FloatArray
     priced: tuple[Priced, ...]
     choice: IntArray
+    """Place in `priced` of the cheapest tariff; -1 where nothing can be bought. Costs are NaN
+    there, and times are those of machines paid by the hour."""
     unpriced: Goodput
+    """Goodput on machines that are not interrupted."""
     wall_s: FloatArray
     low_wall_s: FloatArray
     high_wall_s: FloatArray
@@ -129,21 +125,21 @@ class TrainingCost(Record, eq=False):
 
     @property
     def days(self) -> FloatArray:
-        """Days from the start to the end, with the gaps between Capacity Blocks."""
+        """Days from start to end, with the gaps between Capacity Blocks."""
         return self.elapsed_s / DAY_S
 
     def bought(self, index: tuple[int, ...] = ()) -> Priced | None:
-        """Return the cheapest purchase of one run; None if it cannot be bought."""
+        """The cheapest purchase of one run; None if it cannot be bought."""
         choice = int(self.choice[index])
         return self.priced[choice] if choice >= 0 else None
 
     def bill(self, index: tuple[int, ...] = ()) -> Bill | NoBill | None:
-        """Return the bill of one run; why there is none; None if there is no tariff at all."""
+        """The bill of one run, or why there is none; None without any tariff."""
         chosen = self.bought(index) or (self.priced[0] if self.priced else None)
         return None if chosen is None else self.bill_under(chosen, index)
 
     def bill_under(self, priced: Priced, index: tuple[int, ...] = ()) -> Bill | NoBill:
-        """Return the bill of one run under one of the tariffs."""
+        """The bill of one run under one of the tariffs."""
         machines = bill(
             self.offers,
             priced.tariff,
@@ -158,11 +154,11 @@ class TrainingCost(Record, eq=False):
         return replace(machines, cost_usd=machines.cost_usd + stored, storage_usd=stored)
 
     def reasons(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
-        """Return the reasons that one run has no price; none if it has one."""
+        """Reasons why one run has no price; empty if it has one."""
         return () if self.bought(index) is not None else (*self.unsold(index), *self.offers.reasons)
 
     def unsold(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
-        """Return why published rates cannot buy one run; nothing if one can."""
+        """Reasons why published rates cannot buy one run; empty if they can."""
         if self.bought(index) is not None:
             return ()
         bills = [self.bill_under(priced, index) for priced in self.priced]
@@ -179,10 +175,10 @@ def training_cost(
     interval_s: float | None = None,
     ranges: bool = True,
 ) -> TrainingCost:
-    """Return days and USD of runs at the cheapest of the offers, run by run.
+    """Days and USD of runs at the cheapest of the offers, run by run.
 
-    Of equal cost the offer named first is taken. Without `ranges` the ends are the figures
-    themselves, at a quarter of the time.
+    Of equal cost the first offer is taken. Without `ranges` the ends are the figures themselves, at
+    a quarter of the computing time.
     """
     shortest, expected, longest = job.work_s()
     nodes, size, *works = np.broadcast_arrays(
@@ -246,7 +242,8 @@ def _priced(
     central = charged(taken.wall_s, "used")
     low, high = (charged(low_wall, "low"), charged(high_wall, "high")) if ranges else [central] * 2
     if ranges:
-        # That blocks can be had back to back is assumed; if not, it takes one that holds the run.
+        # Blocks in a row may not be on sale: the upper end allows for one block that holds the
+        # whole run.
         alone = single_block_usd(offers, tariff, wall_s=ending(taken.wall_s), nodes=nodes)
         alone = alone + storage_usd(offers, size, central.elapsed_s)
         bound = np.where(central.restarts > 0, np.fmax(high.cost_usd, alone), high.cost_usd)
@@ -263,11 +260,11 @@ def _priced(
 
 
 def _ends(taken: Goodput, works: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Return the wall times of the interval: speed and failures unsure, independently."""
+    """Wall times at the ends of the interval: speed and failures are uncertain, independently."""
     shortest, expected, longest = works
     wall = taken.wall_s
     with np.errstate(invalid="ignore"):
-        # For one interval between checkpoints all but the start is in proportion to the work.
+        # For a fixed interval between checkpoints, all but the start is in proportion to the work.
         running = (wall - taken.start_s) / expected
         faster = np.hypot(running * (expected - shortest), wall - taken.low_wall_s)
         slower = np.hypot(running * (longest - expected), taken.high_wall_s - wall)
@@ -290,6 +287,7 @@ def _chosen(
     low_wall, high_wall = _ends(steady, works)
 
     def pick(unbought: FloatArray, figures: Sequence[FloatArray]) -> FloatArray:
+        # Choice -1 selects the figure without a purchase.
         return np.choose(choice + 1, [unbought, *figures])
 
     return TrainingCost(
@@ -315,7 +313,7 @@ def _chosen(
 
 
 def storage_usd(offers: Offers, checkpoint_bytes: ArrayLike, elapsed_s: ArrayLike) -> FloatArray:
-    """Return the USD of storing the kept checkpoints for as long as a run takes."""
+    """USD of storing the kept checkpoints from start to end of a run."""
     store, kept = offers.store, offers.terms.kept
     if store is None or kept is None:
         return np.zeros(())

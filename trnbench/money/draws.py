@@ -1,8 +1,8 @@
-"""What purchases take and cost in common random draws, and how often each is the cheapest.
+"""Time and cost of purchases in common random draws, and how often each purchase is the cheapest.
 
-In every draw all purchases meet the same deviations: of how often machines fail and how long they
-need to come back, of the rates of a purchase option, and, by the caller, of the speed. What
-failures happen to fall into a run is of each purchase alone. Each draw is billed anew.
+In every draw all purchases meet the same deviations: of failure rates and recovery times, of the
+rates of a purchase option, and, through the caller, of the speed. The number of failures in a run
+is drawn for each purchase alone. Each draw is billed separately.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from trnbench.predict.ranges import TAIL, Range
 
 
 class Purchase(Record, eq=False):
-    """A run on `nodes` instances of a market, bought at a tariff; None where it has no price.
-
-    `work_s`: seconds of pure training, draw by draw. `name` tells it from other purchases.
-    """
+    """A run on `nodes` instances of a market, bought at a tariff."""
 
     name: str
+    """Tells the purchase from others: seeds its own draws."""
     market: Market
     nodes: int
     tariff: Tariff | None
+    """None where the run has no price."""
     work_s: FloatArray
+    """Seconds of pure training, draw by draw."""
 
 
 class DrawnPurchase(Record, eq=False):
@@ -44,7 +44,7 @@ class DrawnPurchase(Record, eq=False):
 
 
 def outcome(purchase: Purchase, draws: CommonDraws) -> DrawnPurchase:
-    """Return the seconds and USD of a purchase in each draw."""
+    """Seconds and USD of a purchase in each draw."""
     market, tariff = purchase.market, purchase.tariff
     spot = market.offers.rules if tariff is not None and tariff.option == "spot" else None
     operations = market.operations(spot)
@@ -64,6 +64,7 @@ def outcome(purchase: Purchase, draws: CommonDraws) -> DrawnPurchase:
     )
     luck = draws.deviations(f"failures of {purchase.name}")
     with np.errstate(invalid="ignore"):
+        # Luck never makes a run shorter than pure training.
         wall_s = np.maximum(taken.wall_s + taken.deviation_s * luck, purchase.work_s)
     if tariff is None:
         return DrawnPurchase(elapsed_s=ending(wall_s), cost_usd=np.full(wall_s.shape, np.nan))
@@ -76,7 +77,7 @@ def outcome(purchase: Purchase, draws: CommonDraws) -> DrawnPurchase:
 
 
 def rates_usd_per_hour(tariff: Tariff, draws: CommonDraws) -> FloatArray:
-    """Return draws of a rate after the discount, within its range; those of an option together."""
+    """Draws of a rate after the discount, within its range; one draw for all rates of an option."""
     low, rate, high = tariff.low_usd_per_hour, tariff.usd_per_hour, tariff.high_usd_per_hour
     drawn = draws.of(f"rate {tariff.option}", Range(value=rate, low=low, high=high))
     return np.clip(drawn, low, high)
@@ -85,10 +86,10 @@ def rates_usd_per_hour(tariff: Tariff, draws: CommonDraws) -> FloatArray:
 def cheapest_probabilities(
     costs: Sequence[FloatArray | None], keeps: Sequence[bool]
 ) -> tuple[float, ...]:
-    """Return of each row the share of draws in which it is the cheapest, 0 for one without a price.
+    """Share of draws in which each row is the cheapest, 0 for a row without a price.
 
-    Of the rows that keep what was asked; of all with a price where none does. Of equal cost the
-    first counts.
+    Only rows that keep the limits compete, or all rows with a price where none keeps them. Of equal
+    cost the first row counts.
     """
     able = [cost is not None and keep for cost, keep in zip(costs, keeps, strict=True)]
     if not any(able):
@@ -102,12 +103,12 @@ def cheapest_probabilities(
         return (0.0,) * len(costs)
     least = np.array([*tables.values()]).argmin(axis=0)
     wins = (np.bincount(least, minlength=len(tables)) / len(least)).tolist()
-    found = dict(zip(tables, wins, strict=True))
-    return tuple(found.get(place, 0.0) for place in range(len(costs)))
+    shares = dict(zip(tables, wins, strict=True))
+    return tuple(shares.get(place, 0.0) for place in range(len(costs)))
 
 
 def ratio_ends(one: FloatArray, other: FloatArray) -> tuple[float, float]:
-    """Return the ends of the 80 % interval of a ratio of two figures in common draws."""
+    """Ends of the 80 % interval of the ratio of two figures in common draws."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = one / other
     known = ratios[np.isfinite(ratios)]
@@ -118,7 +119,7 @@ def ratio_ends(one: FloatArray, other: FloatArray) -> tuple[float, float]:
 
 
 def level_of(figures: FloatArray, confidence: float) -> float:
-    """Return the smallest figure that this share of the draws does not exceed."""
+    """Smallest figure that this share of the draws does not exceed."""
     return float(np.quantile(np.nan_to_num(figures, nan=np.inf), confidence, method="higher"))
 
 

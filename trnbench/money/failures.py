@@ -1,4 +1,4 @@
-"""What fails on one instance type and what that costs, each number with its range."""
+"""Failures on one instance type and the time they cost, each number with its range."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Unsure = Literal[
 
 
 class Estimate(Record):
-    """A number with the range in which it is believed to lie, and how it is known."""
+    """A number with the range in which it is believed to be, and its kind of evidence."""
 
     value: float
     low: float
@@ -35,50 +35,51 @@ class Estimate(Record):
     kind: Kind
 
     def scaled(self, factor: float) -> Estimate:
-        """Return it in another unit."""
+        """The estimate times a factor, for instance in another unit."""
         return replace(
             self, value=self.value * factor, low=self.low * factor, high=self.high * factor
         )
 
     def capped(self, most: float) -> Estimate:
-        """Return it with nothing above `most`."""
+        """The estimate with value and range at most `most`."""
         value, low, high = (min(one, most) for one in (self.value, self.low, self.high))
         return replace(self, value=value, low=low, high=high)
 
 
 class Operations(Record):
-    """How a run on one instance type fails and recovers; a node is an instance.
-
-    `failures_per_node_day`: of machines. `interruptions_per_node_day`: of spot machines taken back.
-    `recovery_s`: after a failure, and `reclaimed_recovery_s` after an interruption, both beside
-    reading the checkpoint. `start_s`: of all parts of a run, each with its compilation.
-    `launch_s`: the part of a recovery that a planned restart has too. `kind` is the weakest of all.
-    """
+    """Failures and recoveries of a run on one instance type; a node is an instance."""
 
     failures_per_node_day: Estimate
+    """Failures of machines."""
     interruptions_per_node_day: Estimate
+    """Spot machines reclaimed."""
     recovery_s: Estimate
+    """Seconds after a failure, without reading the checkpoint."""
     reclaimed_recovery_s: float
+    """Seconds after an interruption, without reading the checkpoint."""
     launch_s: float
+    """Part of a recovery that a planned restart needs too."""
     start_s: Estimate
+    """Seconds to start all parts of a run, each with its compilation."""
     write_per_node_bytes_per_s: Estimate
     write_total_bytes_per_s: Estimate
     stalled_share: Estimate
+    """Share of a checkpoint's write time during which training stops."""
 
     @property
     def estimates(self) -> Mapping[Unsure, Estimate]:
-        """Everything that is not sure, by name."""
+        """The uncertain numbers, by name."""
         names: tuple[Unsure, ...] = get_args(Unsure)
         return {name: getattr(self, name) for name in names}
 
     @property
     def kind(self) -> Kind:
-        """The weakest evidence that it rests on."""
+        """The weakest kind of evidence among the numbers."""
         return max(estimate.kind for estimate in self.estimates.values())
 
 
 class Stated(Record):
-    """What a user knows better than the data: plain numbers, in place of ranges."""
+    """Numbers that a user knows better than the data, without ranges."""
 
     failures_per_node_day: float | None = None
     recovery_s: float | None = None
@@ -86,7 +87,7 @@ class Stated(Record):
     write_per_node_bytes_per_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse numbers that cannot be."""
+        """Refuse impossible numbers."""
         if self.write_per_node_bytes_per_s is not None and self.write_per_node_bytes_per_s <= 0:
             raise InputError("the write rate of a node must be above 0")
         for what, number in (
@@ -109,10 +110,10 @@ def operations_of(
     stated: Stated = AS_KNOWN,
     starts: int = 1,
 ) -> Operations:
-    """Return the failure rates of runs on an instance; with `spot`, on this seller's spot machines.
+    """Failures and recoveries of runs on an instance; `spot` is the seller of its spot machines.
 
-    Failures are in proportion to chips, the rate of writing to hosts. A run of parts `starts` as
-    often as it has parts: each has programs of its own to compile.
+    Failures are in proportion to chips, write rates to hosts. A run starts once for each of its
+    parts, as each has programs of its own to compile.
     """
     detect, launch, compiled = (
         _known(reliability, name) for name in ("detect_s", "launch_s", "compile_s")
@@ -144,7 +145,7 @@ def _known(reliability: Reliability, name: str) -> Estimate:
 
 
 def ranged(value: float, provenance: Provenance, key: str) -> Estimate:
-    """Return a number of a data file with the range that is stated beside it."""
+    """A number of a data file with the range stated beside it."""
     evidence = provenance.evidence.get(key)
     if evidence is None:
         return _sure(value)
@@ -175,5 +176,6 @@ def _interruptions(seller: PurchaseRules | None) -> Estimate:
         return _sure(0.0)
     chance = ranged(seller.spot.reclaimed_per_month, seller.provenance, "spot.reclaimed_per_month")
     days = seller.spot.month_s / DAY_S
+    # A chance p within a month is a constant rate of -log(1 - p) per month.
     rates = [-math.log1p(-p) / days for p in (chance.value, chance.low, chance.high)]
     return Estimate(value=rates[0], low=rates[1], high=rates[2], kind=chance.kind)

@@ -1,7 +1,7 @@
-"""From time of pure training to wall time: checkpoints, failures, restarts, each term visible.
+"""Wall time from pure training time: checkpoints, failures, restarts, each term visible.
 
-Ranges: an 80 % interval joins the chance of failures (by their variance) with what is not known of
-rates and times (each moved to the ends of its range alone, the effects added as squares).
+Ranges: an 80 % interval joins the chance of failures (by their variance) with the uncertainty of
+rates and times (each moved alone to the ends of its range, the effects added as squares).
 """
 
 from __future__ import annotations
@@ -20,45 +20,52 @@ from trnbench.money.failures import Operations, Unsure
 from trnbench.money.recovery import daly_interval_s, segment_variance_s2, until_done_s
 
 LEVEL = 0.8
-"""The share of cases that an interval holds, as for predicted step times."""
+"""Share of cases that an interval contains, as for predicted step times."""
 _DEVIATIONS = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 
 class Goodput(Record, eq=False):
-    """Wall time of runs by what it is spent on, seconds; arrays over the runs.
-
-    `start_s` of all parts of a run; `work_s` pure training; `checkpoint_s` standing still for the
-    store; `lost_s` work done again; `restart_s` recovering. `segments` of `interval_s` of work
-    lie between checkpoints; one stops training for `dump_s` and is written in `write_s`.
-    `failures` are those expected, `each_restart_s` what one costs beside lost work. `seam_s`: what
-    a planned stop and start costs. `low_wall_s` and `high_wall_s` bound the wall time.
-    """
+    """Wall time of runs by cause, seconds; arrays over the runs."""
 
     start_s: FloatArray
+    """Starts of all parts of a run."""
     work_s: FloatArray
+    """Pure training."""
     checkpoint_s: FloatArray
+    """Training stopped for checkpoints."""
     lost_s: FloatArray
+    """Work repeated after failures."""
     restart_s: FloatArray
+    """Recoveries."""
     segments: FloatArray
+    """Pieces of work between checkpoints."""
     interval_s: FloatArray
+    """Work of one segment."""
     dump_s: FloatArray
+    """Training stopped for one checkpoint."""
     write_s: FloatArray
+    """Writing of one checkpoint, mostly beside training."""
     failures: FloatArray
+    """Expected number in the run."""
     failures_per_day: FloatArray
     each_restart_s: FloatArray
+    """Time of one recovery, without lost work."""
     deviation_s: FloatArray
+    """Standard deviation of the wall time by the chance of failures."""
     low_wall_s: FloatArray
+    """Lower end of the 80 % interval of the wall time."""
     high_wall_s: FloatArray
     seam_s: FloatArray
+    """Time of a planned stop and start, as between Capacity Blocks."""
 
     @property
     def wall_s(self) -> FloatArray:
-        """All of it together, expected seconds."""
+        """Expected wall time, all parts together, seconds."""
         return self.start_s + self.work_s + self.checkpoint_s + self.lost_s + self.restart_s
 
     @property
     def goodput(self) -> FloatArray:
-        """The share of the wall time that is pure training."""
+        """Share of the wall time that is pure training."""
         return self.work_s / self.wall_s
 
 
@@ -72,7 +79,7 @@ def goodput(
     ranges: bool = True,
     drawn: Mapping[Unsure, FloatArray] | None = None,
 ) -> Goodput:
-    """Return the wall time of runs, s; `interval_s` between checkpoints is Daly's unless given.
+    """Wall time of runs, seconds; `interval_s` between checkpoints is Daly's unless given.
 
     `checkpoint_bytes` are of a whole checkpoint, over all ranks. Without `ranges` the ends of the
     wall time are the wall time itself. `drawn` replaces estimates, run by run.
@@ -132,7 +139,7 @@ def _conditions(
     size: FloatArray,
     moved: Mapping[Unsure, float] | Mapping[Unsure, FloatArray] | None = None,
 ) -> _Conditions:
-    """Return the failures and recoveries of runs, with some numbers moved from their estimates."""
+    """Failures and recoveries of runs, with some numbers moved from their estimates."""
     at: dict[Unsure, float | FloatArray] = {
         name: estimate.value for name, estimate in operations.estimates.items()
     }
@@ -155,7 +162,7 @@ def _conditions(
 
 
 def _segments(met: _Conditions, work: FloatArray, interval_s: float | None) -> FloatArray:
-    """Return into how many segments work is cut."""
+    """Number of segments into which work is cut."""
     with np.errstate(divide="ignore", invalid="ignore"):
         mtbf = 1 / met.failures_per_s
         interval = (
@@ -168,12 +175,11 @@ def _segments(met: _Conditions, work: FloatArray, interval_s: float | None) -> F
 
 
 def _done(met: _Conditions, work: FloatArray, segments: FloatArray) -> FloatArray:
-    """Return the time to pass every segment, without restarts."""
     return segments * until_done_s(work / segments + met.dump_s, met.failures_per_s)
 
 
 def _restarts(met: _Conditions, done_s: FloatArray) -> FloatArray:
-    """Return the time of all restarts, those broken off included."""
+    # Restarts that fail again are included.
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(done_s * np.expm1(met.restart_s * met.failures_per_s))
 
@@ -189,7 +195,7 @@ def _ends(
 ) -> tuple[FloatArray, FloatArray]:
     def wall_with(name: Unsure, value: float) -> FloatArray:
         met = _conditions(operations, nodes, size, {name: value})
-        # Whoever runs the job sees the rates and sets the interval by them.
+        # The checkpoint interval follows the moved rates: operators see them and adjust it.
         done = _done(met, work, _segments(met, work, interval_s))
         return met.start_s + done + _restarts(met, done)
 

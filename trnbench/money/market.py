@@ -1,8 +1,8 @@
-"""One instance type as a buyer sees it: clusters that run the model, how fast, how they are sold.
+"""One instance type as a buyer sees it: clusters that run the model, their speed, their offers.
 
-On a cluster the layout with the fastest step is also the cheapest, whatever the purchase: money
-never falls as time grows. So a layout, once searched, is settled for each cluster, and what is
-left to choose is the number of nodes and how to buy them.
+On a cluster the layout with the fastest step is also the cheapest, with any purchase: cost never
+falls as time grows. So the search settles a layout for each cluster, and the choice that remains is
+the number of nodes and the purchase.
 """
 
 from __future__ import annotations
@@ -24,23 +24,21 @@ from trnbench.money.purchase import Offers
 
 
 class Market(Record, eq=False):
-    """An instance type and its clusters of `nodes`, on which the model runs.
-
-    `speeds`: tokens of each part of the run, and tokens a second on each cluster.
-    `interval_s` between checkpoints, if it is not the best one.
-    """
+    """An instance type and its clusters of `nodes`, on which the model runs."""
 
     instance: Instance
     nodes: NDArray[np.int64]
     speeds: tuple[tuple[float, FloatArray], ...]
+    """Each part of the run: its tokens, and tokens a second on each cluster."""
     checkpoint_bytes: float
     offers: Offers
     reliability: Reliability
     stated: Stated = AS_KNOWN
     interval_s: float | None = None
+    """Seconds between checkpoints; None for the best interval."""
 
     def operations(self, spot: PurchaseRules | None = None) -> Operations:
-        """Return how the run fails and recovers; with `spot`, on this seller's spot machines."""
+        """Failures and recoveries of the run; `spot` is the seller of its spot machines."""
         return operations_of(
             self.reliability,
             self.instance,
@@ -50,9 +48,9 @@ class Market(Record, eq=False):
         )
 
     def at(self, nodes: int, *, speed: ArrayLike = 1.0, part: int | None = None) -> Market:
-        """Return one of the clusters, at multiples of its speed: one cluster for each.
+        """The market of one cluster, repeated at each multiple of its speed.
 
-        Of a single part of the run, if it is named.
+        With `part`, only the speed of that part of the run changes.
         """
         (place,) = np.flatnonzero(self.nodes == nodes)
         times = np.atleast_1d(np.asarray(speed, float))
@@ -68,7 +66,7 @@ class Market(Record, eq=False):
     def changed(
         self, *, speed: float = 1.0, price: float = 1.0, failures_per_node_day: float | None = None
     ) -> Market:
-        """Return the market with another speed, price or failure rate."""
+        """The market with another speed, price or failure rate."""
         tariffs = tuple(
             replace(
                 tariff,
@@ -90,7 +88,7 @@ class Market(Record, eq=False):
 
 
 def cost_of(market: Market) -> TrainingCost:
-    """Return days and USD of the run on every cluster, without ranges."""
+    """Days and USD of the run on every cluster, without ranges."""
     phases = [RunPhase(tokens=tokens, tokens_per_s=per_s) for tokens, per_s in market.speeds]
     return training_cost(
         TrainingJob(phases=phases, nodes=market.nodes, checkpoint_bytes=market.checkpoint_bytes),
@@ -103,9 +101,9 @@ def cost_of(market: Market) -> TrainingCost:
 
 
 def candidates(market: Market) -> list[Candidate]:
-    """Return every way to buy the run; one without a price for a cluster that is not on sale."""
+    """All ways to buy the run; a cluster that is not on sale has one candidate without a price."""
     cost = cost_of(market)
-    found: list[Candidate] = []
+    bought: list[Candidate] = []
     for place, nodes in enumerate(market.nodes.tolist()):
         unsold = Candidate(
             instance=market.instance.name,
@@ -124,15 +122,15 @@ def candidates(market: Market) -> list[Candidate]:
             for priced in cost.priced
             if np.isfinite(priced.charges.cost_usd[place])
         ]
-        found += ways or [unsold]
-    return found
+        bought += ways or [unsold]
+    return bought
 
 
 def cheapest(market: Market) -> list[Candidate]:
-    """Return the cheapest way to buy each cluster, by nodes; one without a price where none has."""
-    found: dict[int, Candidate] = {}
+    """The cheapest way to buy each cluster, by nodes; without a price where nothing is on sale."""
+    by_nodes: dict[int, Candidate] = {}
     for way in candidates(market):
-        best = found.setdefault(way.nodes, way)
+        best = by_nodes.setdefault(way.nodes, way)
         if way.cost_usd is not None and way.cost_usd < (best.cost_usd or math.inf):
-            found[way.nodes] = way
-    return list(found.values())
+            by_nodes[way.nodes] = way
+    return list(by_nodes.values())

@@ -1,7 +1,7 @@
-"""Which purchase is best: ways to buy a run, limits they must keep, and what decides among them.
+"""Choice of a purchase: ways to buy a run, their limits, and the order among them.
 
 Equals (figures that agree to 7 digits) are decided by the other figure, then by fewer nodes, then
-by which was named first; so the order of the candidates is the last word.
+by the order of the candidates.
 """
 
 from __future__ import annotations
@@ -18,40 +18,41 @@ from trnbench.facts.units import DAY_S
 
 Objective = Literal["cost", "time", "pareto"]
 Order = Literal["cost", "time", "pareto", "soonest"]
-"""What decides; `soonest` is what a missed deadline leaves: the cheapest of the earliest ends."""
+"""Criterion; `soonest` applies after a missed deadline: the cheapest among the earliest ends."""
 Limit = Literal["deadline", "budget", "price"]
 
 AS_LATE_S = DAY_S
+"""Ends within the longer of these two of the earliest one are equally late to a buyer."""
 AS_LATE_SHARE = 0.02
 """Two ends that lie within the longer of these of each other are equally late to a buyer."""
 
 
 class Candidate(Record):
-    """A run on so many instances, bought in one way.
-
-    `option` and `cost_usd` are None where nothing is on sale; times are known all the same. Limits
-    are kept by `sure_elapsed_s` and `sure_cost_usd` where these are known: what is not exceeded
-    with the confidence that was asked for.
-    """
+    """A run on `nodes` instances, bought in one way."""
 
     instance: str
     nodes: int
     option: PurchaseOption | None
+    """None where nothing is on sale; times are known all the same."""
     elapsed_s: float
     cost_usd: float | None
+    """None where nothing is on sale."""
     sure_elapsed_s: float | None = None
+    """Time not exceeded with the asked-for confidence: compared with the deadline, if known."""
     sure_cost_usd: float | None = None
+    """Cost not exceeded with the asked-for confidence: compared with the budget, if known."""
 
 
 class Limits(Record):
-    """What a purchase has to keep; None is no limit."""
+    """Limits of a purchase; None is unlimited."""
 
     deadline_s: float | None = None
     budget_usd: float | None = None
     priced: bool = True
+    """True requires a price."""
 
     def excess(self, candidate: Candidate) -> dict[Limit, float]:
-        """Return by how much a candidate breaks each limit that it breaks: a ratio above 1."""
+        """Ratio above 1 for each limit that a candidate breaks."""
         broken: dict[Limit, float] = {}
         end_s = _or(candidate.sure_elapsed_s, candidate.elapsed_s)
         if self.deadline_s is not None and not end_s <= self.deadline_s:
@@ -66,7 +67,7 @@ class Limits(Record):
         return broken
 
     def kept_by(self, candidate: Candidate) -> bool:
-        """Tell whether a candidate keeps every limit."""
+        """True where a candidate keeps every limit."""
         return not self.excess(candidate)
 
 
@@ -74,23 +75,23 @@ NO_LIMITS = Limits(priced=False)
 
 
 def cheapest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return candidates from the cheapest on, those without a price last."""
+    """Candidates by cost, those without a price last."""
     return sorted(candidates, key=lambda one: (_cost(one), _digits(one.elapsed_s), one.nodes))
 
 
 def fastest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return candidates from the earliest end on."""
+    """Candidates by end, the earliest first."""
     return sorted(candidates, key=lambda one: (_digits(one.elapsed_s), _cost(one), one.nodes))
 
 
 def soonest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return candidates from the earliest end on, the cheapest first of those as late as that."""
+    """Candidates by end, but by cost among those about as early as the earliest."""
     late = as_late_s(min((one.elapsed_s for one in candidates), default=math.inf))
     return sorted(cheapest_first(candidates), key=lambda one: _digits(max(one.elapsed_s, late)))
 
 
 def ranked(candidates: Iterable[Candidate], limits: Limits, order: Order) -> list[Candidate]:
-    """Return the candidates that keep the limits, best first; by cost unless time is asked for."""
+    """Candidates that keep the limits, best first; by cost unless time decides."""
     kept = [candidate for candidate in candidates if limits.kept_by(candidate)]
     if order == "soonest":
         return soonest_first(kept)
@@ -98,10 +99,10 @@ def ranked(candidates: Iterable[Candidate], limits: Limits, order: Order) -> lis
 
 
 def nearest(candidates: Sequence[Candidate], limits: Limits) -> Candidate | None:
-    """Return the candidate that breaks its worst limit least, then the cheapest.
+    """The candidate that breaks its worst limit least, then the cheapest.
 
-    Where none keeps the deadline, those that end about as early as the earliest are equally late.
-    One with a price comes before others; of these, then, the one with the least machine time.
+    Where none keeps the deadline, ends about as early as the earliest count as equal. Candidates
+    with a price come first; among those without, the one with the least machine time.
     """
     sold = [one for one in candidates if one.cost_usd is not None] if limits.priced else []
     ends = (_or(one.sure_elapsed_s, one.elapsed_s) for one in sold or candidates)
@@ -121,12 +122,12 @@ def nearest(candidates: Sequence[Candidate], limits: Limits) -> Candidate | None
 
 
 def as_late_s(earliest_s: float) -> float:
-    """Return the latest end, s, that is as good to a buyer as the earliest."""
+    """Latest end, seconds, that is as good to a buyer as the earliest."""
     return earliest_s + max(AS_LATE_S, AS_LATE_SHARE * earliest_s)
 
 
 def pareto(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return the candidates that no other beats in both time and cost, fastest first."""
+    """Candidates that no other beats in both time and cost, fastest first."""
     front: list[Candidate] = []
     least = math.inf
     for candidate in fastest_first(candidates):
@@ -145,4 +146,5 @@ def _cost(candidate: Candidate) -> float:
 
 
 def _digits(number: float) -> float:
+    # Single precision keeps 7 digits.
     return float(np.float32(number))

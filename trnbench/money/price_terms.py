@@ -1,4 +1,4 @@
-"""How a buyer asks for prices: day, region, options, discount, and prices of their own."""
+"""A buyer's terms: day, region, purchase options, discount, and own prices."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from trnbench.money.commitment import Commitment
 PURCHASE_OPTIONS: tuple[PurchaseOption, ...] = get_args(PurchaseOption)
 FOR_A_TERM: tuple[PurchaseOption, ...] = ("reserved", "savings-plan")
 COMMITTED: tuple[PurchaseOption, ...] = ("on-demand", "capacity-block", "reserved")
-"""Options that nobody takes back once bought; of equal cost the earlier is taken."""
+"""Options that cannot be interrupted once bought; of equal cost the earlier is taken."""
 
 MOST = 1e6
-"""No machine costs more in an hour, and none so many times another: a slip of the hand."""
+"""Largest USD per machine-hour, and largest multiple of another price: more is a typing error."""
 
 V = TypeVar("V")
 
@@ -38,37 +38,36 @@ class Multiple(Record):
 
 
 class Kept(Record):
-    """The last `count` checkpoints, held in one of the seller's stores."""
+    """The last `count` checkpoints, kept in one of the seller's stores."""
 
     count: int
     store: str
 
 
 class PriceTerms(Record):
-    """How a buyer asks for prices; instances by their own names, not aliases.
-
-    `region` None: the cheapest of those the provider's rules name. `options` None: whatever is
-    committed, or a rate of the user's own. `own`: USD per instance-hour. `discount` is off
-    published and assumed rates. `term_years` of reserved instances and savings plans, if only one
-    length will do. `commitment`: whether a term that outlasts the run is charged
-    "whole" or only by the run's "share" of it, the rest being of use to others. `kept`: the
-    checkpoints whose store is charged for; None: storage is not part of the bill. Rates read more
-    than `max_age_s` before the day are warned of.
-    """
+    """Terms on which a buyer asks for prices; instances by their own names, not aliases."""
 
     on: datetime.date
     region: str | None = None
+    """None: the cheapest of those the provider's rules name."""
     options: tuple[PurchaseOption, ...] | None = None
+    """None: every option that cannot be interrupted, or the user's own rate."""
     discount: float = 0.0
+    """Share off published and assumed rates."""
     own: Mapping[str, float] = field(default_factory=dict)
+    """Instance -> USD per instance-hour."""
     assumed: Mapping[str, Multiple] = field(default_factory=dict)
+    """Instance -> multiple of another instance's price."""
     term_years: int | None = None
+    """Years of reserved instances and savings plans; None accepts any length."""
     commitment: Commitment = "whole"
     kept: Kept | None = None
+    """Checkpoints whose storage is charged; None leaves storage off the bill."""
     max_age_s: float | None = None
+    """Rates read longer before the day get a warning."""
 
     def __post_init__(self) -> None:
-        """Refuse a discount that is none."""
+        """Refuse a discount outside 0 to 1."""
         if not 0 <= self.discount < 1:
             raise InputError(f"discount {self.discount:g} must be from 0 to below 1")
 
@@ -87,7 +86,7 @@ def load_price_terms(
     kept: str | None = None,
     max_age_s: float | None = None,
 ) -> PriceTerms:
-    """Return a buyer's terms from texts ("NAME=USD", "NAME=4x OTHER", option names), checked."""
+    """A buyer's terms from texts ("NAME=USD", "NAME=4x OTHER", option names), checked."""
     own = _by_instance(catalog, map(parse_own_price, prices))
     assumed = _by_instance(catalog, map(parse_assumption, assumptions))
     if both := own.keys() & assumed.keys():
@@ -114,18 +113,18 @@ def load_price_terms(
 
 
 def _by_instance(catalog: Catalog, priced: Iterable[tuple[str, V]]) -> dict[str, V]:
-    """Return prices by the instances' own names; two for one instance are refused."""
-    found: dict[str, V] = {}
+    """Prices by the instances' own names; two for one instance are refused."""
+    prices: dict[str, V] = {}
     for name, value in priced:
         instance = _instance_name(catalog, name)
-        if instance in found:
+        if instance in prices:
             raise InputError(f"{instance} is given two prices")
-        found[instance] = value
-    return found
+        prices[instance] = value
+    return prices
 
 
 def parse_own_price(text: str) -> tuple[str, float]:
-    """Return (instance, USD per instance-hour) of "trn2-ultraserver=143.04"."""
+    """(instance, USD per instance-hour) of "trn2-ultraserver=143.04"."""
     match = _OWN.fullmatch(text.strip())
     if match is None:
         raise InputError(f"price {text!r} is not NAME=USD, e.g. trn2-ultraserver=143.04")
@@ -139,7 +138,7 @@ def parse_own_price(text: str) -> tuple[str, float]:
 
 
 def parse_assumption(text: str) -> tuple[str, Multiple]:
-    """Return (instance, multiple of another's price) of "trn2-ultraserver=4x trn2.48xlarge"."""
+    """(instance, multiple of another's price) of "trn2-ultraserver=4x trn2.48xlarge"."""
     match = _ASSUMED.fullmatch(text.strip())
     example = "e.g. 'trn2-ultraserver=4x trn2.48xlarge'"
     if match is None:
@@ -158,9 +157,9 @@ def parse_assumption(text: str) -> tuple[str, Multiple]:
 
 
 def parse_kept(text: str) -> Kept:
-    """Return the checkpoints of "3@s3-standard"."""
-    count, found, store = text.strip().partition("@")
-    if not (found and store and count.isdecimal() and count.isascii() and 0 < len(count) < 9):
+    """Kept checkpoints of a text such as "3@s3-standard"."""
+    count, separator, store = text.strip().partition("@")
+    if not (separator and store and count.isdecimal() and count.isascii() and 0 < len(count) < 9):
         raise InputError(f"checkpoints {text!r} are not COUNT@STORE, e.g. 3@s3-standard")
     if int(count) < 1:
         raise InputError(f"checkpoints {text!r}: keep one or more")
@@ -168,7 +167,7 @@ def parse_kept(text: str) -> Kept:
 
 
 def parse_option(text: str) -> PurchaseOption:
-    """Return the purchase option of this name."""
+    """The purchase option of this name."""
     for option in PURCHASE_OPTIONS:
         if option == text:
             return option
@@ -183,11 +182,11 @@ def check_region(catalog: Catalog, region: str) -> None:
 
 
 def regions(catalog: Catalog) -> list[tuple[str, int]]:
-    """Return the regions in which price lists have rows, and of how many instances, by name."""
-    found: Counter[str] = Counter()
+    """Regions in price lists with the number of instances priced there, by name."""
+    instances: Counter[str] = Counter()
     for entry in catalog.entries("prices"):
-        found.update({row.region for row in load_prices(catalog, entry.name).price} - {ANY})
-    return sorted(found.items())
+        instances.update({row.region for row in load_prices(catalog, entry.name).price} - {ANY})
+    return sorted(instances.items())
 
 
 def _instance_name(catalog: Catalog, name: str) -> str:

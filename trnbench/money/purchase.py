@@ -1,7 +1,7 @@
-"""What an instance can be bought for: one tariff for each purchase option, or why there is none.
+"""Offers of an instance: one tariff for each purchase option, or the reason why there is none.
 
-A published rate is the newest not after the price date. Nothing is priced silently: without a
-rate there is a reason and a way out, and a rate of the user's own is told from a published one.
+A published rate is the newest not after the price date. Nothing is priced silently: a missing rate
+comes with a reason and a remedy, and own rates are marked as such.
 """
 
 from __future__ import annotations
@@ -26,16 +26,11 @@ QUOTE: PurchaseOption = "quote"
 """A price of the user's own, given with the question or in a file."""
 
 _SAME_PRICE = 1e-3
-"""Sources round differently; prices closer than this are one price."""
+"""Relative difference below which prices count as equal, as sources round differently."""
 
 
 class Tariff(Record):
-    """A rate at which an instance can be bought; USD per instance-hour before the discount.
-
-    `low_list_usd_per_hour` and `high_list_usd_per_hour` differ from the rate where the row gives a
-    range: of zones for spot, of what a second-hand rate replaced. `price` and `source` are the row
-    and where it was read; `warnings` say that this is too long ago.
-    """
+    """A rate at which an instance can be bought; USD per instance-hour before the discount."""
 
     instance: str
     option: PurchaseOption
@@ -43,59 +38,63 @@ class Tariff(Record):
     origin: Origin
     list_usd_per_hour: float
     low_list_usd_per_hour: float
+    """Lower end where the row gives a range: of zones for spot, of sources for second-hand
+    rates."""
     high_list_usd_per_hour: float
     discount: float
     price: Price | None = None
+    """Row of the price list."""
     source: Source | None = None
+    """Where the row was read."""
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    """Says that the row was read too long ago."""
 
     @property
     def usd_per_hour(self) -> float:
-        """What an instance-hour costs after the discount."""
+        """USD per instance-hour after the discount."""
         return self.list_usd_per_hour * (1 - self.discount)
 
     @property
     def low_usd_per_hour(self) -> float:
-        """What it costs at the lower end of its range."""
+        """USD per instance-hour at the lower end of the range."""
         return self.low_list_usd_per_hour * (1 - self.discount)
 
     @property
     def high_usd_per_hour(self) -> float:
-        """What it costs at the upper end of its range."""
+        """USD per instance-hour at the upper end of the range."""
         return self.high_list_usd_per_hour * (1 - self.discount)
 
 
 class NoTariff(Record):
-    """An option without a price, and what is `known` of it (may be nothing)."""
+    """An option without a price."""
 
     instance: str
     option: PurchaseOption
     known: str
+    """Knowledge about the option's price, as text; may be empty."""
 
 
 class Offers(Record):
-    """All that an instance can be bought for, in the order of preference at equal cost.
-
-    `rules` are those of the seller; None where none are known and all is paid by the hour.
-    `store` is where checkpoints are kept, None where that is not charged.
-    """
+    """All offers for an instance, in the order of preference at equal cost."""
 
     instance: Instance
     rules: PurchaseRules | None
+    """Rules of the seller; None where they are unknown and all is paid by the hour."""
     terms: PriceTerms
     tariffs: tuple[Tariff, ...]
     refused: tuple[NoTariff, ...]
     store: Storage | None = None
+    """Store of kept checkpoints; None where storage is not charged."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why some options have no price, and the way out, in one line; nothing if all have."""
+        """Why some options have no price, and the remedy, in one line; empty if all have one."""
         return (_sentence(self.instance.name, self.refused),) if self.refused else ()
 
 
 def load_offers(catalog: Catalog, instance: Instance, terms: PriceTerms) -> Offers:
-    """Return the offers of an instance on these terms."""
+    """Offers of an instance on these terms."""
     assumed = terms.assumed.get(instance.name)
     like = instance if assumed is None else load_instance(catalog, assumed.of)
     return offers_of(
@@ -115,7 +114,7 @@ def offers_of(
     rules: PurchaseRules | None,
     like: Instance | None = None,
 ) -> Offers:
-    """Return the offers of an instance; `prices` are those of the instance `like`.
+    """Offers of an instance; `prices` are those of the instance `like`.
 
     `like` is another instance only where a multiple of its price is assumed.
     """
@@ -124,19 +123,19 @@ def offers_of(
     )
     quoted = instance.name in terms.own or any(row.option == QUOTE for row in buyer.rows)
     options = terms.options or ((QUOTE,) if quoted else COMMITTED)
-    found = [buyer.tariff(option) for option in options]
+    tariffs = [buyer.tariff(option) for option in options]
     return Offers(
         instance=instance,
         rules=rules,
         terms=terms,
-        tariffs=tuple(tariff for tariff in found if isinstance(tariff, Tariff)),
-        refused=tuple(refused for refused in found if isinstance(refused, NoTariff)),
+        tariffs=tuple(tariff for tariff in tariffs if isinstance(tariff, Tariff)),
+        refused=tuple(refused for refused in tariffs if isinstance(refused, NoTariff)),
         store=_store(instance, rules, terms),
     )
 
 
 def _store(instance: Instance, rules: PurchaseRules | None, terms: PriceTerms) -> Storage | None:
-    """Return the store that is asked for; refuse one that the seller is not known to have."""
+    """The asked-for store; an unknown one is refused."""
     if terms.kept is None:
         return None
     if rules is None:
@@ -148,7 +147,7 @@ def _store(instance: Instance, rules: PurchaseRules | None, terms: PriceTerms) -
 
 
 class _Buyer(Record, eq=False):
-    """Who asks what an instance costs, and on which terms; `prices` are of the instance `like`."""
+    """Buyer's view of one instance; `prices` are of the instance `like`."""
 
     instance: Instance
     like: Instance
@@ -162,15 +161,15 @@ class _Buyer(Record, eq=False):
         return self.prices.price if self.prices else ()
 
     def tariff(self, option: PurchaseOption) -> Tariff | NoTariff:
-        """Return the rate under an option, for the term that is asked for, or why there is none."""
+        """The rate under an option, for the asked-for term, or why there is none."""
         usd, wanted = self.terms.own.get(self.instance.name), self.terms.term_years
-        found = self._listed(option) if usd is None else self._own(option, usd)
-        if isinstance(found, NoTariff) or option not in FOR_A_TERM or wanted is None:
-            return found
+        tariff = self._listed(option) if usd is None else self._own(option, usd)
+        if isinstance(tariff, NoTariff) or option not in FOR_A_TERM or wanted is None:
+            return tariff
         sold = self.rules.commitment.years if self.rules else ()
-        stated = found.price.term_years if found.price else None
+        stated = tariff.price.term_years if tariff.price else None
         if wanted in sold and stated in (None, wanted):
-            return found
+            return tariff
         years = ", ".join(map(str, (stated,) if wanted in sold else sold)) or "no"
         known = f"known for terms of {years} years, not {wanted}"
         return NoTariff(instance=self.instance.name, option=option, known=known)
@@ -219,7 +218,7 @@ class _Buyer(Record, eq=False):
         )
 
     def _row(self, region: str, option: str) -> Price | None:
-        """Return the row that holds for a region and option on these terms, if it has a rate."""
+        """The valid row of a region and option on these terms, if it has a rate."""
         if self.prices is None:
             return None
         on, years = self.terms.on, self.terms.term_years
@@ -227,7 +226,7 @@ class _Buyer(Record, eq=False):
         return None if row is None or row.usd_per_hour is None else row
 
     def _regions(self, option: PurchaseOption) -> tuple[str, ...]:
-        """Return the regions to look in: the one asked for, else the provider's, else any named."""
+        """Regions to search: the asked-for one, else the provider's, else all that have a rate."""
         if self.terms.region is not None:
             return (self.terms.region,)
         known = self._priced_regions(option)
@@ -235,12 +234,11 @@ class _Buyer(Record, eq=False):
         return tuple(region for region in preferred if region in known) or known or (ANY,)
 
     def _priced_regions(self, option: str) -> tuple[str, ...]:
-        """Return the regions with a rate for an option on the day, by name."""
         named = {row.region for row in self.rows if row.option == option and _is_named(row)}
         return tuple(region for region in sorted(named) if self._row(region, option))
 
     def _cheaper(self, row: Price) -> tuple[str, ...]:
-        """Return where it is cheaper than in the regions looked at, where nobody named one."""
+        """Note on a cheaper region outside those searched, unless the user named one."""
         if self.terms.region is not None or self.rules is None:
             return ()
         rates = {
@@ -273,7 +271,7 @@ class _Buyer(Record, eq=False):
         return tuple(notes)
 
     def _changed_since(self, row: Price) -> tuple[str, ...]:
-        """Return the announced changes of rates that the row was read before."""
+        """Announced changes of rates after the day on which the row was read."""
         return tuple(
             f"read before the change of {change.on}: {change.words}"
             for change in (self.rules.change if self.rules else ())
@@ -283,7 +281,7 @@ class _Buyer(Record, eq=False):
         )
 
     def _known(self, option: PurchaseOption) -> str:
-        """Return where or when there is a price, else why there is none."""
+        """Where or when there is a price, else why there is none."""
         rows = [row for row in self.rows if row.option == option and row.usd_per_hour]
         there = {row.region: _usd(row) for row in rows if row.applies_from <= self.terms.on}
         if there:
@@ -303,7 +301,7 @@ class _Buyer(Record, eq=False):
         return silent[-1] if silent else ""
 
     def _too_old(self, row: Price) -> tuple[str, ...]:
-        """Return a warning of a rate that was read too long before the price date."""
+        """Warning that a rate was read too long before the price date."""
         age, most_s = (self.terms.on - row.date_to).days, self.terms.max_age_s
         if most_s is None or age * DAY_S <= most_s:
             return ()
@@ -315,7 +313,7 @@ class _Buyer(Record, eq=False):
 
 
 def _is_named(row: Price) -> bool:
-    """Tell whether the row's region is one, not words such as "most regions"."""
+    # Some rows name areas such as "most regions".
     return " " not in row.region and row.region != ANY
 
 
@@ -327,7 +325,7 @@ def _sentence(instance: str, refused: Sequence[NoTariff]) -> str:
 
 
 def _same(one: float | None, other: float | None) -> bool:
-    """Return whether two rates are one; what is no rate is no other."""
+    # An unknown rate is not a different one.
     return one is None or other is None or abs(one - other) <= _SAME_PRICE * other
 
 

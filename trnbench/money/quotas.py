@@ -1,4 +1,4 @@
-"""What has to be asked for before a run can start: quotas, and limits of the cluster."""
+"""Requests before a run can start: quotas, and limits of the cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class QuotaRequest(Record):
 def quota_request(
     instance: Instance, nodes: int, option: PurchaseOption, rules: PurchaseRules | None
 ) -> QuotaRequest | None:
-    """Return the quota to request; None where none is known for the option."""
+    """The quota to request; None where none is known for the option."""
     if rules is None or instance.host.vcpus is None:
         return None
     for quota in rules.quota:
@@ -28,7 +28,7 @@ def quota_request(
 
 
 def cluster_limit(instance: Instance, nodes: int) -> str | None:
-    """Return the reason that one network cannot join so many instances, or None."""
+    """The reason why one network cannot join this many instances, or None."""
     network = instance.network
     if nodes > 1 and network is None:
         return f"{instance.name} has no network that joins instances"

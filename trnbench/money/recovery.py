@@ -15,16 +15,16 @@ from numpy.typing import ArrayLike
 from trnbench.facts.arrays import FloatArray
 
 _SMALL = 1e-3
-"""Below this, series are closer than differences of nearly equal numbers."""
+"""Below this, series are more exact than differences of nearly equal numbers."""
 
 
 def young_interval_s(dump_s: ArrayLike, mtbf_s: ArrayLike) -> FloatArray:
-    """Return Young's first-order interval of work between dumps, seconds: sqrt(2 d M)."""
+    """Young's first-order interval of work between dumps, seconds: sqrt(2 d M)."""
     return np.asarray(np.sqrt(2 * np.asarray(dump_s, float) * np.asarray(mtbf_s, float)))
 
 
 def daly_interval_s(dump_s: ArrayLike, mtbf_s: ArrayLike) -> FloatArray:
-    """Return Daly's higher-order interval of work between dumps, seconds.
+    """Daly's higher-order interval of work between dumps, seconds.
 
     sqrt(2 d M) (1 + sqrt(d / 2M) / 3 + (d / 2M) / 9) - d where d < 2M, and M beyond.
     """
@@ -36,7 +36,7 @@ def daly_interval_s(dump_s: ArrayLike, mtbf_s: ArrayLike) -> FloatArray:
 
 
 def until_done_s(span_s: ArrayLike, failures_per_s: ArrayLike) -> FloatArray:
-    """Return the expected seconds until a span without failure has passed: M (exp(x/M) - 1)."""
+    """Expected seconds until a span without failure has passed: M (exp(x/M) - 1)."""
     span, rate = np.broadcast_arrays(np.asarray(span_s, float), np.asarray(failures_per_s, float))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return np.where(rate > 0, np.expm1(span * rate) / rate, span)
@@ -45,10 +45,10 @@ def until_done_s(span_s: ArrayLike, failures_per_s: ArrayLike) -> FloatArray:
 def segment_variance_s2(
     span_s: ArrayLike, restart_s: ArrayLike, failures_per_s: ArrayLike
 ) -> FloatArray:
-    """Return the variance of the time of one segment, restarts included, in square seconds.
+    """Variance of the time of one segment, restarts included, in square seconds.
 
-    A segment is its span and a geometric number of failures, each of which costs the time up to
-    it and a restart; a restart is itself a span with a geometric number of failures.
+    A segment is its span and a geometric number of failures. Each failure costs the time up to it
+    and a restart; a restart is itself a span with a geometric number of failures.
     """
     span, restart, rate = np.broadcast_arrays(
         np.asarray(span_s, float), np.asarray(restart_s, float), np.asarray(failures_per_s, float)
@@ -62,9 +62,9 @@ def segment_variance_s2(
 def _variance(
     span: FloatArray, mean_after: FloatArray | float, variance_after: FloatArray | float
 ) -> FloatArray:
-    """Return the variance of the time until a span has passed; all in units of M.
+    """Variance of the time until a span has passed, in units of M squared.
 
-    `mean_after`, `variance_after`: of what follows each failure.
+    `mean_after`, `variance_after`: of the time after each failure.
     """
     failures = np.expm1(span)
     broken, broken_variance = _broken(span)
@@ -75,7 +75,7 @@ def _variance(
 
 
 def _broken(span: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return (mean, variance) of the time of a failure that comes within a span; units of M."""
+    """(mean, variance) of the time of a failure that comes within a span; units of M."""
     grown = np.expm1(span)
     mean = np.where(span < _SMALL, span / 2 - span**2 / 12, 1 - span / grown)
     series = span**2 / 12 - span**4 / 240

@@ -1,4 +1,4 @@
-"""What would change a plan: one assumption moved at a time, and everything chosen anew."""
+"""Sensitivity of a plan: one assumption moved at a time, and the best plan chosen again."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ ENDS: tuple[Literal["low", "high"], ...] = ("low", "high")
 
 
 class Change(Record):
-    """One assumption moved: `factor` times what was assumed.
+    """One assumption moved: `factor` times the assumed value.
 
-    `same` is the plan itself under the change, None if it never ends or is not on sale then, and
-    `kept` whether it keeps the limits. `best` is the best plan then, None if nothing keeps them.
     Prices and speeds are moved for the plan's instance type only, failures for all.
     """
 
     moved: Moved
     factor: float
     same: Candidate | None
+    """The plan itself under the change; None if it never ends or is not on sale then."""
     kept: bool
+    """True where `same` keeps the limits."""
     best: Candidate | None
+    """The best plan under the change; None if no plan keeps the limits."""
 
 
 def sensitivity(
@@ -38,7 +39,7 @@ def sensitivity(
     *,
     speeds: Sequence[float],
 ) -> tuple[Change, ...]:
-    """Return the best plans when price, speed and failures of a plan move to their ends.
+    """The best plans when price, speed and failures of a plan move to their ends.
 
     `speeds` are multiples of the plan's speed: the ends of its interval.
     """
@@ -55,17 +56,16 @@ def sensitivity(
         if _rate(own, end) != _rate(own, "value"):
             failing = [one.changed(failures_per_node_day=_rate(one, end)) for one in markets]
             moves.append(("failures", _rate(own, end) / _rate(own, "value"), failing))
-    found = []
+    changes = []
     for moved, factor, changed in moves:
         every = [way for market in changed for way in candidates(market)]
         what = (plan.instance, plan.nodes, plan.option)
         same = next((one for one in every if (one.instance, one.nodes, one.option) == what), None)
         kept = same is not None and limits.kept_by(same)
         best = next(iter(ranked(every, limits, objective)), None)
-        found.append(Change(moved=moved, factor=factor, same=same, kept=kept, best=best))
-    return tuple(found)
+        changes.append(Change(moved=moved, factor=factor, same=same, kept=kept, best=best))
+    return tuple(changes)
 
 
 def _rate(market: Market, end: Literal["low", "value", "high"]) -> float:
-    """Return failures of a node in a day: at best, most likely, or at worst."""
     return float(getattr(market.operations().failures_per_node_day, end))

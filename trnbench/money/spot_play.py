@@ -1,10 +1,10 @@
-"""A run on spot machines played many times: one machine taken back, or a zone's all together.
+"""A run on spot machines, played many times: machines are reclaimed one by one or by zone.
 
-Model: machines fail at their own rate, spot machines are taken back at theirs. Of what is taken
-back a share goes with its whole zone, which counts once for all machines of the run there. Notice
-is long enough to save, or what was done since the last checkpoint is done again. Training is
-synchronous, so the rest waits, the base of on-demand machines too, and is paid for while it does;
-a zone that is gone is not. That machines can be had again at all is assumed: nobody promises it.
+Model: machines fail at their own rate, spot machines are reclaimed at theirs. A share of the
+reclaims takes a whole zone, which counts once for all machines of the run there. If the notice is
+too short to write a checkpoint, work since the last one is repeated. Training is synchronous, so
+all other machines wait, also the on-demand base, and are paid for meanwhile; a reclaimed zone is
+not. That machines become available again is assumed.
 """
 
 from __future__ import annotations
@@ -18,50 +18,53 @@ from trnbench.facts.records import Record
 from trnbench.facts.units import DAY_S
 
 MOST_EVENTS = 100_000
-"""A run that stops more often than this never ends."""
+"""A run with more stops counts as endless."""
 
 
 class SpotRun(Record, eq=False):
-    """A run of `work_s` of pure training on `nodes`, of which `spot_nodes` are spot machines.
-
-    `failures_per_node_day` and `reclaims_per_node_day` draw by draw, as `zone_share`: the part of
-    reclaims in which a zone goes whole. `wait_s` and `zone_wait_s` pass on average until there are
-    machines again; `dump_s` stops training for a checkpoint, `write_s` writes or reads one.
-    """
+    """A run of `work_s` of pure training on `nodes`, of which `spot_nodes` are spot machines."""
 
     nodes: int
     spot_nodes: int
     work_s: FloatArray
     failures_per_node_day: FloatArray
+    """Draw by draw."""
     reclaims_per_node_day: FloatArray
+    """Draw by draw."""
     zone_share: FloatArray
+    """Share of reclaims that take a whole zone, draw by draw."""
     wait_s: float
+    """Mean time until a single machine is replaced."""
     zone_wait_s: float
+    """Mean time until a zone is replaced."""
     notice_s: float
     recovery_s: float
     launch_s: float
     start_s: float
     interval_s: float
     dump_s: float
+    """Training stopped for one checkpoint."""
     write_s: float
+    """Writing or reading one checkpoint."""
 
 
 class SpotOutcome(Record, eq=False):
-    """What runs came to, draw by draw: seconds to the end, and seconds paid for.
-
-    `spot_s` are those of each spot machine, `base_s` of each other; `reclaims` how often training
-    stopped because machines were taken back, `zones` how often a whole zone was.
-    """
+    """Outcome of runs, draw by draw."""
 
     elapsed_s: FloatArray
+    """Seconds to the end."""
     base_s: FloatArray
+    """Paid seconds of each on-demand machine."""
     spot_s: FloatArray
+    """Paid seconds of each spot machine."""
     reclaims: FloatArray
+    """Stops because machines were reclaimed."""
     zones: FloatArray
+    """Stops because a whole zone was reclaimed."""
 
 
 def play(run: SpotRun, *, name: str, seed: int = 0) -> SpotOutcome:
-    """Return a run played once for each draw; the same name and seed give the same again."""
+    """A run played once for each draw; the same name and seed give the same outcome."""
     key = int.from_bytes(blake2b(f"{seed} {name}".encode(), digest_size=8).digest())
     random = np.random.default_rng(key)
     fails = run.nodes * run.failures_per_node_day / DAY_S
@@ -70,6 +73,7 @@ def play(run: SpotRun, *, name: str, seed: int = 0) -> SpotOutcome:
     single = run.spot_nodes * taken * (1 - run.zone_share)
     rate = fails + single + zone
     segment_s = run.interval_s + run.dump_s
+    # Work and dumps together: every interval of work is followed by a dump.
     left = run.work_s * (segment_s / run.interval_s)
     draws = len(left)
     elapsed = np.full(draws, run.start_s)
@@ -95,8 +99,11 @@ def play(run: SpotRun, *, name: str, seed: int = 0) -> SpotOutcome:
                 reclaims=reclaims,
                 zones=zones,
             )
+        # A single draw over the summed rates decides between failure, single reclaim and zone.
         failed = kind < fails
         whole = kind >= fails + single
+        # The place within a segment is uniform: work since its start is lost, at most since the
+        # last stop.
         lost = np.where(failed | (not saved), np.minimum(phase * segment_s, until), 0.0)
         gone = np.where(
             failed,

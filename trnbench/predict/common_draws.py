@@ -1,13 +1,13 @@
-"""Random draws that several predictions have in common, so that differences of them mean something.
+"""Random draws shared by several predictions, so that differences between them mean something.
 
-What is not known of one prediction is often not known of another for the same reason. A number that
-stands with the same value in two calibrations is one number: they are of one stack or chip, one
-took it over from the other, or both repeat a belief that no measured row has moved. Its deviation
-is drawn once. What rows have moved is a number of its own and drawn on its own.
+Two predictions are often uncertain for the same reason. A number that has the same value in two
+calibrations counts as one number: both are of one stack or chip, one inherited the value from the
+other, or both repeat a belief that no measured row has moved. Its deviation is drawn once. A number
+that was fitted to rows is drawn on its own.
 
-How far measured times lie from predicted ones has two parts. The scatter of a stack's own measured
-configurations is of each prediction alone. What an instance or a kind of model adds that the stack
-was never measured on is common to all that is predicted with it.
+The residual (measured over predicted time) has two parts. The scatter of a stack's own measured
+configurations is drawn for each prediction alone. The additional scatter on an instance or kind of
+model without measured rows is common to all predictions of the stack.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from trnbench.predict.ranges import (
 )
 
 COUNT = 2048
+"""Draws of each number."""
 SEED = 0
 
 
@@ -41,34 +42,34 @@ class CommonDraws(Record):
     seed: int = SEED
 
     def deviations(self, name: str) -> FloatArray:
-        """Return standard normal deviations of what goes by a name, stratified, in random order.
+        """Standard normal deviations of the number with this name, stratified, in random order.
 
         The same name has the same deviations; different names are independent.
         """
         return _deviations(f"{self.seed} {name}", self.count)
 
     def of(self, name: str, known: Range) -> FloatArray:
-        """Return draws of a number with a range."""
+        """Draws of a number with a range."""
         return known.at(self.deviations(name))
 
 
 @lru_cache(maxsize=512)
 def _deviations(name: str, count: int) -> FloatArray:
     key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
-    found = _likely(count)[np.argsort(_scrambled(key, count))]
-    found.flags.writeable = False
-    return found
+    shuffled = _likely(count)[np.argsort(_scrambled(key, count))]
+    # Shared by all callers through the cache.
+    shuffled.flags.writeable = False
+    return shuffled
 
 
 @cache
 def _likely(count: int) -> FloatArray:
-    """Return equally likely standard normal deviations, ascending."""
     quantile = NormalDist().inv_cdf
     return np.array([quantile((place + 0.5) / count) for place in range(count)])
 
 
 def _scrambled(key: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Return distinct numbers in random order: SplitMix64 of a counter (Steele et al., 2014)."""
+    """Distinct numbers in random order: SplitMix64 of a counter (Steele et al., 2014)."""
     steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = np.uint64(key) + steps
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -77,7 +78,7 @@ def _scrambled(key: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint6
 
 
 def drawn_efficiency(efficiency: TrainingEfficiency, draws: CommonDraws) -> TrainingEfficiency:
-    """Return the efficiency with a row of common draws for every number that has a range."""
+    """Efficiency with a row of common draws for every number that has a range."""
     ranges = ranges_of(efficiency)
     free = [key for key in ranges if drawn_with(key, ranges) == key]
     deviations = np.array([draws.deviations(number_name(key, ranges[key])) for key in free])
@@ -89,27 +90,31 @@ def drawn_efficiency(efficiency: TrainingEfficiency, draws: CommonDraws) -> Trai
 
 
 def number_name(key: str, known: Range) -> str:
-    """Return by what name a calibrated number is drawn: equal for what is one number."""
+    """Name under which a calibrated number is drawn: key and value, equal for the same number."""
     return f"{key} {known.value!r}"
 
 
 class Residual(Record):
-    """How far a measured time lies from its prediction: in common with others, and alone."""
+    """Measured over predicted time, as a common and an own part."""
 
     stack: str
+    """Name of the stack: its predictions share the common part."""
     common: Spread
+    """Spread drawn once for all predictions with the stack."""
     own: Spread
+    """Spread drawn for each prediction alone."""
 
     def factors(self, draws: CommonDraws, row: str) -> FloatArray:
-        """Return draws of measured over predicted time of the row that goes by a name."""
+        """Draws of measured over predicted time for the prediction named `row`."""
         common = draws.of(f"residual {self.stack}", _range(self.common))
         return common * draws.of(f"residual of {row}", _range(self.own))
 
 
 def residual_of(stack: TrainingStack, measured: TrainingStack, spread: Spread) -> Residual:
-    """Return the parts of a spread; `measured` is the stack whose rows the stack's numbers are of.
+    """Common and own part of a spread.
 
-    The scatter of that stack's own configurations is of each row alone, as far as it goes.
+    `measured` is the stack from whose measured rows the stack's numbers come. The scatter of its
+    own configurations, up to the whole spread, is the own part.
     """
     own = measured.spread
     ends = (_less(spread.low, own.low), _less(spread.high, own.high))
@@ -121,7 +126,7 @@ def residual_of(stack: TrainingStack, measured: TrainingStack, spread: Spread) -
 
 
 def _less(whole: float, part: float) -> float:
-    """Return the logarithm of what is left of a spread's end without an independent part of it."""
+    # Independent spreads add in squares of their logarithms.
     return math.sqrt(max(math.log(whole) ** 2 - math.log(part) ** 2, 0.0))
 
 

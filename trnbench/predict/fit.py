@@ -1,9 +1,9 @@
-"""Whether a layout fits: how much memory it takes, how likely it is to fit, what is left free.
+"""Memory of a layout: bytes needed with their interval, chance to fit, bytes left free.
 
-Model: the platform's reserve, what the allocator loses of passing memory and what the stack's
-software holds beside its tensors are each known by a value and the ends of an 80 % interval, and
-are independent. The chance to fit is the share of common draws of all of them in which the worst
-stage needs no more than the reserve leaves; the interval of its memory is that of the same draws.
+Model: three numbers are uncertain and independent: the platform's reserve, the allocator's loss of
+transient memory, and the memory of the stack's software beside its tensors. Each has a value and
+the ends of an 80 % interval. The chance to fit is the share of common draws in which the worst
+stage needs no more than the reserve leaves. The interval of its memory is that of the same draws.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ FRAGMENTATION = "fragmentation"
 
 CountedMemory = Literal["first", "chip"]
 WhoseMemory = Literal["worst"] | CountedMemory
-"""Whose memory: of a rank of the worst stage; of rank 0, on the first stage, as its framework's log
-tells it, which does not see the buffers of communicators; of the first chip, all its ranks."""
+"""worst: a rank of the worst stage. first: rank 0, on the first stage, as its framework's log
+reports it, without the buffers of communicators. chip: all ranks of the first chip together."""
 
 
 class MemoryInterval(Record):
@@ -47,7 +47,7 @@ class MemoryInterval(Record):
 
 
 class MemoryDraws(Record, eq=False):
-    """Common draws of what moves the memory of every layout on a platform with a stack."""
+    """Common draws of the uncertain numbers in the memory of layouts, by platform and stack."""
 
     overheads: MemoryOverheads
     fragmentation_ratio: Numbers
@@ -55,7 +55,7 @@ class MemoryDraws(Record, eq=False):
 
     @classmethod
     def of(cls, platform: Platform, stack: TrainingStack, logical_size: int | None) -> MemoryDraws:
-        """Return the draws of a stack's numbers and of a platform's reserve."""
+        """Draws of a stack's numbers and of a platform's reserve."""
         rows = {key: _DRAWS.of(key, known) for key, known in memory_ranges(stack).items()}
         overheads, lost = _replaced(stack, rows)
         return cls(
@@ -66,47 +66,47 @@ class MemoryDraws(Record, eq=False):
 
 
 class LayoutMemory(Record, eq=False):
-    """The memory of the layout at an index of a program's grid on a platform, by a stack's numbers.
-
-    `parts` are those of the whole grid, `draws` those of the platform with the stack, where they
-    are there already.
-    """
+    """Memory of one layout of a program on a platform, by a stack's numbers."""
 
     program: StepProgram
     platform: Platform
     stack: TrainingStack
     logical_size: int | None = None
     index: tuple[int, ...] = ()
+    """Place of the layout in the program's grid; empty for a scalar program."""
     parts: tuple[StageParts, ...] | None = None
+    """Memory parts of the whole grid, if the caller has them."""
     draws: MemoryDraws | None = None
+    """Draws of the platform with the stack, if the caller has them."""
 
     def held(self, of: WhoseMemory = "worst") -> MemoryInterval:
-        """Return what is held, with its 80 % interval."""
+        """Bytes held, with their 80 % interval."""
         drawn = self._sum(self._drawn, of, self._draws.overheads)
         low, high = quantiles(drawn, (TAIL, 1 - TAIL))
+        # The value need not be between the quantiles of the draws.
         value = float(self.bytes_by({}, of))
         return MemoryInterval(
             value_bytes=value, low_bytes=min(low, value), high_bytes=max(high, value)
         )
 
     def bytes_by(self, numbers: Mapping[str, Numbers], of: WhoseMemory = "worst") -> FloatArray:
-        """Return what is held by other numbers than the stack's, or rows of them, by key.
+        """Bytes held with some of the stack's numbers replaced by key, by single values or rows.
 
-        Keys are `fragmentation` and those of the table `[memory]` behind `memory.`.
+        Keys are `fragmentation` and those of the table `[memory]` with `memory.` in front.
         """
         overheads, lost = _replaced(self.stack, numbers)
         return self._sum([one.total_bytes(overheads, lost) for one in self.stages], of, overheads)
 
     @property
     def fit_probability(self) -> float:
-        """How likely it is that a rank of the worst stage fits."""
+        """Chance that a rank of the worst stage fits."""
         capacity = self.platform.memory_per_rank_bytes(self.logical_size)
         needed = self._sum(self._drawn, "worst", self._draws.overheads)
         return float(np.mean(needed <= capacity - self._draws.reserve_bytes))
 
     @cached_property
     def stages(self) -> tuple[StageParts, ...]:
-        """What each class of stages of the layout may hold, part by part."""
+        """Memory parts of each class of stages of the layout."""
         parts = self.parts or stage_parts(self.program)
         return tuple(one.at(self.program.shape, self.index) for one in parts)
 
@@ -116,7 +116,6 @@ class LayoutMemory(Record, eq=False):
 
     @cached_property
     def _drawn(self) -> list[FloatArray]:
-        """Draws of what each stage holds."""
         by = self._draws
         return [one.total_bytes(by.overheads, by.fragmentation_ratio) for one in self.stages]
 
@@ -124,6 +123,7 @@ class LayoutMemory(Record, eq=False):
         self, of_stages: Sequence[FloatArray], of: WhoseMemory, overheads: MemoryOverheads
     ) -> FloatArray:
         if of == "worst":
+            # Only classes with stages in this layout can have the worst rank.
             there = [
                 size for one, size in zip(self.stages, of_stages, strict=True) if int(one.stages)
             ]
@@ -135,10 +135,7 @@ class LayoutMemory(Record, eq=False):
         return np.asarray(total - self.unseen_groups(of) * overheads.communicator_bytes)
 
     def counted(self, of: CountedMemory) -> list[int]:
-        """Return how many ranks of each class of stages are counted.
-
-        Those of the first chip fill one stage after the other.
-        """
+        """Counted ranks in each class of stages: the first rank, or the first chip's ranks."""
         grid, shape = self.program.grid, self.program.shape
         left, on_stage = 1, 1
         if of == "chip":
@@ -147,29 +144,33 @@ class LayoutMemory(Record, eq=False):
             on_stage = int(np.broadcast_to(grid.ranks_per_stage, shape)[self.index])
         counted = []
         for one in self.stages:
+            # Ranks of a chip fill one stage after the other.
             counted.append(min(left, int(one.stages) * on_stage))
             left -= counted[-1]
         return counted
 
     def unseen_groups(self, of: WhoseMemory) -> float:
-        """Return of how many groups no buffers are counted."""
+        """Groups whose communicator buffers the framework's log of rank 0 does not include."""
         return float(self.stages[0].groups) if of == "first" else 0.0
 
 
 class ManyLayouts(Record, eq=False):
-    """The memory of layouts of one stack, of so many ranks of each class of stages, all at once."""
+    """Memory of many layouts of one stack at once."""
 
     stack: TrainingStack
     stages: tuple[tuple[FloatArray, StageParts], ...]
+    """Class of stages: counted ranks and memory parts, each by layout."""
     unseen_groups: FloatArray
+    """Groups without counted buffers, by layout."""
 
     @classmethod
     def of(cls, each: Sequence[tuple[LayoutMemory, CountedMemory]]) -> ManyLayouts:
-        """Return layouts, each with whose memory is meant."""
+        """Layouts stacked, each with the ranks that are counted."""
         depth = max(len(one.stages) for one, _ in each)
         counted = np.array(
             [(*one.counted(of), *[0] * (depth - len(one.stages))) for one, of in each]
         )
+        # Layouts with fewer classes repeat their last one, counted for 0 ranks.
         padded = [(*one.stages, *one.stages[-1:] * (depth - len(one.stages))) for one, _ in each]
         return cls(
             stack=each[0][0].stack,
@@ -181,7 +182,7 @@ class ManyLayouts(Record, eq=False):
         )
 
     def bytes_by(self, numbers: Mapping[str, Numbers]) -> FloatArray:
-        """Return what each holds by rows of other numbers than the stack's [layouts, rows]."""
+        """Bytes [layout, row] with some of the stack's numbers replaced by rows, by key."""
         overheads, lost = _replaced(self.stack, numbers)
         sizes = (counted * stage.total_bytes(overheads, lost) for counted, stage in self.stages)
         total = sum(sizes, start=np.zeros(()))
@@ -192,23 +193,23 @@ _DRAWS = CommonDraws()
 
 
 def memory_ranges(stack: TrainingStack) -> dict[str, Range]:
-    """Return the range of every number of a stack that moves its memory and has one, by key."""
-    found = {FRAGMENTATION: fragmentation_range(stack)}
-    known = stack.provenance.evidence
+    """Range of each number of a stack that affects memory and is uncertain, by key."""
+    ranges = {FRAGMENTATION: fragmentation_range(stack)}
+    evidence = stack.provenance.evidence
     for field in fields(MemoryOverheads):
         path = join(MEMORY, keys_of(MemoryOverheads)[field.name])
         most = field.metadata.get("most", math.inf)
-        found[path] = _range(getattr(stack.memory, field.name), known.get(path), most)
-    return {key: one for key, one in found.items() if one.low < one.high}
+        ranges[path] = _range(getattr(stack.memory, field.name), evidence.get(path), most)
+    return {key: one for key, one in ranges.items() if one.low < one.high}
 
 
 def fragmentation_range(stack: TrainingStack) -> Range:
-    """Return which share of passing memory an allocator loses."""
+    """Share of transient memory that an allocator loses."""
     return _range(stack.fragmentation, stack.provenance.evidence.get(FRAGMENTATION))
 
 
 def reserve_range(platform: Platform, logical_size: int | None = None) -> Range:
-    """Return the bytes of its memory that a rank cannot use."""
+    """Bytes of its memory that a rank cannot use."""
     chip = platform.chip
     stated = _range(chip.reserve.per_rank_bytes, chip.provenance.evidence.get("reserve.per_rank"))
     share = reserve_bytes(platform, logical_size) / (stated.value or 1.0)
@@ -223,7 +224,7 @@ def reserve_range(platform: Platform, logical_size: int | None = None) -> Range:
 def _replaced(
     stack: TrainingStack, numbers: Mapping[str, Numbers]
 ) -> tuple[MemoryOverheads, Numbers]:
-    """Return the overheads and the share lost to fragmentation, with other numbers by key."""
+    """Overheads and share lost to fragmentation, with some numbers replaced by key."""
     paths = {name: join(MEMORY, key) for name, key in keys_of(MemoryOverheads).items()}
     new = {name: numbers[path] for name, path in paths.items() if path in numbers}
     overheads = replace(stack.memory, **new) if new else stack.memory

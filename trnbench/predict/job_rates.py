@@ -1,4 +1,4 @@
-"""What is assumed of a job's phases, with ranges: how engines write, how hosts hand out weights."""
+"""Assumed rates of a job's phases, with ranges: generation engines, and hosts that hold weights."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from trnbench.predict.setup import TrainSetup
 from trnbench.program.job_phases import JobPhase
 
 ENGINE = Range(value=ENGINE_SHARE, low=0.4, high=0.8)
-"""What engines reach of memory bandwidth and peak: an assumption, with its range."""
+"""Share of memory bandwidth and peak that generation engines reach: an assumption."""
 HOST_LINK = Range(value=HOST_LINK_BYTES_PER_S, low=8e9, high=55e9)
-"""What a chip gets from its host's memory: an assumption, of 8 lanes of PCIe 4 to 16 of PCIe 5."""
+"""Bytes/s from host memory to a chip: an assumption, from 8 lanes of PCIe 4 to 16 of PCIe 5."""
 HOST_SHARE = (0.5, 0.8, 0.95)
-"""What is reached of a link that a file states: an assumption, lowest, likely and highest."""
+"""Share reached of a link that a file states: an assumption, lowest, likely and highest."""
 
 
 HOST_MEMORY = Range(value=HOST_MEMORY_BYTES_PER_S, low=150e9, high=500e9)
-"""What the processors of a host reach of its memory's bandwidth: an assumption, no file says it."""
+"""Bytes/s that a host's processors reach of its memory: an assumption, stated in no data file."""
 
 
 def host_memory(instance: Instance) -> Range:
-    """Return what processors of all hosts of an instance read and write of their memory, B/s."""
+    """Bytes/s that processors of all hosts of an instance read and write in their memory."""
     return Range(
         value=instance.hosts * HOST_MEMORY.value,
         low=instance.hosts * HOST_MEMORY.low,
@@ -43,7 +43,7 @@ def host_memory(instance: Instance) -> Range:
 
 
 def host_link(instance: Instance) -> Range:
-    """Return what a chip gets from its host's memory, B/s."""
+    """Bytes/s from the host's memory to a chip."""
     stated = instance.host.link_per_chip_one_way_bytes_per_s
     if stated is None:
         return HOST_LINK
@@ -52,7 +52,7 @@ def host_link(instance: Instance) -> Range:
 
 
 def host_warnings(setup: TrainSetup, phases: Sequence[JobPhase]) -> tuple[str, ...]:
-    """Return in words that models which lie on the host while they are idle do not fit there."""
+    """Warning that idle models kept on the host do not fit in its memory."""
     instance = setup.platform.instance
     each = sum(float(np.max(phase.fetched_bytes)) for phase in phases)
     needed = each * setup.platform.ranks(setup.logical_size)
@@ -64,7 +64,7 @@ def host_warnings(setup: TrainSetup, phases: Sequence[JobPhase]) -> tuple[str, .
 
 
 def host_states_refusal(instance: Instance, needed_bytes: float) -> str | None:
-    """Return in words that an optimizer does not fit on the host, or None if it may."""
+    """Refusal of an optimizer that does not fit on the host; None if it may fit."""
     held = instance.host.memory_bytes
     if held is None or needed_bytes <= held:
         return None
@@ -76,7 +76,10 @@ def host_states_refusal(instance: Instance, needed_bytes: float) -> str | None:
 
 
 def job_rates(instance: Instance, samples: int | None) -> JobRates:
-    """Return the rates, or samples of them, the assumption itself first where all others are."""
+    """Rates of a job's phases, or samples of them.
+
+    With `SAMPLES + 1` samples the first is the assumption itself, as in `sampling.sampled`.
+    """
     link, memory = host_link(instance), host_memory(instance)
     if samples is None:
         return JobRates(

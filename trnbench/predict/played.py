@@ -1,8 +1,8 @@
-"""A training step played beside its closed form, and what both engines are given.
+"""Training step played by the emulator, with the same inputs as its closed form.
 
-The program, the places of its ranks, data sheets and a calibration's numbers of software go to
-both. Seconds of the closed form go to the played step only for compute on chips that have no tile
-emulator, and the step names those.
+Both engines get the program, the places of its ranks, the data sheets and a calibration's numbers
+of software. Seconds of the closed form enter the played step only for compute on chips without a
+tile emulator, and the step names those categories.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def played_step(
     *,
     with_timeline: bool = False,
 ) -> PlayedStep:
-    """Return the played step of a scalar program that is legal and that the platform can run."""
+    """Played step of a scalar program that is valid and that the platform can run."""
     use = RankUse(
         logical_size=setup.logical_size,
         node_ranks=setup.node_ranks(int(program.grid.ranks("world"))),
@@ -56,7 +56,7 @@ def played_step(
 def _handed_in(
     setup: TrainSetup, program: StepProgram, use: RankUse
 ) -> Mapping[str, BlockParts] | None:
-    """Return compute in closed form where a chip has no tile emulator; None where it has one."""
+    """Compute in closed form for a chip without a tile emulator; None for other chips."""
     if isinstance(setup.platform.chip.unit, NeuronCores):
         return None
     closed = compute_time(

@@ -1,4 +1,4 @@
-"""What is predicted of a training step in one layout: records, without names of fronts."""
+"""Records of a predicted training step in one layout, without names of front ends."""
 
 from __future__ import annotations
 
@@ -18,50 +18,52 @@ K = TypeVar("K", bound=str)
 
 
 class StepFigures(Record):
-    """What a step takes: `exposed_s` adds up to `step_time_s`, `hidden_s` runs beside compute.
-
-    `low_` and `high_step_time_s` are the ends of its 80 % interval. An engine that does not tell
-    what is hidden leaves it out. `device_s_per_microbatch` and `optimizer_s`, as in `StepTime`, are
-    of the closed form alone.
-    """
+    """Time and utilization of a step."""
 
     step_time_s: float
     low_step_time_s: float
+    """Lower end of the 80 % interval of the step time."""
     high_step_time_s: float
+    """Upper end of the 80 % interval."""
     exposed_s: Mapping[str, float]
+    """Category -> seconds; they add up to `step_time_s`."""
     hidden_s: Mapping[str, float]
+    """Category -> seconds beside compute; empty for an engine that does not report them."""
     mfu: float
     mfu_headline: float | None
+    """MFU over the rate of the data sheet's headline; None where no headline is known."""
     hfu: float
     device_s_per_microbatch: float | None = None
+    """As in `StepTime`, of the closed form only."""
     optimizer_s: float | None = None
+    """As in `StepTime`, of the closed form only."""
 
 
 class RankMemory(Record):
-    """What a rank of the worst stage holds, and what it has; how likely it is that this fits.
-
-    `low_bytes` and `high_bytes` are the ends of the 80 % interval of `total_bytes`.
-    """
+    """Memory of a rank on the worst stage: needed, available, and the chance to fit."""
 
     stage: str
     by_category: Mapping[MemoryCategory, float]
     total_bytes: float
     low_bytes: float
+    """Lower end of the 80 % interval of `total_bytes`."""
     high_bytes: float
+    """Upper end of the 80 % interval."""
     capacity_bytes: float
     reserve_bytes: float
+    """Part of the capacity that the program cannot use."""
     fit_probability: float
 
     @property
     def available_bytes(self) -> float:
-        """What the program may use."""
+        """Bytes that the program may use."""
         return self.capacity_bytes - self.reserve_bytes
 
     @classmethod
     def of(
         cls, held: StepMemory, interval: tuple[float, float], fit_probability: float
     ) -> RankMemory:
-        """Return the memory of the one layout of a scalar program."""
+        """Memory of the one layout of a scalar program."""
         return cls(
             stage=held.worst().role,
             by_category=held.by_category(),
@@ -75,9 +77,10 @@ class RankMemory(Record):
 
 
 def mean_step(steps: Sequence[StepFigures], ends: tuple[float, float]) -> StepFigures:
-    """Return the mean of some steps, with these ends of its interval."""
+    """Mean of some steps, with the given ends of its interval."""
     time_s = mean(one.step_time_s for one in steps)
 
+    # Weighted by time: FLOP of all steps over the peak of all their seconds.
     def utilization(of: str) -> float:
         return mean(getattr(one, of) * one.step_time_s for one in steps) / time_s
 
@@ -100,7 +103,7 @@ def mean_step(steps: Sequence[StepFigures], ends: tuple[float, float]) -> StepFi
 
 
 def mean_memory(held: Sequence[RankMemory]) -> RankMemory:
-    """Return the mean of what ranks hold in some layouts, each on its worst stage."""
+    """Mean memory of some layouts, each on its worst stage."""
     return replace(
         held[0],
         by_category=_mean_of_each([one.by_category for one in held]),
@@ -112,7 +115,7 @@ def mean_memory(held: Sequence[RankMemory]) -> RankMemory:
 
 
 def mean(numbers: Iterable[float]) -> float:
-    """Return the mean of some numbers."""
+    """Mean of some numbers."""
     listed = list(numbers)
     return sum(listed) / len(listed)
 
@@ -122,18 +125,16 @@ def _mean_of_each(of: Sequence[Mapping[K, float]]) -> dict[K, float]:
 
 
 class PhaseFigures(Record):
-    """What a phase of a job's step takes by itself, and what a rank holds meanwhile.
-
-    `step_time_s` of phases that run on nodes of their own are no part of the step's.
-    """
+    """Time of one phase of a job's step, and a rank's memory meanwhile."""
 
     name: str
     step_time_s: float | None
+    """Seconds; not part of the step's time for phases on nodes of their own."""
     memory: RankMemory | None
 
 
 def mean_phases(each: Sequence[Sequence[PhaseFigures]]) -> tuple[PhaseFigures, ...]:
-    """Return the mean of the phases of some layouts of a job."""
+    """Mean of the phases of some layouts of a job."""
     return tuple(
         PhaseFigures(
             name=same[0].name,
@@ -147,21 +148,22 @@ def mean_phases(each: Sequence[Sequence[PhaseFigures]]) -> tuple[PhaseFigures, .
 
 
 class Prediction(Record):
-    """A training step in one layout: either `step`, or `reasons` why it cannot run.
-
-    `step` is the closed form. `played` is the step as the emulator played it, with its `timeline`,
-    where that was asked for; `unplayed` names its categories that are priced in closed form all the
-    same, because the chip has no tile emulator, `differences` those in which the two are apart.
-    `memory` is known of every layout that is legal: that of the phase which needs most. `phases`
-    are those of a job that has several.
-    """
+    """Training step in one layout: either `step`, or `reasons` why the layout cannot run."""
 
     step: StepFigures | None = None
+    """The closed form."""
     played: StepFigures | None = None
+    """The same step played by the emulator, if asked for."""
     unplayed: tuple[StepCategory, ...] = ()
+    """Categories of `played` priced in closed form all the same, such as compute without a tile
+    emulator."""
     differences: tuple[Difference, ...] = ()
+    """Categories in which `step` and `played` differ."""
     timeline: Timeline | None = None
+    """Events of the played step, if asked for."""
     memory: RankMemory | None = None
+    """Memory of the phase that needs most; known for every valid layout."""
     phases: tuple[PhaseFigures, ...] = ()
+    """Phases of a job that has several."""
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

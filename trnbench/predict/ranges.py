@@ -1,10 +1,10 @@
-"""The numbers of a training efficiency by key, and what each may be instead.
+"""Uncertain numbers of a training efficiency: ranges by key, and efficiencies with other values.
 
 Keys are the key paths of the stack's file (`kernels.elementwise_traffic`, `releases.2.18`), and
-those of the chip's file behind `chip.`. Model of a number: the `low` and `high` that a file gives
-beside it are the ends of its 80 % interval and the number is its median, so each side has a spread
-of its own. Numbers above 0 scatter in their logarithm, overlaps (and whatever may be 0) in
-themselves; shares are cut at 1.
+those of the chip's file with `chip.` in front. Model of a number: the `low` and `high` that a file
+gives beside it are the ends of its 80 % interval and the number is its median, so each side has a
+spread of its own. Numbers above 0 scatter in their logarithm; overlaps, and numbers that may be 0,
+scatter linearly. Shares are cut at 1.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ R = TypeVar(
 )
 
 INTERVAL = 0.80
-"""The share of cases that an interval is meant to hold."""
+"""Share of cases that an interval should contain."""
 TAIL = (1 - INTERVAL) / 2
 END = NormalDist().inv_cdf(1 - TAIL)
 """Standard deviations from the median to an end of the interval."""
 
 LEAST_EIGENVALUE = 1e-3
-"""Rounded pairs may contradict each other a little; a correlation has no smaller eigenvalue."""
+"""Smallest eigenvalue of a correlation: rounded pairs may contradict each other a little."""
 
 CHIP = "chip"
 KERNELS = "kernels"
@@ -51,39 +51,42 @@ HOST = "host"
 CHIP_RELEASES = "chip.releases"
 EXPERTS = "experts"
 OF_KERNELS = f"{CHIP}.attention_"
-"""So begin the keys of a chip's numbers that kernels timed by themselves depend on, and no step."""
+"""Prefix of a chip's numbers that only kernels timed by themselves depend on, and no step."""
 TIED: Mapping[str, str] = {
     "kernels.attention_backward_share": "kernels.attention_forward_share",
     "kernels.score_touches_backward": "kernels.score_touches_forward",
     "chip.attention_backward_share": "chip.attention_forward_share",
 }
-"""Numbers that one kernel sets -> the number with which they go up and down."""
+"""Numbers that one kernel sets -> the number whose deviations they share."""
 
 
 def drawn_with(key: str, ranges: Mapping[str, object]) -> str:
-    """Return the key whose deviations a number takes: its own, unless it is tied to one of them."""
+    """Key whose deviations a number takes: its own, or that of the number to which it is tied."""
     leader = TIED.get(key, key)
     return leader if leader in ranges else key
 
 
 class Range(Record):
-    """A number and the ends of its 80 % interval; `linear` where it scatters in itself."""
+    """A number and the ends of its 80 % interval."""
 
     value: float
     low: float
     high: float
     linear: bool = False
+    """True where the number scatters linearly, not in its logarithm."""
     most: float = math.inf
+    """Largest possible value, such as 1 for a share."""
 
     @property
     def reach(self) -> float:
-        """Half of the interval's length, as a logarithm; of a number above 0."""
+        """Half of the interval's length in the logarithm, for a number above 0."""
         return math.log(self.high / self.low) / 2
 
     def at(self, deviations: FloatArray) -> FloatArray:
-        """Return the number so many standard deviations from its median."""
+        """The number at these standard deviations from its median."""
         ends = deviations / END
         if self.linear:
+            # Each side of the median has its own spread.
             reach = np.where(deviations < 0, self.value - self.low, self.high - self.value)
             return np.clip(self.value + ends * reach, 0.0, self.most)
         below, above = math.log(self.value / self.low), math.log(self.high / self.value)
@@ -92,10 +95,10 @@ class Range(Record):
 
 
 def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:
-    """Return the range of every number of a step that has one, by key, in order of the records."""
+    """Range of every uncertain number of a step by key, in the order of the records."""
     chip, stack = efficiency.chip, efficiency.stack
-    known = stack.provenance.evidence
-    found = {
+    evidence = stack.provenance.evidence
+    ranges = {
         **{key: one for key, one in chip_ranges(chip).items() if not key.startswith(OF_KERNELS)},
         **{
             join(CHIP_RELEASES, name): _range(factor, chip.provenance.evidence.get(key))
@@ -104,32 +107,35 @@ def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:
             if name == stack.release
             and not stack.releases  # answers and fits of a release depend on no other
         },
-        **_of_record(stack.kernels, known, KERNELS, KERNELS),
-        **_of_record(stack.overlaps, known, OVERLAPS, OVERLAPS, linear=True),
+        **_of_record(stack.kernels, evidence, KERNELS, KERNELS),
+        **_of_record(stack.overlaps, evidence, OVERLAPS, OVERLAPS, linear=True),
         **{
-            join(RELEASES, name): _range(factor, known.get(join(RELEASES, name)))
+            join(RELEASES, name): _range(factor, evidence.get(join(RELEASES, name)))
             for name, factor in stack.releases.items()
         },
-        **{key: _range(getattr(stack, name), known.get(key)) for name, key in _own_keys().items()},
-        **(_of_record(stack.host, known, HOST, HOST) if stack.host else {}),
-        **(_of_record(stack.experts, known, EXPERTS, EXPERTS) if stack.experts else {}),
+        **{
+            key: _range(getattr(stack, name), evidence.get(key))
+            for name, key in _own_keys().items()
+        },
+        **(_of_record(stack.host, evidence, HOST, HOST) if stack.host else {}),
+        **(_of_record(stack.experts, evidence, EXPERTS, EXPERTS) if stack.experts else {}),
     }
-    return {key: one for key, one in found.items() if one is not None}
+    return {key: one for key, one in ranges.items() if one is not None}
 
 
 def chip_ranges(chip: ChipEfficiency) -> dict[str, Range]:
-    """Return the range of every number of a chip's own that has one, by key."""
-    found = _of_record(chip, chip.provenance.evidence, "", CHIP)
-    return {key: one for key, one in found.items() if one is not None}
+    """Range of every uncertain number of a chip's file, by key."""
+    ranges = _of_record(chip, chip.provenance.evidence, "", CHIP)
+    return {key: one for key, one in ranges.items() if one is not None}
 
 
 def chip_with(chip: ChipEfficiency, rows: Mapping[str, Numbers]) -> ChipEfficiency:
-    """Return a chip's efficiency with other numbers, or rows of samples, by key."""
+    """A chip's efficiency with some numbers replaced, by single values or rows of samples."""
     return _with(chip, rows, CHIP)
 
 
 def numbers_by_key(efficiency: TrainingEfficiency) -> dict[str, Numbers]:
-    """Return the numbers of the chip's and the stack's files by key, but those of releases."""
+    """Numbers of the chip's and the stack's files by key, releases excepted."""
     stack = efficiency.stack
     parts = (
         *((CHIP, efficiency.chip), (KERNELS, stack.kernels), (OVERLAPS, stack.overlaps)),
@@ -147,14 +153,14 @@ def numbers_by_key(efficiency: TrainingEfficiency) -> dict[str, Numbers]:
 
 
 _COLUMNS = 128
-"""Draws of so many at a time: more, and BLAS lets threads wait for each other for longer than the
-product takes."""
+"""Draws per matrix product: with more, BLAS starts threads and waits longer than the product
+takes."""
 
 
 def correlated(
     draws: FloatArray, keys: Sequence[str], pairs: Mapping[tuple[str, str], float]
 ) -> FloatArray:
-    """Return independent deviations [key, draw] as ones that go together as the pairs say."""
+    """Independent deviations [key, draw] turned into correlated ones."""
     if not pairs or not keys:
         return draws
     root = np.linalg.cholesky(correlation_matrix(keys, pairs))
@@ -163,22 +169,23 @@ def correlated(
 
 
 def correlation_matrix(keys: Sequence[str], pairs: Mapping[tuple[str, str], float]) -> FloatArray:
-    """Return the correlation of these keys: the nearest to the pairs' that can be one."""
+    """Correlation of these keys: the valid matrix nearest to the stated pairs."""
     place = {key: i for i, key in enumerate(keys)}
-    found = np.eye(len(keys))
+    matrix = np.eye(len(keys))
     for (one, other), value in pairs.items():
         if one in place and other in place:
-            found[place[one], place[other]] = found[place[other], place[one]] = value
-    values, vectors = np.linalg.eigh(found)
+            matrix[place[one], place[other]] = matrix[place[other], place[one]] = value
+    # Clip eigenvalues and rescale the diagonal to 1: pairs alone may not be positive definite.
+    values, vectors = np.linalg.eigh(matrix)
     if np.any(values < LEAST_EIGENVALUE):
-        found = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
-        scale = np.sqrt(np.diag(found))
-        found = found / np.outer(scale, scale)
-    return found
+        matrix = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
+        scale = np.sqrt(np.diag(matrix))
+        matrix = matrix / np.outer(scale, scale)
+    return matrix
 
 
 def replaced(efficiency: TrainingEfficiency, rows: Mapping[str, Numbers]) -> TrainingEfficiency:
-    """Return the efficiency with other numbers, or rows of samples, by key."""
+    """Efficiency with some numbers replaced, by single values or rows of samples."""
     chip, stack = efficiency.chip, efficiency.stack
     releases = {
         name: rows.get(join(RELEASES, name), factor) for name, factor in stack.releases.items()
@@ -201,7 +208,6 @@ def replaced(efficiency: TrainingEfficiency, rows: Mapping[str, Numbers]) -> Tra
 
 
 def _own_keys() -> dict[str, str]:
-    """Return attribute -> key of a stack's own numbers that may scatter."""
     names = ("factor", "communication", "step_s", "micro_batch_s", "piped_micro_batch_s")
     keys = keys_of(TrainingStack)
     return {name: keys[name] for name in (*names, "node_scatter")}

@@ -1,7 +1,7 @@
-"""How wrong a prediction can be: samples of what is not known, and an interval from them.
+"""Uncertainty of a prediction: samples of the calibration's numbers, and an interval from them.
 
-Samples are stratified: every number takes each of `count` equally likely values once, but for those
-whose deviations go together. Numbers that one kernel sets take them at once.
+Samples are stratified: every number takes each of `count` equally likely values once, except
+numbers with correlated deviations. Numbers that one kernel sets share their deviations.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from trnbench.facts.calibration.training_stack import Spread, TrainingEfficiency
 from trnbench.predict.ranges import TAIL, correlated, drawn_with, ranges_of, replaced
 
 SAMPLES = 200
+"""Samples of each number in a prediction."""
 SEED = 0
 
 
 def sampled(
     efficiency: TrainingEfficiency, *, count: int = SAMPLES, seed: int = SEED
 ) -> TrainingEfficiency:
-    """Return the efficiency with a row for every number that has a range.
+    """Efficiency with a row of samples for every number that has a range.
 
-    The row begins with the number itself; `count` samples of what it may be instead follow.
+    The row begins with the number itself; `count` samples from its range follow.
     """
     ranges = ranges_of(efficiency)
     free = [key for key in ranges if drawn_with(key, ranges) == key]
@@ -41,7 +42,7 @@ def sampled(
 
 @cache
 def _shuffled(rows: int, count: int, seed: int) -> list[list[float]]:
-    """Return the equally likely values of a standard normal number, in a random order each row."""
+    """Equally likely values of a standard normal number, each row in another random order."""
     quantile = NormalDist().inv_cdf
     likely = [quantile((i + 0.5) / count) for i in range(count)]
     random = Random(seed)
@@ -49,14 +50,14 @@ def _shuffled(rows: int, count: int, seed: int) -> list[list[float]]:
 
 
 def interval(times_s: FloatArray, spread: Spread) -> tuple[float, float]:
-    """Return the ends of the interval of a predicted time, seconds.
+    """Ends of the 80 % interval of a predicted time, seconds.
 
-    `times_s`: by the calibration itself, then by samples of what it may be instead. The samples
-    alone are the sample set: the calibration is no draw from its own ranges. It need not lie at
-    their middle either, so the interval is widened until it holds the calibration's time.
+    `times_s` holds the time by the calibration itself, then by each sample. Quantiles are taken
+    over the samples alone, as the calibration is no draw from its own ranges. The calibration's
+    time need not be at their middle, so the interval is widened until it contains that time.
 
-    What the parameters leave open and how far measured times lie from predicted ones are taken as
-    independent: their distances from the median add in squares, as logarithms.
+    Uncertain parameters and the spread of measured over predicted times count as independent: their
+    distances from the median add in squares, as logarithms.
     """
     time_s, *_ = times_s.tolist()
     drawn_s = times_s[1:] if len(times_s) > 1 else times_s

@@ -1,4 +1,4 @@
-"""What a training step is predicted with: model, cluster and calibrations, read by name."""
+"""Inputs of a predicted training step: model, cluster and calibrations, read by name."""
 
 from __future__ import annotations
 
@@ -41,26 +41,20 @@ if TYPE_CHECKING:
 
 
 class SetupMemo(Record, eq=False):
-    """What every prediction of a set-up needs and one of them made: placed groups, samples, and
-    what was played of products and exchanges.
-    """
+    """Results shared by all predictions of a set-up."""
 
     engines: Engines = field(default_factory=dict)
+    """Closed forms of placed groups."""
     runs: Runs = field(default_factory=Memo)
+    """Played products."""
     sites: Memo[tuple[RankUse, int], PlayedSite] = field(default_factory=Memo)
+    """Played exchanges, by use of a rank and number of nodes."""
     samples: Memo[int, TrainingEfficiency] = field(default_factory=Memo)
+    """Sampled efficiencies, by number of samples."""
 
 
 class TrainSetup(Record, eq=False):
-    """A model on so many instances of a platform, and how well these are known.
-
-    `own_stack`: whether the stack is that of the software in question, not one that stands in for
-    it. `measured` is the stack from whose measured rows the stack's numbers were taken over, None
-    where they are its own. `taken_over` says in words which stacks were not made for the platform.
-    `assume_supported`: what its software refuses is predicted as if it ran. The memo holds for any
-    model and number of nodes; whoever replaces more
-    needs a new one.
-    """
+    """A model on `nodes` instances of a platform, with the calibrations to predict it."""
 
     model: Model
     platform: Platform
@@ -69,10 +63,16 @@ class TrainSetup(Record, eq=False):
     efficiency: TrainingEfficiency
     collectives: CollectiveStack
     own_stack: bool = True
+    """False where the stack represents other software."""
     assume_supported: bool = False
+    """True predicts what the stack's software refuses as if it ran."""
     measured: TrainingStack | None = None
+    """Stack from whose measured rows the numbers were carried over; None where they are its own."""
     taken_over: tuple[str, ...] = ()
+    """Warnings for calibrations that were made for another platform."""
     memo: SetupMemo = field(default_factory=SetupMemo)
+    """Valid for any model and number of nodes; a set-up with any other new field needs a new
+    memo."""
 
     @property
     def stack(self) -> TrainingStack:
@@ -81,27 +81,27 @@ class TrainSetup(Record, eq=False):
 
     @property
     def basis(self) -> Basis:
-        """What the stack's numbers rest on here, for models of this kind."""
+        """Kind of evidence behind the stack's numbers here, for models of this kind."""
         if not self.own_stack:
             return "transferred"
         return self.stack.basis_on(self.platform.instance.name, family_of(self.model))
 
     @property
     def spread(self) -> Spread:
-        """How far measured times lie from predicted ones here, for models of this kind."""
+        """Spread of measured over predicted times here, for models of this kind."""
         if not self.own_stack and self.stack.unseen is not None:
             return self.stack.unseen
         return self.stack.spread_on(self.platform.instance.name, family_of(self.model))
 
     def beyond(self, layout: PartialLayout) -> tuple[Support, ...]:
-        """Return what a layout asks of the stack that its software is not known to run.
+        """Features of a layout that the stack's software is not known to run.
 
-        Of software that another stack stands in for, nothing is known.
+        Empty for software that another stack represents, as its features are unknown.
         """
         return beyond(self.stack, self.model, layout) if self.own_stack else ()
 
     def spread_in(self, layout: Layout) -> Spread:
-        """Return the spread in a layout, wider where it asks for what was never seen to run."""
+        """Spread in a layout, wider where the layout uses a feature that was never seen to run."""
         known, untested = self.spread, self.stack.untested
         if untested is None or not self.beyond(PartialLayout.of(layout)):
             return known
@@ -109,7 +109,7 @@ class TrainSetup(Record, eq=False):
 
     @property
     def samples(self) -> TrainingEfficiency:
-        """The efficiency, and samples of what it may be instead."""
+        """The efficiency, followed by samples of its uncertain numbers."""
         return self.memo.samples.of(SAMPLES, lambda: sampled(self.efficiency))
 
     @property
@@ -123,7 +123,7 @@ class TrainSetup(Record, eq=False):
         return self.chips * self.platform.chip.ranks(self.logical_size)
 
     def training(self, layout: Layout | PartialLayout) -> TrainSetup:
-        """Return the set-up of the nodes that train: those that only write answers are others."""
+        """Set-up of the nodes that train, without those that only generate answers."""
         known = layout if isinstance(layout, PartialLayout) else PartialLayout.of(layout)
         apart = known.number("generation_nodes")
         if apart is not None and apart >= self.nodes:
@@ -135,13 +135,14 @@ class TrainSetup(Record, eq=False):
 
     @property
     def domain(self) -> Platform:
-        """The platform as exchanges see it: instances that one switch joins are one."""
+        """The platform as exchanges use it: instances joined by one switch count as one."""
         return self.platform.joined(self.platform.domain_of(self.nodes))
 
     def node_ranks(self, ranks: int) -> int | None:
-        """Return how many ranks of each node of the domain are in use, the first ones; None: all.
+        """Used ranks of each node of the domain, the first ones; None where all are used.
 
-        They are divided evenly among the nodes, unless they fill some of them or do not divide.
+        A job's ranks are divided evenly among the nodes, unless they fill some nodes or do not
+        divide.
         """
         whole = self.platform.ranks(self.logical_size)
         if ranks % whole == 0 or (self.nodes > 1 and ranks % self.nodes):
@@ -150,7 +151,7 @@ class TrainSetup(Record, eq=False):
 
     @property
     def evidence(self) -> Kind:
-        """The weakest kind among the numbers of the calibrations."""
+        """The weakest kind of evidence among the numbers of the calibrations."""
         known = (self.efficiency.chip, self.stack, self.collectives)
         return max(one.provenance.weakest() for one in known)
 
@@ -165,7 +166,7 @@ def train_setup(
     logical_size: int | None = None,
     assume_supported: bool = False,
 ) -> TrainSetup:
-    """Return the set-up of a model on a platform; names stand for what the catalogue has.
+    """Set-up of a model on a platform; names are looked up in the catalogue.
 
     The stack is the platform's own unless one is given.
     """
@@ -193,7 +194,7 @@ def train_setup(
 
 
 def _first_of_several(catalog: Catalog, platform: Platform) -> tuple[str, ...]:
-    """Return in words that several stacks of the user's serve a platform, where they do."""
+    """Note that several of the user's own stacks serve a platform, and which one is used."""
     own = serving_by_name(catalog, platform.instance.name)
     if not own:
         return ()
@@ -206,24 +207,24 @@ def _first_of_several(catalog: Catalog, platform: Platform) -> tuple[str, ...]:
 def strangers(
     catalog: Catalog, platform: Platform, stacks: Iterable[TrainingStack | CollectiveStack]
 ) -> tuple[str, ...]:
-    """Return in words which stacks were not made for a platform, and whose numbers it uses."""
+    """Warnings for calibrations that were measured on another platform."""
     made_for = {stack.name: stack.instances for stack in stacks}
     return taken_over(catalog, platform.instance, made_for)
 
 
 def _measured(catalog: Catalog, stack: TrainingStack) -> TrainingStack | None:
-    """Return the nearest stack with measured rows that a stack was taken over from."""
-    found, seen = stack, {stack.name}
-    while found.fit is None and found.inherits_from and found.inherits_from not in seen:
-        seen.add(found.inherits_from)
-        found = load_training_stack(catalog, found.inherits_from)
-    return None if found is stack else found
+    """Nearest ancestor of a stack that has measured rows; None if that is the stack itself."""
+    ancestor, seen = stack, {stack.name}
+    while ancestor.fit is None and ancestor.inherits_from and ancestor.inherits_from not in seen:
+        seen.add(ancestor.inherits_from)
+        ancestor = load_training_stack(catalog, ancestor.inherits_from)
+    return None if ancestor is stack else ancestor
 
 
 def training_efficiency(
     catalog: Catalog, platform: Platform, stack: str | TrainingStack | None
 ) -> TrainingEfficiency:
-    """Return the calibration of a platform with a stack, or with the platform's own."""
+    """Calibration of a platform with a stack, or with the platform's own stack."""
     if stack is None:
         stack = training_stack_of(catalog, platform.instance.name)
     elif isinstance(stack, str):
@@ -234,16 +235,16 @@ def training_efficiency(
 
 
 def collectives_of(catalog: Catalog, platform: Platform, stack: TrainingStack) -> CollectiveStack:
-    """Return the communication stack that a training stack uses on a platform."""
+    """Communication stack that a training stack uses on a platform."""
     if stack.collectives is not None:
         return load_stack(catalog, stack.collectives)
     return stack_of(catalog, platform.instance.name)
 
 
 def family_of(model: Model) -> str:
-    """Return the kind of a model, as far as measured steps of one tell of another.
+    """Kind of a model: its family, and whether it has experts.
 
-    That is its family, and whether it has experts.
+    Measured steps of one model are evidence for others of the same kind.
     """
     experts = model.transformer is not None and model.transformer.moe is not None
     return f"{model.family}{WITH_EXPERTS}" if experts else model.family

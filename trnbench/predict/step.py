@@ -1,4 +1,4 @@
-"""One training step in a settled layout: legal or not, what it holds, what it takes, how surely."""
+"""One training step in a settled layout: valid or not, memory, time, uncertainty."""
 
 from __future__ import annotations
 
@@ -51,16 +51,18 @@ if TYPE_CHECKING:
 
 
 class Playing(Record):
-    """How a step is to be played; with a `seed`, nodes are as late as drawn, not as expected."""
+    """Options of a played step."""
 
     seed: int | None = None
+    """Draws the delays of nodes; None plays expected delays."""
     stragglers: tuple[Straggler, ...] = ()
+    """Nodes that are slower than others."""
     timeline: bool = False
 
 
 @lru_cache(maxsize=16)
 def _program(model: Model, layout: Layout) -> StepProgram:
-    """Return the program of a step, which draws and means of a prediction ask for again."""
+    # Draws and means of a prediction ask for the same program again.
     return training_step(model, layout)
 
 
@@ -70,7 +72,7 @@ def predict(
     *,
     playing: Playing | None = None,
 ) -> Prediction:
-    """Return the time and memory of a step in a layout, or why it cannot run; played if asked."""
+    """Time and memory of a step in a layout, or the reasons why it cannot run; played if asked."""
     setup = setup.training(layout)
     program = _program(setup.model, layout)
     refused, warnings = _legality(setup, program)
@@ -81,10 +83,10 @@ def predict(
     held = [_held(setup, one.program) for one in phases]
     on_host = host_states_bytes(program, setup.platform.ranks(setup.logical_size))
     lacking = host_states_refusal(setup.platform.instance, float(on_host))
-    # Of equals the phase that trains: it is the last one but for a critic's.
+    # Of equal phases the last one: in most jobs that is the phase that trains.
     peak = max(reversed(held), key=lambda one: one[0].total_bytes)[0]
     prices = prices_of(setup, program, setup.samples)
-    found = Prediction(
+    prediction = Prediction(
         memory=replace(peak, fit_probability=min(one.fit_probability for one, _ in held)),
         reasons=(
             *(
@@ -103,27 +105,32 @@ def predict(
         if len(phases) > 1
         else (),
     )
-    if found.reasons:
-        return found
+    if prediction.reasons:
+        return prediction
+    # An engine that fits on no node has infinite time.
     times = {name: float(seconds.flat[0]) for name, seconds in prices.phase_times_s().items()}
     if not np.isfinite(sum(times.values())):
         engine = f"an engine of tp={layout.tp} ranks does not fit on the nodes that write answers"
-        return replace(found, reasons=(engine,))
-    by_name = {one.name: one.memory for one in found.phases}
-    found = replace(
-        found,
+        return replace(prediction, reasons=(engine,))
+    by_name = {one.name: one.memory for one in prediction.phases}
+    prediction = replace(
+        prediction,
         step=_closed_form(setup, prices),
         phases=tuple(
             PhaseFigures(name=name, step_time_s=time_s, memory=by_name.get(name))
             for name, time_s in times.items()
-            if found.phases
+            if prediction.phases
         ),
     )
-    return found if playing is None else _played(setup, prices_of(setup, program), found, playing)
+    return (
+        prediction
+        if playing is None
+        else _played(setup, prices_of(setup, program), prediction, playing)
+    )
 
 
 def _held(setup: TrainSetup, program: StepProgram) -> tuple[RankMemory, str | None]:
-    """Return what a rank holds in a phase, and why that does not fit."""
+    """Memory of a rank in a phase, and the reason why that does not fit."""
     held = memory(
         program,
         setup.platform,
@@ -147,9 +154,9 @@ def _held(setup: TrainSetup, program: StepProgram) -> tuple[RankMemory, str | No
 def predict_between(
     setup: TrainSetup, layouts: Sequence[Layout], *, playing: Playing | None = None
 ) -> Prediction:
-    """Return the mean of predictions: a step that runs an equal share of its layers in each layout.
+    """Mean of predictions: a step that runs an equal share of its layers in each layout.
 
-    Ends of the interval are those of the mean of the samples, as of a measured row of that kind.
+    Ends of the interval are those of the mean of the samples, as for measured rows of that kind.
     """
     parts = [predict(setup, layout, playing=playing) for layout in layouts]
     first = next((one for one in parts if one.reasons), parts[0])
@@ -170,6 +177,7 @@ def predict_between(
     )
     ends = interval(times_s, setup.spread_in(layouts[0]))
     closed = mean_step(steps, ends)
+    # The played step is as uncertain as the closed form: its interval has the same ratios.
     ratio = mean_step(played, ends).step_time_s / closed.step_time_s if played else 1.0
     return replace(
         first,
@@ -184,7 +192,7 @@ def predict_between(
 
 
 def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row: str) -> FloatArray:
-    """Return the step time in common draws, seconds; `row` names what is of this step alone."""
+    """Seconds of a step in common draws; `row` names the part of the draws that is not shared."""
     setup = setup.training(layout)
     program = _program(setup.model, layout)
     times_s = prices_of(setup, program, drawn_efficiency(setup.efficiency, draws)).time().time_s
@@ -194,7 +202,7 @@ def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row:
 
 
 class SharedPrices(Record, eq=False):
-    """What programs on one grid have in common, by one efficiency: exchanges and products."""
+    """Exchanges and products that programs on one grid share, by one efficiency."""
 
     exchanges: Exchanges
     products: Products = field(default_factory=Products)
@@ -206,9 +214,10 @@ def shared_prices(
     efficiency: TrainingEfficiency,
     wanted: BoolArray | None = None,
 ) -> SharedPrices:
-    """Return a program's exchanges and products, to be priced when asked for, where `wanted`.
+    """Exchanges and products of a program, priced when first used.
 
-    Unasked for all layouts. These use as many ranks of each node.
+    `wanted` selects layouts of the grid, None all of them. They must use equally many ranks per
+    node.
     """
     worlds = program.grid.ranks("world")
     if wanted is not None:
@@ -233,9 +242,9 @@ def prices_of(
     efficiency: TrainingEfficiency | None = None,
     shared: SharedPrices | None = None,
 ) -> JobPrices:
-    """Return the prices of a program's steps, by another efficiency than the set-up's if given.
+    """Prices of a program's steps, by the given efficiency or by that of the set-up.
 
-    `shared` are those of a program on the same grid, by the same efficiency.
+    `shared` comes from a program on the same grid, by the same efficiency.
     """
     taken = efficiency or setup.efficiency
     known = shared or shared_prices(setup, program, taken)
@@ -252,9 +261,9 @@ def prices_of(
 
 
 def unpriced(prices: JobPrices, index: tuple[int, ...] = ()) -> tuple[str, ...]:
-    """Return in words what the chip cannot compute or the communication stack cannot serve.
+    """Operations that the chip cannot compute or the communication stack cannot serve, as text.
 
-    Of the layout at an index of the program's grid.
+    For the layout at an index of the program's grid.
     """
     shape = prices.program.shape
     broken = [one for one in prices.refused if np.broadcast_to(one.broken, shape)[index]]
@@ -265,7 +274,7 @@ def unpriced(prices: JobPrices, index: tuple[int, ...] = ()) -> tuple[str, ...]:
 
 
 def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return in words why the layout is refused, and what to be warned of."""
+    """Reasons why the layout is refused, and warnings."""
     platform = platform_answer(
         setup.platform,
         program.grid,
@@ -308,10 +317,10 @@ def _words(reasons: Iterable[Reason], program: StepProgram) -> tuple[str, ...]:
 
 
 def _closed_form(setup: TrainSetup, prices: JobPrices) -> StepFigures:
-    """Return the step in closed form, from prices of the calibration and of samples behind it."""
+    """The step in closed form, from prices by the calibration and, in further rows, by samples."""
     step = prices.time()
     times_s = np.atleast_1d(step.time_s)
-    found = _figures(
+    figures = _figures(
         setup,
         prices.program,
         interval(times_s, setup.spread_in(prices.program.layout)),
@@ -320,7 +329,7 @@ def _closed_form(setup: TrainSetup, prices: JobPrices) -> StepFigures:
         hidden_s={name: float(seconds.flat[0]) for name, seconds in step.hidden.items()},
     )
     return replace(
-        found,
+        figures,
         device_s_per_microbatch=float(step.device_s_per_microbatch.flat[0]),
         optimizer_s=float(step.optimizer_s.flat[0]),
     )
@@ -329,9 +338,9 @@ def _closed_form(setup: TrainSetup, prices: JobPrices) -> StepFigures:
 def _played(
     setup: TrainSetup, prices: JobPrices, found: Prediction, playing: Playing
 ) -> Prediction:
-    """Return the prediction with the played step, which is as unsure as the closed form.
+    """The prediction with the played step, which is as uncertain as the closed form.
 
-    A job's phases are played one after the other; how answers are written is not played.
+    Phases of a job are played one after the other; generation of answers is not played.
     """
     from trnbench.engines.analytic.step.busy import busy
     from trnbench.engines.emulate.step.play import Disturbance
@@ -359,6 +368,7 @@ def _played(
     by_category["host"] += fetched_s
     time_s = sum(times[p] * one.time_s for p, one in parts.items()) + fetched_s
     time_s += by_category["generation"]
+    # Ends of the interval keep their ratio to the step time.
     ratio = time_s / closed.step_time_s
     step = _figures(
         setup,
@@ -388,13 +398,13 @@ def _played(
 
 
 def _added(each: Sequence[tuple[int, Busy]]) -> Busy:
-    found: dict[StepCategory, dict[str, float]] = {}
-    for times, of_phase in each:
-        for category, parts in of_phase.items():
-            sums = found.setdefault(category, {})
+    totals: dict[StepCategory, dict[str, float]] = {}
+    for times, busy_s in each:
+        for category, parts in busy_s.items():
+            sums = totals.setdefault(category, {})
             for part, seconds in parts.items():
                 sums[part] = sums.get(part, 0.0) + times * seconds
-    return found
+    return totals
 
 
 def _figures(

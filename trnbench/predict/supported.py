@@ -1,6 +1,6 @@
-"""What is asked of a training stack beyond what its software is known to run, and in which words.
+"""Features beyond what a training stack is known to run, and the texts that report them.
 
-What no line of a stack's file names is untested, but for knobs at their defaults: those run.
+A feature that no line of a stack's file names is untested; a knob at its default runs.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from trnbench.program.features import EXPERTS_APART, features_of, plain_features
 
 
 def support_of(stack: TrainingStack, feature: str) -> Support:
-    """Return what is known of a feature with a stack."""
+    """Support of a feature by a stack."""
     if feature == EXPERTS_APART and not ORDERS[stack.order].cuts_experts:
         why = "it counts ranks so that neither context nor data ranks follow tensor ranks"
         return Support(feature=feature, status="refused", note=why)
-    told = stack.support_of(feature)
-    if told is not None:
-        return told
+    stated = stack.support_of(feature)
+    if stated is not None:
+        return stated
     return Support(feature=feature, status="runs" if feature in plain_features() else "untested")
 
 
 def runs(stack: TrainingStack, feature: str) -> bool:
-    """Tell whether a stack is known to run a feature."""
+    """True where a stack is known to run a feature."""
     return support_of(stack, feature).status == "runs"
 
 
 def beyond(stack: TrainingStack, model: Model, layout: PartialLayout) -> tuple[Support, ...]:
-    """Return what a model in a layout asks of a stack that it is not known to run."""
+    """Features of a model in a layout that a stack is not known to run."""
     found = (support_of(stack, feature) for feature in features_of(model, layout))
     return tuple(one for one in found if one.status != "runs")
 
 
 def refusal(stack: TrainingStack, one: Support) -> str:
-    """Return in words that a stack refuses a feature, who says so, and what helps."""
+    """Refusal of a feature by a stack, with the source of the statement and a remedy."""
     why = f" ({one.words})" if one.words else ""
     instead = ", ".join([*_others(stack, one.feature), "another --stack"])
     return (
@@ -47,7 +47,7 @@ def refusal(stack: TrainingStack, one: Support) -> str:
 
 
 def warning(stack: TrainingStack, one: Support) -> str:
-    """Return in words that nobody knows whether a stack runs a feature, or that it is assumed."""
+    """Warning that a feature is untested with a stack, or assumed to run."""
     why = f" ({one.words})" if one.words else ""
     wider = ""
     if stack.untested is not None:
@@ -59,7 +59,7 @@ def warning(stack: TrainingStack, one: Support) -> str:
 
 
 def _others(stack: TrainingStack, feature: str) -> list[str]:
-    """Return the other values of a feature's knob that a stack's file says it runs."""
+    """Other values of a feature's knob that a stack's file lists as running."""
     for knob in KNOBS.values():
         of_knob = f"{knob.title} "
         if feature.startswith(of_knob):

@@ -1,4 +1,4 @@
-"""A file of kept runs read whole: which runs and cells in it are not what was kept."""
+"""Check of a whole file of kept runs: damaged runs and cells."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CELL_DAMAGE = "it is not what was kept"
 
 
 class RunFault(Record):
-    """A run or a cell of a study that is damaged, or the whole `file`, and how that shows."""
+    """A damaged run, cell of a study, or whole `file`, with the evidence."""
 
     kind: str
     name: str
@@ -24,7 +24,7 @@ class RunFault(Record):
 
 
 def findings(connection: sqlite3.Connection) -> Iterator[RunFault]:
-    """Yield what is damaged, after reading everything against its digest, size and shape."""
+    """Yield all damage; every row is compared with its digest, size and shape."""
     snapshots: dict[str, str] = {}
     for name, run in each_run(connection):
         if run is None:
@@ -47,7 +47,7 @@ def findings(connection: sqlite3.Connection) -> Iterator[RunFault]:
 
 
 def snapshot_damage(connection: sqlite3.Connection, snapshot: str) -> str:
-    """Return what is wrong with the data files of a snapshot; nothing where all are there."""
+    """Damage to the data files of a snapshot; empty where all are sound."""
     try:
         files = files_of(connection, snapshot)
     except Damaged as damage:

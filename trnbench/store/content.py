@@ -1,4 +1,4 @@
-"""Contents as they are kept: compressed, with their size and digest, and checked when read."""
+"""Kept contents: compressed, with their size and digest, and checked when read."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ import zlib
 from typing import Any
 
 FAST = 1
-"""How hard to compress: what is kept is small, and the user waits."""
+"""Level of compression: contents are small, and the user waits."""
 LARGEST = 256 << 20
-"""Bytes of a content at most: a file of runs may come from anybody."""
+"""Largest bytes of a content: a file of runs may come from anybody."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SHORT_SEAL = 32
 
 
 class WrongContent(ValueError):
-    """A content is not what was kept."""
+    """A content differs from the kept one."""
 
 
 def plain(text: str) -> str:
-    """Return a text that UTF-8 can hold: bytes of names that are no text are written out."""
+    """Text that UTF-8 can encode: bytes of undecodable names are written as escapes."""
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def json_text(value: object) -> str:
-    """Return plain data as JSON that UTF-8 can hold."""
-    # A surrogate stands in a string, where its backslash is to be one.
+    """Plain data as JSON that UTF-8 can encode."""
+    # A surrogate is part of a JSON string, so its backslash needs an escape.
     text = json.dumps(value, ensure_ascii=False)
     return _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
 
 
 def digest(data: bytes) -> str:
-    """Return the name of a content."""
+    """Name of a content: its SHA-256."""
     return hashlib.sha256(data).hexdigest()
 
 
 def packed(value: object) -> tuple[bytes, int]:
-    """Return what JSON can hold, compressed, and its bytes before."""
+    """Plain data as compressed JSON, with its uncompressed bytes."""
     return squeezed(json_text(value).encode())
 
 
 def squeezed(data: bytes) -> tuple[bytes, int]:
-    """Return a content compressed, and its bytes before."""
+    """A content compressed, with its uncompressed bytes."""
     return zlib.compress(data, FAST), len(data)
 
 
 def inflated(content: bytes, size_bytes: int) -> bytes:
-    """Return a content of so many bytes as it was; no more than these are ever unpacked."""
+    """A content of `size_bytes` uncompressed; not more than that is ever unpacked."""
     if not 0 <= size_bytes <= LARGEST:
         raise WrongContent(f"its size is given as {size_bytes} bytes")
     unpacking = zlib.decompressobj()
@@ -62,7 +62,7 @@ def inflated(content: bytes, size_bytes: int) -> bytes:
 
 
 def unpacked(content: bytes, size_bytes: int) -> Any:  # noqa: ANN401 - plain data of any shape
-    """Return what was packed."""
+    """Plain data from compressed JSON."""
     try:
         return json.loads(inflated(content, size_bytes))
     except (ValueError, RecursionError) as error:
@@ -70,7 +70,7 @@ def unpacked(content: bytes, size_bytes: int) -> Any:  # noqa: ANN401 - plain da
 
 
 def inflated_bytes(content: object) -> int:
-    """Return the bytes of a content that was kept without its size; -1 where it is damaged."""
+    """Uncompressed bytes of a content that was kept without its size; -1 where it is damaged."""
     if not isinstance(content, bytes):
         return -1
     unpacking = zlib.decompressobj()
@@ -82,10 +82,10 @@ def inflated_bytes(content: object) -> int:
 
 
 def sealed(*values: object) -> str:
-    """Return the seal of the cells of a row: another for any other cells."""
-    told = hashlib.sha256()
+    """Seal of a row's cells: a digest that differs for any other cells."""
+    checksum = hashlib.sha256()
     for value in values:
         data = value if isinstance(value, bytes) else repr(value).encode()
-        told.update(b"%d %d:" % (isinstance(value, bytes), len(data)))
-        told.update(data)
-    return told.hexdigest()[:_SHORT_SEAL]
+        checksum.update(b"%d %d:" % (isinstance(value, bytes), len(data)))
+        checksum.update(data)
+    return checksum.hexdigest()[:_SHORT_SEAL]

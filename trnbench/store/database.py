@@ -1,8 +1,8 @@
-"""The file of kept runs: private, sound and in the newest schema when it is open to be written.
+"""The file of kept runs: private, sound and in the newest schema when it is opened for writing.
 
-Who reads changes nothing: no file is made, moved or brought to a newer schema, and one that is not
-there has no runs. Who writes finds a file, makes one, or puts a damaged one aside under another
-name and begins anew. A file of another program, of a newer trnbench or of no program is left alone.
+Reading changes nothing: no file is made, moved or migrated, and a missing file has no runs. Writing
+finds a file, makes a new one, or renames a damaged one and starts with an empty one. Files of
+another program, of a newer trnbench or of no program are never changed.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ from trnbench.store.schema import (
 
 
 class Connection(sqlite3.Connection):
-    """A connection that knows which file it has open, whatever its name is by now."""
+    """A connection that knows its file by device and inode, as the file may be renamed."""
 
     file: tuple[int, int] | None = None
+    """Device and inode."""
     lock: int | None = None
+    """Descriptor of the shared lock."""
 
     def close(self) -> None:
-        """Close the file, then let go of its lock."""
+        """Close the file, then release its lock."""
         super().close()
         if self.lock is not None:
             os.close(self.lock)
@@ -52,11 +54,11 @@ class Connection(sqlite3.Connection):
 
 
 CONNECTION: type[Connection] = Connection
-"""Every connection to a file is one of these."""
+"""Class of every connection to a file."""
 ASIDE = ".damaged-"
-"""Stands between the name of a file that was put aside and the time when."""
+"""Joins the name of a damaged file and the time when it was put aside."""
 ENDINGS = ("", "-wal", "-shm", "-journal")
-"""SQLite's files of one database."""
+"""Endings of SQLite's files for one database."""
 _MAGIC = b"SQLite format 3\0"
 _OWNER_AT = slice(68, 72)
 _BUSY_MS = 2000
@@ -69,7 +71,7 @@ Done = TypeVar("Done")
 
 @contextmanager
 def read(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the file to read after a check of all of it; nothing on the disk is changed.
+    """Open the file for reading after a check of the whole file; nothing on the disk changes.
 
     Every fault of SQLite inside the block is a StoreFault.
     """
@@ -84,10 +86,10 @@ def read(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def opened(path: Path, *, say: Say | None = None, thorough: bool = False) -> Iterator[Connection]:
-    """Open the file to write, making it if it is not there; `thorough` checks all of it.
+    """Open the file for writing, and make it if it is missing; `thorough` checks the whole file.
 
-    A damaged file is put aside, which `say` is told; where nobody is, damage is a fault. Every
-    fault of SQLite inside the block is a StoreFault.
+    A damaged file is put aside, which `say` reports; without `say`, damage is a fault. Every fault
+    of SQLite inside the block is a StoreFault.
     """
     if is_null(path):
         raise StoreFault(f"{path} keeps nothing", hint=REMEDY)
@@ -103,7 +105,7 @@ def opened(path: Path, *, say: Say | None = None, thorough: bool = False) -> Ite
 
 
 def written(path: Path, work: Callable[[sqlite3.Connection], Done], *, say: Say) -> Done:
-    """Do work in one transaction of the file; again where the file was put aside meanwhile."""
+    """Do work in one transaction of the file; repeated where the file was put aside meanwhile."""
     for _ in range(_MOST_TRIES):
         try:
             with opened(path, say=say) as connection, transaction(connection):
@@ -119,9 +121,9 @@ def written(path: Path, work: Callable[[sqlite3.Connection], Done], *, say: Say)
 def begin_anew(
     path: Path, say: Say, is_sound: Callable[[sqlite3.Connection], bool] | None = None
 ) -> None:
-    """Put a damaged file aside; not one that is found sound, as another process may have made.
+    """Put a damaged file aside, unless it is found sound, as after a repair by another process.
 
-    `is_sound` looks at more than its pages.
+    `is_sound` checks more than the file's pages.
     """
     try:
         with locked(path):
@@ -137,15 +139,15 @@ def begin_anew(
 
 
 def check_whole(connection: sqlite3.Connection, path: Path) -> None:
-    """Read every page; a page that is damaged, or cannot be read, is a fault."""
-    found = connection.execute(f"PRAGMA integrity_check({_MOST_FOUND})").fetchall()
-    fault = fault_found(path, [str(row[0]) for row in found])
+    """Read every page; a damaged or unreadable page is a fault."""
+    problems = connection.execute(f"PRAGMA integrity_check({_MOST_FOUND})").fetchall()
+    fault = fault_found(path, [str(row[0]) for row in problems])
     if fault is not None:
         raise fault
 
 
 def connected(path: Path) -> Connection:
-    """Connect to a file that is there; SQLite makes none."""
+    """Connect to an existing file; SQLite makes no new one."""
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         uri=True,
@@ -191,7 +193,7 @@ def _open(path: Path, lock: int | None = None) -> Iterator[Connection]:
 
 
 def _sound(path: Path) -> sqlite3.Connection:
-    """Return a connection to read: of a file that is not there, or an older one, in memory."""
+    """Connection for reading; in memory for a missing file or an older schema."""
     if is_null(path) or not own_file(path):
         return _empty()
     with _open(path, shared(path, to_write=False)) as connection:
@@ -214,7 +216,7 @@ def _empty() -> sqlite3.Connection:
 
 
 def _in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Return a copy of an older file, in the newest schema."""
+    """Copy of an older file, in the newest schema."""
     memory = sqlite3.connect(":memory:", isolation_level=None)
     connection.backup(memory)
     add_functions(memory)
@@ -223,7 +225,7 @@ def _in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:
 
 
 def _writable(path: Path, thorough: bool) -> Connection:
-    """Connect; while another process changes the journal, SQLite does not wait by itself."""
+    """Connect, and retry while another process changes the journal: SQLite itself does not wait."""
     end = time.monotonic() + _BUSY_MS / 1000
     while True:
         try:
@@ -240,11 +242,13 @@ def _settled(path: Path, thorough: bool) -> Connection:
     for _ in range(_MOST_TRIES):
         if not own_file(path):
             _make(path)
+        # No lock file is made before the file is known to be ours.
         lock = shared(path, to_write=False)  # none is made beside a file that may not be ours
         before = identity(path)
         with _open(path, lock) as connection:
             version = known_version(connection, path)
             connection.file = before
+            # Another process may have replaced the file between lock and connection.
             if lock is not None and version == len(MIGRATIONS) and identity(path) == before:
                 if thorough:
                     check_whole(connection, path)
@@ -265,14 +269,14 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
     if now != mode.lower():
         with suppress(sqlite3.OperationalError):  # others have it open: a later one changes it
             connection.execute(f"PRAGMA journal_mode = {mode}")
-    # Without a log, only a full sync makes a lost power supply harmless.
+    # Without a log, only a full sync makes a power failure harmless.
     connection.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'WAL' else 'FULL'}")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")
 
 
 def _bring_on(path: Path) -> None:
-    """Bring a file to the newest schema, while nobody else has it open."""
+    """Bring a file to the newest schema, while no other process has it open."""
     if not own_file(path):
         return
     make_private(path)
@@ -283,17 +287,17 @@ def _bring_on(path: Path) -> None:
         if version:
             _back_up(connection, path, version)
         else:
-            # First of all the file says whose it is: one that is damaged later still does.
+            # The owner is written first, so that the file shows it even if it is damaged later.
             connection.execute(f"PRAGMA application_id = {APPLICATION}")
         _set_up(connection, path)
         migrate(connection)
 
 
 def known_version(connection: sqlite3.Connection, file: Path, path: Path | None = None) -> int:
-    """Return the version of a file of ours; another program's is refused by the name of `path`."""
+    """Schema version of a file of ours; other programs' files are refused by the name of `path`."""
     path = path or file
     try:
-        # One transaction reads all three: another process may be making the file just now.
+        # One transaction reads all three values, as another process may be making the file.
         connection.execute("BEGIN")
         version = version_of(connection)
         owner = connection.execute("PRAGMA application_id").fetchone()[0]
@@ -311,7 +315,6 @@ def known_version(connection: sqlite3.Connection, file: Path, path: Path | None 
 
 
 def _says_ours(path: Path) -> bool:
-    """Tell whether the first bytes of a file, however damaged it is, say that it is trnbench's."""
     with path.open("rb") as file:
         head = file.read(_OWNER_AT.stop)
     return head.startswith(_MAGIC) and head[_OWNER_AT] == APPLICATION.to_bytes(4, "big")
@@ -329,7 +332,7 @@ def _is_sound(path: Path, more: Callable[[sqlite3.Connection], bool] | None) -> 
 
 
 def _make(path: Path) -> None:
-    """Make an empty file, once; what SQLite left of one that was put aside goes there too."""
+    """Make an empty file, once; SQLite's files of a damaged one are put aside too."""
     with locked(path):
         if own_file(path):
             return
@@ -344,7 +347,7 @@ def _make(path: Path) -> None:
 
 
 def _back_up(connection: sqlite3.Connection, path: Path, version: int) -> None:
-    """Copy the file as it is in an older version; the copy appears whole or not at all."""
+    """Copy the file in an older version; the copy appears whole or not at all."""
     copy = path.with_name(f"{path.name}.version-{version}")
     beside = path.with_name(f"{path.name}.copying-{os.getpid()}")
     make_file(beside)
@@ -358,7 +361,7 @@ def _back_up(connection: sqlite3.Connection, path: Path, version: int) -> None:
 
 
 def _set_aside(path: Path) -> Path:
-    """Rename a file and what SQLite has beside it; the file first, so that it is whole or away."""
+    """Rename a file and SQLite's files beside it; the main file first, so it is whole or away."""
     stamp = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%S%f")
     aside = path.with_name(f"{path.name}{ASIDE}{stamp}")
     for ending in ENDINGS:

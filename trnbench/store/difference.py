@@ -1,7 +1,8 @@
-"""Two kept answers beside each other: which rows are one, which figures moved, and by which part.
+"""Differences between two kept answers: matched rows, moved figures, and the cause of each move.
 
-What an answer rests on is exchanged part by part, in the order of `PARTS`, and asked again each
-time. A figure's way from the first answer to the second is then a chain, and its parts add up.
+The foundations of an answer are exchanged part by part, in the order of `PARTS`, and the question
+is asked again each time. The figures on the way from the first answer to the second form a chain,
+and the changes of its parts add up.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from trnbench.facts.records import Record, field
 from trnbench.store.runs import KeptAnswer, KeptRun
 
 PARTS = ("prices", "calibration", "specs", "question", "code")
-"""What answers rest on, in the order in which it is exchanged; code is what remains."""
+"""Foundations of an answer, in the order of exchange; code is the remainder."""
 LABELS: Mapping[str, tuple[str, ...]] = {
     "matrix": ("label", "shape", "chip", "dtype", "engine", "kernel", "cores"),
     "collective": ("op", "instance", "nodes", "group_size", "size_bytes", "dtype", "engine"),
@@ -27,63 +28,61 @@ LABELS: Mapping[str, tuple[str, ...]] = {
     "measure": ("id",),
     "verify": ("id",),
 }
-"""By verb, the keys that say what a row is about."""
+"""Verb -> keys that name the subject of a row."""
 CHOSEN = "chosen_plan"
 """Marks the row of a plan that is the plan."""
 _SAME = 1e-9
-"""Numbers so near to each other, relatively, are one."""
+"""Relative difference up to which numbers count as equal."""
 
 KeptRows = Sequence[Mapping[str, Any]]
 Chain = Sequence[tuple[str, KeptRows]]
-"""Answers on the way from one to another, each with the part by which it follows from the last."""
+"""Answers on the way from one to another, each with the part exchanged before it."""
 
 
 class MovedFigure(Record):
-    """A figure of a row that two answers do not have alike.
-
-    `parts` are what each part added, in the figure's own unit; `by` the parts at which it changed.
-    """
+    """A figure of a row that differs between two answers."""
 
     label: str
     key: str
     before: Any
     after: Any
     by: tuple[str, ...] = ()
+    """Parts at whose exchange the figure changed."""
     parts: Mapping[str, float] = field(default_factory=dict)
+    """Change by each part, in the figure's own unit."""
 
     @property
     def change(self) -> float | None:
-        """How much more the second is, as a share of the first; None for texts and from 0."""
+        """Relative change from the first to the second; None for texts and from 0."""
         if not (_is_number(self.before) and _is_number(self.after)) or not self.before:
             return None
         return float((self.after - self.before) / abs(self.before))
 
 
 class RunDiff(Record):
-    """Two kept answers to one verb, and what is between them.
-
-    `options` are those that differ, with both values; `files` data files that differ, by section.
-    `unexplained` says why nothing could be asked again; empty where it was.
-    """
+    """Two kept answers to one verb, and their differences."""
 
     first: KeptRun
     second: KeptRun
     options: tuple[tuple[str, Any, Any], ...]
+    """Options that differ, each with both values."""
     files: Mapping[str, tuple[str, ...]]
+    """Section -> data files that differ."""
     moved: tuple[MovedFigure, ...]
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
     unexplained: str = ""
+    """Why nothing could be asked again; empty where the chain is complete."""
 
 
 def moved_figures(
     verb: str, first: KeptAnswer, second: KeptAnswer, chain: Chain | None
 ) -> tuple[MovedFigure, ...]:
-    """Return the visible figures that differ, row by row; with a chain, by what they moved."""
+    """Visible figures that differ, row by row; with a chain, also the parts that moved them."""
     keys = dict.fromkeys((*first.columns, *second.columns))
     answers = [first.rows, *(rows for _, rows in chain)] if chain else [first.rows]
     tables = [labelled(verb, rows, first.rows) for rows in (*answers, second.rows)]
-    found = []
+    moved = []
     for label, before in tables[0].items():
         ways = [table.get(label) for table in tables]
         after = ways[-1]
@@ -92,33 +91,33 @@ def moved_figures(
         for key in keys:
             if not same(before.get(key), after.get(key)):
                 values = [None if row is None else row.get(key) for row in ways[:-1]]
-                found.append(_moved(label, key, [*values, after.get(key)], chain))
-    return tuple(found)
+                moved.append(_moved(label, key, [*values, after.get(key)], chain))
+    return tuple(moved)
 
 
 def labelled(verb: str, rows: KeptRows, beside: KeptRows) -> dict[str, Mapping[str, Any]]:
-    """Return rows by what they are about; a single row beside a single one is about the same."""
+    """Rows by the label of their subject; a single row matches a single row."""
     if verb == "plan":
         rows, beside = _chosen(rows), _chosen(beside)
     keys = LABELS.get(verb, ("cell",))
     if len(rows) == len(beside) == 1:
         return {_label(beside[0], keys): rows[0]}
     varying = [key for key in keys if len({str(row.get(key)) for row in beside}) > 1]
-    found: dict[str, Mapping[str, Any]] = {}
+    by_label: dict[str, Mapping[str, Any]] = {}
     for row in rows:
         label = name = _label(row, varying or keys[:1])
         count = 1
-        while label in found:
+        while label in by_label:
             count += 1
             label = f"{name} ({count})"
-        found[label] = row
-    return found
+        by_label[label] = row
+    return by_label
 
 
 def unmatched(
     verb: str, first: KeptRows, second: KeptRows
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the labels of rows that only the first answer has, and that only the second has."""
+    """Labels of rows in the first answer only, and of rows in the second only."""
     one, two = labelled(verb, first, first), labelled(verb, second, first)
     return (
         tuple(label for label in one if label not in two),
@@ -129,14 +128,14 @@ def unmatched(
 def changed_options(
     first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the options that two questions do not have alike, with both values."""
+    """Yield the options that differ between two questions, with both values."""
     for name in dict.fromkeys((*first, *second)):
         if first.get(name) != second.get(name):
             yield name, first.get(name), second.get(name)
 
 
 def same(one: object, two: object) -> bool:
-    """Tell whether two cells say the same."""
+    """True where two cells have the same value."""
     if _is_number(one) and _is_number(two):
         assert isinstance(one, int | float)
         assert isinstance(two, int | float)

@@ -1,4 +1,4 @@
-"""What can be wrong with the file of kept runs: not usable here and now, or damaged."""
+"""Faults of the file of kept runs: not usable here and now, or damaged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trnbench.errors import EnvironmentFault
 RECOVERS = "`trnbench runs recover` brings what can be read into a sound file"
 CHECKS = "`trnbench runs check` reads every run and names the damaged ones"
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises; the second where it quotes damage that is no text."""
+"""Errors that SQLite raises; the second where it quotes damage that is not text."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PAGE_NOT_READ = re.compile(r"failed to get page|error code[= ]*(\d+)")
 
@@ -22,16 +22,16 @@ class StoreFault(EnvironmentFault):
 
 
 class Damaged(StoreFault):
-    """The file of kept runs, or a run in it, is not what was written."""
+    """The file of kept runs, or a run in it, differs from what was written."""
 
 
 def primary(error: sqlite3.Error) -> int:
-    """Return SQLite's kind of error as a number, without its refinements."""
+    """SQLite's primary error code."""
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
 def fault_of(path: Path, error: sqlite3.Error | UnicodeDecodeError | OSError) -> StoreFault:
-    """Return an error of SQLite or of the system as a fault; a failed read is no damage."""
+    """Fault for an error of SQLite or of the system; a failed read is not damage."""
     if isinstance(error, OSError):
         return StoreFault(f"{path}: {error.strerror or error}")
     if isinstance(error, UnicodeDecodeError):
@@ -45,7 +45,7 @@ def fault_of(path: Path, error: sqlite3.Error | UnicodeDecodeError | OSError) ->
 
 
 def fault_found(path: Path, found: Sequence[str]) -> StoreFault | None:
-    """Return what SQLite's check of a whole file found as a fault; None where all is well."""
+    """Fault for the findings of SQLite's check of a whole file; None where there are none."""
     if list(found) == ["ok"]:
         return None
     for text in found:

@@ -1,7 +1,7 @@
-"""The lock beside the file of kept runs: shared by who has it open, alone for who replaces it.
+"""Lock beside the file of kept runs: shared while the file is open, exclusive to replace it.
 
-SQLite knows the files beside a database by name: one that is renamed while it is open loses what
-is written next.
+SQLite knows the files beside a database by name: if a database is renamed while it is open, later
+writes are lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HELD = (errno.EAGAIN, errno.EACCES)
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file alone for the block; its folder is made where it is not there."""
+    """Hold the exclusive lock of a file for the block; a missing folder is made."""
     opened = _lock_file(path)
     try:
         _wait(opened, fcntl.LOCK_EX, path)
@@ -35,7 +35,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def shared(path: Path, *, to_write: bool) -> int | None:
-    """Return the descriptor of a lock shared with others; who reads may have to do without one."""
+    """Descriptor of a shared lock; None where a reader cannot have one."""
     try:
         opened = _lock_file(path) if to_write else os.open(_beside(path), os.O_RDONLY | _SAFELY)
     except OSError:

@@ -1,7 +1,7 @@
-"""Which texts are kept of the files that an answer was made from, and what is masked in them.
+"""Texts kept of the files behind an answer, and the secrets masked in them.
 
-Launch scripts, configurations and logs hold keys of clusters and services: of them a digest is
-kept, and of what was read in them only what stands in the answer.
+Launch scripts, configurations and logs contain keys of clusters and services. Only their digest is
+kept, and of their content only the part that the answer shows.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _ALWAYS = re.compile("SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 _HARMLESS = re.compile(
     r"\d[\d.,_]*([eE][+-]?\d+)?\s?[a-zA-Z%]{0,3}(@[\w.]+)?|true|false|null|[\[{].*"
 )
-"""Numbers with a unit or none, and what is no text: `tokens = "300B"` is a question, no secret."""
+"""Numbers with or without a unit, and values that are not text: `tokens = "300B"` is no secret."""
 _QUESTIONS = ("key", "keys")
 
 
 def is_data(path: Path) -> bool:
-    """Tell whether the text of a file is kept; of others only a digest is."""
+    """True where the text of a file is kept; of other files only a digest is."""
     return path.suffix.lower() in _DATA
 
 
 def masked(data: bytes) -> bytes:
-    """Return the text of a file without what is assigned to names of keys and passwords."""
+    """Text of a file without values assigned to names of keys and passwords."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Where runs are kept: which file, whose it is, and how it is written on its file system."""
+"""Place of the file of kept runs: its path, its owner, and how to write on its file system."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from trnbench.store.faults import StoreFault
 
 FILE_VARIABLE = "TRNBENCH_RUNS"
-"""Names another file than that in the user's data folder; the null device keeps nothing."""
+"""Environment variable with the path of the file; the null device keeps nothing."""
 KEEP_VARIABLE = "TRNBENCH_KEEP"
 REMEDY = f"{FILE_VARIABLE} names the file in which trnbench keeps runs"
 OWNER_ONLY = 0o600
@@ -22,7 +22,7 @@ _SHARED = frozenset(
         *("fuseblk", "gfs2", "ocfs2", "orangefs", "panfs", "wekafs", "vboxsf", "virtiofs"),
     )
 )
-"""File systems on which two hosts may share the file, or which map no memory between processes."""
+"""File systems that hosts may share, or that map no memory between processes."""
 _KINDS = (
     (stat.S_ISLNK, "a link"),
     (stat.S_ISDIR, "a folder"),
@@ -34,7 +34,7 @@ _KINDS = (
 
 
 def store_path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return where runs are kept."""
+    """Path of the file of kept runs."""
     named = environment.get(FILE_VARIABLE)
     if named:
         return Path(named)
@@ -44,14 +44,14 @@ def store_path(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def keeps(environment: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether the environment lets answers be kept."""
+    """True where the environment allows answers to be kept."""
     if environment.get(KEEP_VARIABLE, "1").strip().lower() in ("0", "false", "no", "off"):
         return False
     return not is_null(Path(environment.get(FILE_VARIABLE) or "runs.db"))
 
 
 def is_null(path: Path) -> bool:
-    """Tell whether a path is the null device, by which people say: keep nothing."""
+    """True for the null device, the path for keeping nothing."""
     if str(path) == os.devnull:
         return True
     with suppress(OSError):
@@ -61,39 +61,39 @@ def is_null(path: Path) -> bool:
 
 
 def own_file(path: Path) -> bool:
-    """Tell whether a file of the user's is there; anything else there is refused by name."""
+    """True where the user's own file is there; anything else at the path is refused."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return False
     except OSError as error:
         raise StoreFault(f"{path}: {error.strerror}", hint=REMEDY) from None
     for is_kind, name in _KINDS:
-        if is_kind(found.st_mode):
-            to = " (name what it leads to)" if stat.S_ISLNK(found.st_mode) else ""
+        if is_kind(status.st_mode):
+            to = " (name what it leads to)" if stat.S_ISLNK(status.st_mode) else ""
             raise StoreFault(f"{path} is {name}, not a file of kept runs{to}", hint=REMEDY)
-    if found.st_uid != os.geteuid():
-        raise StoreFault(f"{path} belongs to another user (number {found.st_uid})", hint=REMEDY)
+    if status.st_uid != os.geteuid():
+        raise StoreFault(f"{path} belongs to another user (number {status.st_uid})", hint=REMEDY)
     return True
 
 
 def identity(path: Path) -> tuple[int, int] | None:
-    """Return which file is at a path, as device and inode; None where none is."""
+    """Device and inode of the file at a path; None where there is no file."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def make_private(path: Path) -> None:
-    """Close a file of the user's to everybody else; nothing is followed, nothing else touched."""
+    """Remove other users' access to a file of the user's; links are not followed."""
     if stat.S_IMODE(path.lstat().st_mode) & 0o077 == 0:
         return
     opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        found = os.fstat(opened)
-        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+        status = os.fstat(opened)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
             with suppress(OSError):  # of file systems without modes
                 os.fchmod(opened, OWNER_ONLY)
     finally:
@@ -101,13 +101,13 @@ def make_private(path: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file for the user alone, where nothing is yet."""
+    """Make an empty file for the user alone, where no file is."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     os.close(os.open(path, flags, OWNER_ONLY))
 
 
 def shared_file_system(path: Path) -> str | None:
-    """Return the kind of file system below a path, if hosts may share it; None for a local one."""
+    """Kind of file system of a path, if hosts may share it; None for a local one."""
     try:
         device = path.parent.stat().st_dev
         mounts = MOUNTS.read_text(errors="replace")
@@ -123,5 +123,5 @@ def shared_file_system(path: Path) -> str | None:
 
 
 def journal_mode(path: Path) -> str:
-    """Return how SQLite is to write: a log of what is new needs memory that processes share."""
+    """SQLite's journal mode: a write-ahead log needs memory shared between processes."""
     return "WAL" if shared_file_system(path) is None else "DELETE"

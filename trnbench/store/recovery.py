@@ -1,7 +1,7 @@
-"""What can be read of a damaged file of kept runs, brought into a sound one.
+"""Recovery of a damaged file of kept runs: readable rows brought into a sound file.
 
-First every row that SQLite still reads goes into a new file, whose indexes and schema are sound;
-then the runs and cells of it that are what was kept go into the file of kept runs.
+First every row that SQLite can still read goes into a new file with sound indexes and schema. Then
+its sound runs and cells go into the file of kept runs.
 """
 
 from __future__ import annotations
@@ -29,28 +29,29 @@ _TABLES = {
     "snapshot_file": "snapshot, section, name",
     "input_file": "run, path",
 }
-"""What is brought over, each with the key in whose order its rows lie."""
+"""Tables brought over, each with the key by which its rows are stored."""
 _MOST_GAP = 50_000
-"""So many row numbers between two readable ones are tried one by one."""
+"""Most row numbers between two readable rows that are tried one by one."""
 
 
 class Recovered(Record):
-    """How many runs and cells were brought over, how many were there already, and what is lost."""
+    """Counts of a recovery, and the losses."""
 
     runs: int
     cells: int
     known: int
+    """Runs that were in the target already."""
     lost: tuple[RunFault, ...]
 
 
 def put_aside(path: Path) -> list[Path]:
-    """Return the damaged files that were put aside from a path, newest last."""
+    """Damaged files that were put aside from a path, newest last."""
     return sorted(path.parent.glob(f"{path.name}{ASIDE}*[0-9]"))
 
 
 @contextmanager
 def salvaged(path: Path) -> Iterator[tuple[sqlite3.Connection, list[str]]]:
-    """Give what can be read of a file as a sound one, and the ids of all runs that it knows of.
+    """Give the readable rows of a file as a sound one, and the ids of all its runs.
 
     The file itself is not touched.
     """
@@ -60,6 +61,7 @@ def salvaged(path: Path) -> Iterator[tuple[sqlite3.Connection, list[str]]]:
         copy = Path(folder) / "copy"
         for ending in ENDINGS:
             if (beside := path.with_name(path.name + ending)).is_file() and ending != "-shm":
+                # SQLite rebuilds the shared-memory index from the log.
                 shutil.copyfile(beside, copy.with_name(copy.name + ending))
         clean = sqlite3.connect(Path(folder) / "clean", isolation_level=None)
         try:
@@ -124,7 +126,7 @@ def recover(
 
 
 def _bring(source: sqlite3.Connection, target: sqlite3.Connection, run: KeptRun) -> None:
-    """Copy the rows of a sound run as they are; its data files where all of them are sound."""
+    """Copy the rows of a sound run; its data files only where all of them are sound."""
 
     def copy(table: str, column: str, value: str) -> None:
         _insert(
@@ -136,7 +138,7 @@ def _bring(source: sqlite3.Connection, target: sqlite3.Connection, run: KeptRun)
     blobs = source.execute("SELECT kept FROM input_file WHERE run = ?", (run.id,)).fetchall()
     if not snapshot_damage(source, run.snapshot):
         blobs += [(file.sha256,) for file in files_of(source, run.snapshot)]
-        # Rows of a snapshot name their contents, which have to be there first.
+        # Rows of a snapshot refer to their contents, which have to be there first.
         for (name,) in blobs:
             copy("blob", "sha256", name)
         copy("snapshot_file", "snapshot", run.snapshot)
@@ -147,7 +149,7 @@ def _bring(source: sqlite3.Connection, target: sqlite3.Connection, run: KeptRun)
 
 
 def _insert(target: sqlite3.Connection, table: str, rows: Iterable[Sequence[object]]) -> int:
-    """Insert rows that are not there and that the table can hold; return how many."""
+    """Insert new rows that the table accepts; the result is their number."""
     count = 0
     for row in rows:
         marks = ", ".join("?" * len(row))
@@ -158,7 +160,8 @@ def _insert(target: sqlite3.Connection, table: str, rows: Iterable[Sequence[obje
 
 
 def _rows(connection: sqlite3.Connection, table: str, key: str) -> Iterator[Sequence[object]]:
-    """Yield the rows of a table from both ends up to damage; of those between what is found."""
+    """Yield the rows of a table from both ends up to damage, then those found in between."""
+    # Rows behind the damage can often be read backwards from the other end.
     down = ", ".join(f"{name} DESC" for name in key.split(", "))
     columns = "rowid, *" if key == "rowid" else "0, *"
     ends = [0, 0]
@@ -173,7 +176,7 @@ def _rows(connection: sqlite3.Connection, table: str, key: str) -> Iterator[Sequ
 
 
 def _readable(connection: sqlite3.Connection, asked: str) -> Iterator[Sequence[Any]]:
-    """Yield rows up to the first that is damaged."""
+    """Yield rows up to the first damaged one."""
     try:
         yield from connection.execute(asked)
     except FAILURES as error:

@@ -1,4 +1,4 @@
-"""Kept runs: written once, found by id, tag or question, and forgotten when old or asked to be."""
+"""Kept runs: written once, found by id, tag or question, and deleted when old or on request."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from trnbench.store.snapshot import blob, put_blob
 
 MOST_RUNS = 10_000
 OLDEST_DAYS = 400
-"""Runs without a tag beyond these are forgotten."""
+"""Runs without a tag beyond these limits are deleted."""
 LAST = "last"
-"""Stands for the newest run."""
+"""Name of the newest run."""
 LARGEST_INPUT = 2 << 20
-"""Bytes of a file that was read to answer; of a larger one only the digest is kept."""
+"""Largest bytes of an input file whose text is kept; of a larger one only the digest is."""
 UTC_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 _END_OF_TIME = "9999-12-31T23:59:59Z"
 _SLACK = 100
-"""So many too many are forgotten at once, and not one at every run."""
+"""Surplus runs at which deletion starts, so that not every run deletes one."""
 _MOST_AT_ONCE = 0.03
-"""The share of all runs, or cells, that is forgotten at once at most."""
+"""Largest share of all runs, or cells, deleted at once."""
 _ID_BYTES = 5
 _ROWS = "id, verb, started_at, seconds, version, machine, tag, headline, models, instances"
 _COLUMNS = f"{_ROWS}, exit_code, options, command, snapshot"
@@ -40,17 +40,16 @@ _NAMES = tuple(_COLUMNS.split(", "))
 
 
 class KeptRun(Record):
-    """What is known of a run without its answer.
-
-    `options` are those that were given, by name and as they were written. `snapshot` names the data
-    files, `version` the program.
-    """
+    """A run without its answer."""
 
     id: str
     verb: str
     started_at: str
+    """UTC, as `UTC_FORMAT`."""
     seconds: float
+    """Wall time of the answer."""
     version: str
+    """Version of the program."""
     machine: str
     tag: str | None
     headline: str
@@ -58,29 +57,33 @@ class KeptRun(Record):
     instances: tuple[str, ...]
     exit_code: int
     options: Mapping[str, Any]
+    """Given options by name, as they were written."""
     command: str
     snapshot: str
+    """Name of the data files."""
 
 
 class KeptAnswer(Record):
-    """What was answered: the inputs as understood, rows by key, and the columns people see."""
+    """Answer of a run: the inputs as understood, rows by key, a summary."""
 
     inputs: Mapping[str, Any]
     rows: tuple[Mapping[str, Any], ...]
     summary: Mapping[str, Any]
     columns: tuple[str, ...]
+    """Keys of the columns that people see."""
 
 
 class KeptInput(Record):
-    """A file that was read to answer; `content` is None where no text of it is kept."""
+    """A file that was read to answer."""
 
     path: str
     sha256: str
     content: bytes | None
+    """None where no text is kept."""
 
 
 class RunFilter(Record):
-    """Which runs are looked for; what is None does not matter."""
+    """Filter of runs; None matches any value."""
 
     verb: str | None = None
     model: str | None = None
@@ -91,7 +94,7 @@ class RunFilter(Record):
 
 
 def utc_now() -> str:
-    """Return the time as runs have it; the last there is where the clock is beyond."""
+    """Current time in the format of runs; the last representable one for a clock beyond it."""
     try:
         return datetime.fromtimestamp(time.time(), tz=UTC).strftime(UTC_FORMAT)
     except (ValueError, OverflowError, OSError):
@@ -99,7 +102,7 @@ def utc_now() -> str:
 
 
 def new_id(connection: sqlite3.Connection) -> str:
-    """Return an id that no run has."""
+    """An unused id."""
     while True:
         name = os.urandom(_ID_BYTES).hex()
         if connection.execute("SELECT 1 FROM run WHERE id = ?", (name,)).fetchone() is None:
@@ -115,7 +118,7 @@ def add(
 ) -> None:
     """Keep a run with its answer and the files it read; the caller holds the transaction.
 
-    Of data files their text is kept, without secrets; of `digested` and others their digest alone.
+    The text of data files is kept, without secrets; of `digested` and other files only the digest.
     """
     values = [getattr(run, name) for name in _NAMES]
     connection.execute(
@@ -141,7 +144,7 @@ def add(
 
 
 def seal(connection: sqlite3.Connection, name: str) -> None:
-    """Seal the rows of a run as they are."""
+    """Seal the current rows of a run."""
     connection.execute(f"UPDATE run SET seal = {RUN_SEAL} WHERE id = ?", (name,))
     connection.execute(f"UPDATE answer SET seal = {ANSWER_SEAL} WHERE run = ?", (name,))
 
@@ -149,7 +152,7 @@ def seal(connection: sqlite3.Connection, name: str) -> None:
 def listed(
     connection: sqlite3.Connection, wanted: RunFilter, limit: int | None = None
 ) -> list[KeptRun]:
-    """Return the runs that are looked for, newest first; a damaged one is left out."""
+    """Runs that match a filter, newest first, without damaged ones."""
     tests = {
         "verb = ?": wanted.verb,
         "EXISTS (SELECT 1 FROM json_each(models) WHERE value = ?)": wanted.model,
@@ -160,7 +163,7 @@ def listed(
     }
     asked = {test: value for test, value in tests.items() if value is not None}
     rows = connection.execute(
-        # Tests are made of sound rows alone: JSON of a damaged one is an error.
+        # Tests apply to sound rows only: JSON functions fail on a damaged row.
         f"SELECT {_COLUMNS} FROM run WHERE CASE WHEN seal = {RUN_SEAL} "
         f"THEN {' AND '.join(asked) or '1'} END ORDER BY started_at DESC, rowid DESC LIMIT ?",
         (*asked.values(), -1 if limit is None else limit),
@@ -169,23 +172,23 @@ def listed(
 
 
 def each_run(connection: sqlite3.Connection) -> Iterator[tuple[str, KeptRun | None]]:
-    """Yield the id of every run, with what is known of it; None where that is damaged."""
+    """Yield the id of every run with its record; None where that is damaged."""
     rows = connection.execute(f"SELECT seal = {RUN_SEAL}, {_COLUMNS} FROM run").fetchall()
     for sound, *row in rows:
         yield str(row[0]), _run(row) if sound else None
 
 
 def damaged_runs(connection: sqlite3.Connection) -> list[str]:
-    """Return the ids of runs that are not what was kept, their answers left aside."""
+    """Ids of damaged runs; their answers are not checked."""
     rows = connection.execute(f"SELECT id FROM run WHERE seal <> {RUN_SEAL}")
     return [str(row[0]) for row in rows]
 
 
 def found(connection: sqlite3.Connection, name: str) -> KeptRun:
-    """Return the run of an id, the newest of a tag, that of the beginning of an id, or the last."""
+    """Run with this id, newest with this tag, run whose id begins so, or the last run."""
     name = plain(name)
     if name == LAST:
-        # A clock that was wrong once does not decide for years which run is the last.
+        # Runs dated in the future come last, so a clock that was wrong once does no lasting harm.
         order = "1 ORDER BY started_at > ?, started_at DESC, rowid DESC"
         newest = _first(connection, order, utc_now())
         if not newest:
@@ -206,7 +209,7 @@ def found(connection: sqlite3.Connection, name: str) -> KeptRun:
 
 
 def _first(connection: sqlite3.Connection, where: str, *values: str) -> list[KeptRun]:
-    """Return the first two runs of a condition and order."""
+    """The first two runs of a condition and order."""
     rows = connection.execute(
         f"SELECT seal = {RUN_SEAL}, {_COLUMNS} FROM run WHERE {where} LIMIT 2", values
     ).fetchall()
@@ -221,7 +224,7 @@ def _refuse(name: str, why: str) -> Never:
 
 
 def answer_of(connection: sqlite3.Connection, run: KeptRun) -> KeptAnswer:
-    """Return what a run answered, checked against its seal, sizes and shape."""
+    """Answer of a run, checked against its seal, sizes and shape."""
     row = connection.execute(
         f"SELECT seal = {ANSWER_SEAL}, inputs, inputs_bytes, content, content_bytes "
         "FROM answer WHERE run = ?",
@@ -240,7 +243,7 @@ def answer_of(connection: sqlite3.Connection, run: KeptRun) -> KeptAnswer:
 
 
 def _shaped(inputs: Any, content: Any) -> KeptAnswer:  # noqa: ANN401 - plain data of any shape
-    """Return an answer from plain data that has its shape."""
+    """Answer from plain data of the right shape."""
     parts = content if isinstance(content, dict) else {}
     rows, columns = parts.get("rows"), parts.get("columns")
     if not (
@@ -258,7 +261,7 @@ def _shaped(inputs: Any, content: Any) -> KeptAnswer:  # noqa: ANN401 - plain da
 
 
 def inputs_of(connection: sqlite3.Connection, run: KeptRun) -> tuple[KeptInput, ...]:
-    """Return the files that a run read; a text that is not what was kept is refused."""
+    """Files that a run read; a damaged text is refused."""
     rows = connection.execute(
         "SELECT path, sha256, kept FROM input_file WHERE run = ? ORDER BY path", (run.id,)
     ).fetchall()
@@ -272,21 +275,22 @@ def inputs_of(connection: sqlite3.Connection, run: KeptRun) -> tuple[KeptInput, 
 
 
 def remove_one(connection: sqlite3.Connection, name: str) -> None:
-    """Forget the run of an id, if there is one; the caller holds the transaction."""
+    """Delete the run of an id, if there is one; the caller holds the transaction."""
     connection.execute("DELETE FROM run WHERE id = ?", (name,))
 
 
 def remove(connection: sqlite3.Connection, runs: Sequence[KeptRun]) -> None:
-    """Forget runs, and the data files that no other rests on."""
+    """Delete runs, and the data files that no other run uses."""
     with transaction(connection):
         connection.executemany("DELETE FROM run WHERE id = ?", [(run.id,) for run in runs])
         _sweep(connection)
 
 
 def prune(connection: sqlite3.Connection) -> None:
-    """Forget runs without a tag, and cells, that are old, and runs that are too many.
+    """Delete old runs without a tag, old cells, and surplus runs.
 
-    How old is told by what the file holds, not by a clock: one that is wrong once costs nothing.
+    Age counts from the second newest run in the file, not from the clock: a clock that is wrong
+    once deletes nothing.
     """
     newest = [
         row[0]
@@ -316,7 +320,7 @@ def prune(connection: sqlite3.Connection) -> None:
 
 
 def counted(connection: sqlite3.Connection) -> int:
-    """Return how many runs are kept."""
+    """Number of kept runs."""
     return int(connection.execute("SELECT count(*) FROM run").fetchone()[0])
 
 
@@ -344,7 +348,6 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _cell(value: object) -> object:
-    """Return a value of a run as its table has it."""
     if isinstance(value, tuple | Mapping):
         return json_text(value)
     return plain(value) if isinstance(value, str) else value

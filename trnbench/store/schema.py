@@ -1,12 +1,12 @@
-"""What the file of kept runs holds, by version; each migration brings it one version on.
+"""Tables of the file of kept runs, by version; each migration leads to the next version.
 
 The tables are open to other readers of SQLite. `answer.inputs` and `answer.content`, and the
 contents of `blob`, are zlib-compressed; the first two hold JSON in UTF-8:
 
     json.loads(zlib.decompress(content))    {"rows": [...], "summary": {...}, "columns": [...]}
 
-Rows of runs, answers and cells have a seal, by which a changed one is told; blobs are named by the
-digest of what they hold, and snapshots by that of their list of files.
+Rows of runs, answers and cells have a seal that reveals changes. Blobs are named by the digest of
+their content, and snapshots by that of their list of files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from trnbench.store.content import inflated_bytes, sealed
 
 APPLICATION = 0x74726E62
-"""Says in the file's header whose it is: "trnb"."""
+"""Owner in the file's header: "trnb"."""
 
 _RUNS = """
 CREATE TABLE run (
@@ -76,7 +76,7 @@ CREATE TABLE cell (
 
 
 def _seal(texts: str, *others: str) -> str:
-    """Return the SQL of a seal; texts as bytes, for a damaged one may be no text."""
+    # Texts are sealed as bytes, because a damaged one may not decode.
     return f"sealed({', '.join([*(f'CAST({one} AS BLOB)' for one in texts.split()), *others])})"
 
 
@@ -91,7 +91,7 @@ ANSWER_SEAL = _seal(
     "path || ' ' || bytes || ' ' || sha256 || ' ' || kept AS one "
     "FROM input_file WHERE input_file.run = answer.run ORDER BY path))",
 )
-"""Of an answer with the list of files that it was made from."""
+"""Covers the answer and the list of its input files."""
 CELL_SEAL = _seal("study key state content reason at", "bytes", "seconds")
 
 _SEALS = f"""
@@ -111,14 +111,14 @@ UPDATE answer SET seal = {ANSWER_SEAL};
 UPDATE cell SET bytes = inflated_bytes(content);
 UPDATE cell SET seal = {CELL_SEAL}
 """
-"""`input_file.kept` names the text that is kept of a file: empty where none is."""
+"""`input_file.kept` names the kept text of a file: empty where there is none."""
 
 MIGRATIONS: tuple[str, ...] = (_RUNS, _STUDIES, _SEALS)
-"""The statements that bring the file from version N to N + 1; what was released is never edited."""
+"""Statements from version N to N + 1; released ones are never edited."""
 
 
 def add_functions(connection: sqlite3.Connection) -> None:
-    """Give a connection the functions of seals, and texts that are damaged as texts."""
+    """Add the functions of seals to a connection, and decode damaged texts without an error."""
     connection.create_function("sealed", -1, sealed, deterministic=True)
     connection.create_function("inflated_bytes", 1, inflated_bytes, deterministic=True)
     connection.text_factory = _text
@@ -129,13 +129,13 @@ def _text(data: bytes) -> str:
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """Return how many migrations the file has seen."""
+    """Number of migrations applied to the file."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit what the block writes, or nothing of it."""
+    """Commit all writes of the block, or none."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -149,7 +149,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def migrate(connection: sqlite3.Connection, to: int | None = None) -> None:
     """Bring the file to a version, the newest by default: in one transaction, or not at all."""
     with transaction(connection):
-        # Another process may have done it while this one waited.
+        # Another process may have migrated the file while this one waited.
         for script in MIGRATIONS[version_of(connection) : to]:
             for statement in script.split(";"):
                 connection.execute(statement)

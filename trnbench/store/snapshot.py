@@ -1,7 +1,7 @@
-"""The data files that an answer rests on, kept by content: the same again costs nothing.
+"""Data files behind an answer, kept by content: a repeated file takes no space.
 
-A snapshot is named by what all winning files of a catalogue say, so two runs with one name rest on
-the same chips, prices, calibrations and workloads, on whatever machine they were asked.
+A snapshot is named by the contents of all winning files of a catalogue. Two runs with one snapshot
+rest on the same chips, prices, calibrations and workloads, on any machine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trnbench.store.content import WrongContent, digest, inflated, squeezed
 from trnbench.store.faults import CHECKS, Damaged
 
 KEPT = "kept"
-"""The origin of a data file that comes from a snapshot."""
+"""Origin of a data file that comes from a snapshot."""
 _SHORT = 16
 _PLACES = {section: place for place, section in enumerate(SECTIONS)}
 
@@ -31,7 +31,7 @@ class KeptFile(Record):
 
 
 def put_blob(connection: sqlite3.Connection, data: bytes) -> str:
-    """Keep a content, once, and return its name."""
+    """Keep a content once; the result is its name."""
     name = digest(data)
     known = connection.execute("SELECT 1 FROM blob WHERE sha256 = ?", (name,)).fetchone()
     if known is None:
@@ -42,7 +42,7 @@ def put_blob(connection: sqlite3.Connection, data: bytes) -> str:
 
 
 def blob(connection: sqlite3.Connection, name: str) -> bytes | None:
-    """Return a content that was kept, or None; one that its name does not fit is refused."""
+    """A kept content, or None; a content that does not fit its name is refused."""
     row = connection.execute("SELECT content, bytes FROM blob WHERE sha256 = ?", (name,)).fetchone()
     if row is None:
         return None
@@ -53,7 +53,7 @@ def blob(connection: sqlite3.Connection, name: str) -> bytes | None:
 
 
 def sound_blob(connection: sqlite3.Connection, name: str) -> bool:
-    """Tell whether a content is kept, and is what its name says."""
+    """True where a content is kept and fits its name."""
     try:
         return blob(connection, name) is not None
     except WrongContent:
@@ -61,8 +61,9 @@ def sound_blob(connection: sqlite3.Connection, name: str) -> bool:
 
 
 def take(connection: sqlite3.Connection, catalog: Catalog) -> str:
-    """Keep the winning data files of a catalogue, and return the name of the snapshot."""
+    """Keep the winning data files of a catalogue; the result is the name of the snapshot."""
     entries = [entry for section in SECTIONS for entry in catalog.entries(section)]
+    # Unchanged times and sizes of all files mean a known snapshot: no file is read.
     stamp = _stamp(entries)
     row = connection.execute(
         "SELECT snapshot FROM snapshot_seen JOIN snapshot_file USING (snapshot) WHERE stamp = ?",
@@ -84,14 +85,14 @@ def take(connection: sqlite3.Connection, catalog: Catalog) -> str:
 
 
 def snapshot_name(files: Sequence[KeptFile]) -> str:
-    """Return the name of a snapshot of some files."""
+    """Name of a snapshot of some files."""
     ordered = sorted(files, key=lambda file: (_PLACES.get(file.section, len(_PLACES)), file.name))
     text = "\n".join(f"{file.section}/{file.name} {file.sha256}" for file in ordered)
     return digest(text.encode())[:_SHORT]
 
 
 def files_of(connection: sqlite3.Connection, snapshot: str) -> tuple[KeptFile, ...]:
-    """Return the data files of a snapshot, by section and name; none where they are not kept."""
+    """Data files of a snapshot, by section and name; empty where they are not kept."""
     found = connection.execute(
         "SELECT section, name, sha256 FROM snapshot_file WHERE snapshot = ? ORDER BY 1, 2",
         (snapshot,),
@@ -105,7 +106,7 @@ def files_of(connection: sqlite3.Connection, snapshot: str) -> tuple[KeptFile, .
 def mixed(
     first: tuple[KeptFile, ...], second: tuple[KeptFile, ...], taken: Callable[[str], bool]
 ) -> tuple[KeptFile, ...]:
-    """Return the files of the first snapshot, and of the second those of the sections `taken`."""
+    """Files of the first snapshot, except the sections `taken` from the second."""
     return (
         *(file for file in first if not taken(file.section)),
         *(file for file in second if taken(file.section)),
@@ -115,7 +116,7 @@ def mixed(
 def restore(
     connection: sqlite3.Connection, files: tuple[KeptFile, ...], folder: Path
 ) -> Catalog | None:
-    """Write data files into a folder; return the catalogue of them alone, None if one is lost."""
+    """Catalogue of data files written into a folder; None if a file is lost."""
     for file in files:
         try:
             content = blob(connection, file.sha256)
@@ -123,7 +124,7 @@ def restore(
             raise Damaged(
                 f"the kept data file {file.section}/{file.name} is damaged: {error}", hint=CHECKS
             ) from None
-        # A file of runs may come from elsewhere: its names must stay names.
+        # A file of runs may come from elsewhere: names in it must not lead out of the folder.
         if content is None or file.section not in SECTIONS or Path(file.name).name != file.name:
             return None
         place = folder / file.section
@@ -135,18 +136,18 @@ def restore(
 def changed(
     first: tuple[KeptFile, ...], second: tuple[KeptFile, ...]
 ) -> Mapping[str, tuple[str, ...]]:
-    """Return, by section, the names of the files that two snapshots do not have alike."""
-    found: dict[str, set[str]] = {}
+    """Section -> names of the files that differ between two snapshots."""
+    names: dict[str, set[str]] = {}
     for file in {*first} ^ {*second}:
-        found.setdefault(file.section, set()).add(file.name)
-    return {section: tuple(sorted(found[section])) for section in SECTIONS if section in found}
+        names.setdefault(file.section, set()).add(file.name)
+    return {section: tuple(sorted(names[section])) for section in SECTIONS if section in names}
 
 
 def _stamp(entries: list[Entry]) -> str:
-    told = hashlib.sha256()
+    checksum = hashlib.sha256()
     for entry in entries:
         stat = entry.path.stat()
-        told.update(
+        checksum.update(
             f"{entry.section}\0{entry.path}\0{stat.st_mtime_ns}\0{stat.st_size}\0{stat.st_ino}\n".encode()
         )
-    return told.hexdigest()
+    return checksum.hexdigest()

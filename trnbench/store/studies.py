@@ -1,4 +1,4 @@
-"""Cells of studies: each is kept when it is done, so that a study goes on where it was stopped."""
+"""Cells of studies, each kept when it is done, so that a stopped study can continue."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ DONE, FAILED = "done", "failed"
 
 
 class KeptCell(Record):
-    """What came of a cell: rows, or the reason why there are none.
-
-    `malformed`: it asks what cannot be asked, however the data are; known only as it is answered.
-    """
+    """Result of a cell: rows, or the reason why there are none."""
 
     key: str
     rows: tuple[Mapping[str, Any], ...] = ()
     reason: str | None = None
     seconds: float = 0.0
+    """Wall time of the cell."""
     malformed: bool = False
+    """True where the question is invalid with any data; not kept in the file."""
 
     @property
     def state(self) -> str:
-        """Whether it was answered."""
+        """Done, or failed where there is a reason."""
         return DONE if self.reason is None else FAILED
 
 
@@ -43,7 +42,7 @@ KeptCells = Sequence[KeptCell]
 def keep_cells(
     connection: sqlite3.Connection, study: str, cells: Sequence[KeptCell], at: str
 ) -> None:
-    """Keep cells in one transaction; one that failed or is damaged is replaced, others stay."""
+    """Keep cells in one transaction; failed or damaged ones are replaced, others stay."""
     with transaction(connection):
         connection.executemany(
             "INSERT INTO cell (study, key, state, content, bytes, reason, seconds, at) "
@@ -72,26 +71,26 @@ def keep_cells(
 
 @contextmanager
 def cells_keeper(study: str, *, keep: bool, say: Say) -> Iterator[Callable[[KeptCells, str], None]]:
-    """Open the file for cells of a study, and give what keeps some of them.
+    """Open the file for cells of a study, and give a function that keeps some of them.
 
-    Where they cannot be written, a line says so, and later ones are tried again with them.
+    If cells cannot be written, a line says so, and they are tried again with later ones.
     """
     if not keep:
         yield lambda cells, at: None
         return
     waiting: list[KeptCell] = []
-    told = False
+    warned = False
 
     def put(connection: sqlite3.Connection, cells: KeptCells, at: str) -> None:
-        nonlocal told
+        nonlocal warned
         waiting.extend(cells)
         try:
             keep_cells(connection, study, waiting, at)
             waiting.clear()
         except sqlite3.Error as error:
-            if not told:
+            if not warned:
                 say(f"trnbench: cells are not kept for now: {store_path()}: {error}")
-            told = True
+            warned = True
 
     with ExitStack() as held:
         try:
@@ -104,7 +103,7 @@ def cells_keeper(study: str, *, keep: bool, say: Say) -> Iterator[Callable[[Kept
 
 
 def cells_kept(connection: sqlite3.Connection, study: str, *, say: Say) -> dict[str, KeptCell]:
-    """Return the cells of a study that are kept, by key; damaged ones are left out, and told."""
+    """Kept cells of a study, by key; damaged ones are left out and reported."""
     rows = connection.execute(
         f"SELECT seal = {CELL_SEAL}, key, content, bytes, reason, seconds FROM cell "
         "WHERE study = ?",
@@ -124,7 +123,7 @@ def cells_kept(connection: sqlite3.Connection, study: str, *, say: Say) -> dict[
 
 
 def cell_content(content: bytes, size_bytes: int) -> tuple[Mapping[str, Any], ...] | None:
-    """Return the rows of a cell, or None where they are not what was kept."""
+    """Rows of a cell, or None where they are damaged."""
     try:
         rows = unpacked(content, size_bytes)
     except WrongContent:

@@ -1,1 +1,1 @@
-"""One module a training framework: its facts, its configuration, and how that is read back."""
+"""Training frameworks, one in each module: facts, configuration, and reader of a configuration."""

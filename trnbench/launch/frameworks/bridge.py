@@ -130,44 +130,46 @@ def _call(plan: LaunchPlan) -> FrameworkCall:
 
 
 def layout_of(flags: Flags) -> dict[str, Value]:
-    """Return the knobs that overrides settle; what a recipe says is not known here."""
-    told = flags.settings
+    """Knobs that overrides settle; the recipe's own values are unknown here."""
+    overrides = flags.settings
     found: dict[str, Value] = {
-        knob: whole(flags.of, key, told[key])
+        knob: whole(flags.of, key, overrides[key])
         for knob, key in DEGREES.items()
-        if told.get(key, "null") != "null"
+        if overrides.get(key, "null") != "null"
     }
-    if told.get(DEGREES["vpp"]) == "null":
+    if overrides.get(DEGREES["vpp"]) == "null":
         found["vpp"] = 1
-    if (drawn := told.get(DRAWN, "null").strip("'\"")) != "null":
+    if (drawn := overrides.get(DRAWN, "null").strip("'\"")) != "null":
         found |= drawn_knobs(flags.of, drawn, int(found.get("pp", 1)))
     if "vpp" in found:
         found["schedule"] = "interleaved" if found["vpp"] != 1 else "1f1b"
     switches = {"true": True, "false": False}
-    if (value := switches.get(told.get("model.sequence_parallel", "").lower())) is not None:
+    if (value := switches.get(overrides.get("model.sequence_parallel", "").lower())) is not None:
         found["sequence_parallel"] = value
-    if (value := switches.get(told.get("ddp.use_distributed_optimizer", "").lower())) is not None:
+    if (
+        value := switches.get(overrides.get("ddp.use_distributed_optimizer", "").lower())
+    ) is not None:
         found["zero"] = int(value)
     fsdp = {cut: stage for stage, cut in SHARDED.items()}
-    cut = told.get("ddp.data_parallel_sharding_strategy", "")
-    if told.get("ddp.use_megatron_fsdp", "").lower() == "true" and cut in fsdp:
+    cut = overrides.get("ddp.data_parallel_sharding_strategy", "")
+    if overrides.get("ddp.use_megatron_fsdp", "").lower() == "true" and cut in fsdp:
         found["zero"] = fsdp[cut]
-    if (kept := told.get("model.recompute_granularity")) is not None:
-        some = told.get("model.recompute_num_layers", "1")
+    if (kept := overrides.get("model.recompute_granularity")) is not None:
+        some = overrides.get("model.recompute_num_layers", "1")
         found["recompute"] = recompute_of(
             flags.of,
             kept,
-            told.get("model.recompute_method"),
+            overrides.get("model.recompute_method"),
             whole(flags.of, "model.recompute_num_layers", some) if some != "null" else 1,
-            told.get("model.recompute_modules", "").replace("null", ""),
+            overrides.get("model.recompute_modules", "").replace("null", ""),
         )
-    if (backend := told.get("model.attention_backend")) is not None:
+    if (backend := overrides.get("model.attention_backend")) is not None:
         found["attention"] = "naive" if backend in ("unfused", "local") else "fused"
-    if (how := told.get("model.cp_comm_type")) in (HYBRID, *EXCHANGES.values()):
-        found["context_parallel"] = exchange_of(how, told.get(INSIDE))
+    if (how := overrides.get("model.cp_comm_type")) in (HYBRID, *EXCHANGES.values()):
+        found["context_parallel"] = exchange_of(how, overrides.get(INSIDE))
     recipes = {spelled: name for name, spelled in _PRECISIONS.items()}
     recipes["bf16_with_fp8_current_scaling_mixed"] = "fp8"
-    if (recipe := told.get("mixed_precision", "null")) != "null":
+    if (recipe := overrides.get("mixed_precision", "null")) != "null":
         if recipe not in recipes:
             raise InputError(
                 f"{flags.of}: mixed_precision {recipe!s:.60} is not modelled; modelled: "
@@ -175,20 +177,20 @@ def layout_of(flags: Flags) -> dict[str, Value]:
                 hint="give --precision beside --config, and take it out of the file",
             )
         found["precision"] = recipes[recipe]
-    if told.get(EXPERT_TP, "null") != "null":
-        found["expert_tp"] = whole(flags.of, EXPERT_TP, told[EXPERT_TP])
-    if told.get(OFFLOAD, "").lower() == "true":
-        found["optimizer_offload"] = offload_of(flags.of, told.get(OFFLOAD_SHARE, "1.0"))
-    if (depths := told.get(DEPTHS)) is not None:
+    if overrides.get(EXPERT_TP, "null") != "null":
+        found["expert_tp"] = whole(flags.of, EXPERT_TP, overrides[EXPERT_TP])
+    if overrides.get(OFFLOAD, "").lower() == "true":
+        found["optimizer_offload"] = offload_of(flags.of, overrides.get(OFFLOAD_SHARE, "1.0"))
+    if (depths := overrides.get(DEPTHS)) is not None:
         found["mtp_depths"] = 0 if depths == "null" else whole(flags.of, DEPTHS, depths)
-    if (factor := told.get("model.moe_expert_capacity_factor")) is not None:
+    if (factor := overrides.get("model.moe_expert_capacity_factor")) is not None:
         found["capacity_factor"] = number(flags.of, "model.moe_expert_capacity_factor", factor)
     modes = {spelled: job for job, spelled in _MODES.items()}
     if (mode := flags.text("mode")) in modes:
         found["job"] = modes[mode]
     if found.get("job") == "lora":
-        wide = "linear_fc1" in told.get("peft.target_modules", "linear_fc1")
-        found["adapter_rank"] = whole(flags.of, "peft.dim", told.get("peft.dim"), 32)
+        wide = "linear_fc1" in overrides.get("peft.target_modules", "linear_fc1")
+        found["adapter_rank"] = whole(flags.of, "peft.dim", overrides.get("peft.dim"), 32)
         found["adapter_on"] = "all-linear" if wide else "attention"
     return found
 

@@ -1,4 +1,4 @@
-"""Megatron-LM: arguments of pretrain_gpt.py. Its GPU side of Megatron Core is that of Bridge too.
+"""Megatron-LM: arguments of pretrain_gpt.py. Megatron Bridge shares its facts of Megatron Core.
 
 Sources: megatron/training/arguments.py and examples/llama of Megatron-LM (2026-08-22).
 """
@@ -48,10 +48,11 @@ PRECISIONS: Mapping[str, tuple[str, ...]] = {
 }
 _FP8_RECIPES = {"mxfp8": "mxfp8", "blockwise": "fp8-blockwise"}
 SHARDED: Mapping[int, str] = {2: "optim_grads", 3: "optim_grads_params"}
-"""What Megatron FSDP cuts, by ZeRO stage."""
+"""ZeRO stage -> states that Megatron FSDP shards."""
 EXCHANGES = {"ring": "p2p", "all-to-all": "a2a"}
 HYBRID = "a2a+p2p"
-"""Of what is all-to-all inside a ring; --hierarchical-context-parallel-sizes: inside, outside."""
+"""All-to-all inside, ring outside; --hierarchical-context-parallel-sizes has the inner size
+first."""
 
 
 MODULES: Mapping[Module, str] = {
@@ -60,11 +61,11 @@ MODULES: Mapping[Module, str] = {
     "activations": "moe_act",
     "up-projection": "mla_up_proj",
 }
-"""What --recompute-modules calls them."""
+"""Module -> its name in --recompute-modules."""
 
 
 def recompute_settings(mode: str) -> dict[str, object]:
-    """Return what Megatron Core's configuration says of a mode of recompute, by its field."""
+    """Fields of Megatron Core's configuration for a mode of recompute."""
     if mode == "none":
         return {}
     if modules := modules_of(mode):
@@ -81,7 +82,7 @@ def recompute_settings(mode: str) -> dict[str, object]:
 def recompute_of(
     of: str, granularity: str | None, method: str | None, layers: int, modules: str
 ) -> str:
-    """Return the mode that such a configuration means; what is not modelled is an InputError."""
+    """Mode of recompute of these settings; an unmodelled one is an InputError."""
     match granularity:
         case None | "null" | "none":
             return "none"
@@ -208,20 +209,20 @@ def _call(plan: LaunchPlan) -> FrameworkCall:
 
 
 def no_files(plan: LaunchPlan, stamp: str) -> Texts:
-    """Write nothing: everything is said by arguments."""
+    """No files: arguments state the whole configuration."""
     return {}
 
 
 def gpu_environment(plan: LaunchPlan) -> Mapping[str, str]:
-    """Return what keeps exchanges and products in the order in which they were asked for.
+    """Environment that makes the GPU run exchanges and products in the order of their calls.
 
-    Megatron FSDP and context parallelism on more than one level want it otherwise.
+    Megatron FSDP and context parallelism on more than one level need the opposite.
     """
     return {} if plan.layout.zero in SHARDED else {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
 
 
 def refusals(plan: LaunchPlan) -> Iterator[str]:
-    """Yield why Megatron Core cannot run a plan."""
+    """Yield reasons why Megatron Core cannot run a plan."""
     layout, transformer = plan.layout, plan.transformer
     yield from unwritten(plan)
     if "activations" in modules_of(layout.recompute) and transformer.moe is None:
@@ -247,7 +248,7 @@ def refusals(plan: LaunchPlan) -> Iterator[str]:
 
 
 def layout_of(flags: Flags) -> dict[str, Value]:
-    """Return the knobs that arguments settle."""
+    """Knobs that arguments settle."""
     named = {knob: flag.replace("-", "_") for knob, flag in DEGREES.items()}
     found: dict[str, Value] = {
         knob: flags.whole(named[knob], 1) for knob in ("tp", "pp", "cp", "ep", "vpp")
@@ -301,14 +302,14 @@ def layout_of(flags: Flags) -> dict[str, Value]:
 
 
 def exchange_of(kind: str | None, sizes: str | None) -> str:
-    """Return the context exchange of a --cp-comm-type; a list of sizes begins with the inside."""
+    """Context exchange of a --cp-comm-type; a list of sizes begins with the inner one."""
     if kind == HYBRID:
         return f"hybrid:{(sizes or '').strip('[] ').replace(',', ' ').split(' ')[0]}"
     return {spelled: name for name, spelled in EXCHANGES.items()}.get(kind or "p2p", "ring")
 
 
 def offload_of(of: str, share: str) -> str:
-    """Return where the optimizer is when this share of it is offloaded: all of it, or none."""
+    """Place of the optimizer for an offloaded share of 1 or 0; other shares are not modelled."""
     modelled = {1.0: "host", 0.0: "none"}
     try:
         return modelled[float(share)]
@@ -320,7 +321,7 @@ def offload_of(of: str, share: str) -> str:
 
 
 def drawn_knobs(of: str, text: str, pp: int) -> dict[str, Value]:
-    """Return the knobs that a pipeline layout settles: itself, and the chunks of a stage."""
+    """Knobs that a pipeline layout settles: itself, and the chunks of a stage."""
     try:
         drawn = drawn_text(text)
     except ValueError as fault:
@@ -349,7 +350,7 @@ _OF_NEMO_RL = (
     "configuration of its own, which is not written here"
 )
 NO_JOBS: Mapping[Job, str] = dict.fromkeys(("dpo", "grpo", "ppo"), _OF_NEMO_RL)
-"""Who runs the jobs that neither Megatron-LM's nor Megatron Bridge's scripts have."""
+"""Software that runs the jobs missing in the scripts of Megatron-LM and Megatron Bridge."""
 FACTS = Framework(
     name="megatron",
     title="Megatron-LM",

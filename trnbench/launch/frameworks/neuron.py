@@ -9,13 +9,13 @@ from __future__ import annotations
 from trnbench.launch.plan import LaunchPlan
 
 LAST_FULL_STACK = "Neuron SDK 2.28"
-"""After it NxD Training was in maintenance, and was then left out of images."""
+"""Later releases had NxD Training in maintenance, then without it in images."""
 PARALLEL_COMPILE = "neuron_parallel_compile"
 
 
 def xla_environment(plan: LaunchPlan) -> dict[str, str]:
-    """Return what the runtime reads, for SDKs up to 2.30."""
-    found = {
+    """Environment of the Neuron runtime, for SDKs up to 2.30."""
+    environment = {
         "NEURON_RT_NUM_CORES": str(plan.host_ranks),
         "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS": "5",
         "NEURON_RT_EXEC_TIMEOUT": "100",
@@ -24,5 +24,5 @@ def xla_environment(plan: LaunchPlan) -> dict[str, str]:
         "MALLOC_ARENA_MAX": "128" if plan.layout.pp > 1 else "64",
     }
     if plan.cores_per_rank > 1 or plan.logical_size is not None:
-        found["NEURON_LOGICAL_NC_CONFIG"] = str(plan.cores_per_rank)
-    return found
+        environment["NEURON_LOGICAL_NC_CONFIG"] = str(plan.cores_per_rank)
+    return environment

@@ -49,14 +49,14 @@ MODULES: Mapping[Module, str] = {
     "norms": "LlamaRMSNorm",
     "activations": "ActivationMultiplyMLP",
 }
-"""What activations_checkpoint_recompute calls them."""
+"""Module -> its name in activations_checkpoint_recompute."""
 _NO_DPO = (
     "it passes the reference once, before the first step (precompute_ref_log_probs), and steps are "
     "predicted here with a reference beside the policy; without that pass its steps take and hold "
     "what those of --job orpo do"
 )
 _GIVEN = "???"
-"""Hydra's word for what has to be given: the call gives it."""
+"""Hydra's mark for a value that the command line must give."""
 
 
 def _config(plan: LaunchPlan) -> dict[str, object]:
@@ -153,7 +153,7 @@ def _config(plan: LaunchPlan) -> dict[str, object]:
 
 
 def _alignment(plan: LaunchPlan) -> dict[str, object]:
-    """Return the keys of fine-tuning, as in the shipped SFT, LoRA and ORPO configurations."""
+    """Keys of fine-tuning, as in the shipped SFT, LoRA and ORPO configurations."""
     layout = plan.layout
     if layout.job == "pretrain":
         return {}
@@ -252,7 +252,7 @@ def _recompute(granularity: object, modules: object) -> str:
 
 
 def layout_of(config: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the knobs that a configuration settles."""
+    """Knobs that a configuration settles."""
 
     def at(key: str, otherwise: Any = None) -> Any:  # noqa: ANN401
         table: Any = config

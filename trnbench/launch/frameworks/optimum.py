@@ -1,4 +1,4 @@
-"""Optimum Neuron 0.4: a script of its own trainers, and the arguments that they take.
+"""Optimum Neuron 0.4: a script with its trainers, and their arguments.
 
 Sources: optimum/neuron/trainers/training_args.py, examples/training/llama (0.4.6.dev4).
 """
@@ -18,7 +18,7 @@ from trnbench.launch.written import from_template
 SCRIPT = "train_optimum.py"
 _PRECISIONS = {"bf16-sr-master": "mixed", "bf16-master": "mixed", "bf16-sr": "bf16", "bf16": "bf16"}
 REPLICA_BATCH = "replica_batch"
-"""Beside knobs that are read back: samples of a replica in a step, until replicas are known."""
+"""Read back with the knobs: samples of a replica in a step, until the replicas are known."""
 _PLAIN: Mapping[str, str] = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size"}
 
 
@@ -85,7 +85,7 @@ def _refusals(plan: LaunchPlan) -> Iterator[str]:
 
 
 def layout_of(flags: Flags) -> dict[str, Value]:
-    """Return the knobs that arguments settle."""
+    """Knobs that arguments settle."""
     found: dict[str, Value] = {knob: flags.whole(name, 1) for knob, name in _PLAIN.items()}
     found |= {
         **_batch(flags),

@@ -37,11 +37,11 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
     "llama3.1-70b": ("llama3", "llama3_70b"),
     "llama3.1-405b": ("llama3", "llama3_405b"),
 }
-"""Models of which torchtitan ships a configuration: its folder of models, its function."""
+"""Models with a shipped configuration -> torchtitan's folder of models, its function."""
 
 
 def parallelism(plan: LaunchPlan) -> dict[str, object]:
-    """Return the fields of `parallelism`."""
+    """Fields of `parallelism`."""
     layout = plan.layout
     shards = 1 if layout.zero == 0 else (layout.shard or layout.dp * layout.cp) // layout.cp
     found: dict[str, object] = {
@@ -110,7 +110,7 @@ def _refusals(plan: LaunchPlan) -> Iterator[str]:
 
 
 def known_defaults(plan: LaunchPlan) -> Mapping[str, str]:
-    """Return the configuration of a model that torchtitan ships, as user values."""
+    """Configuration of a model that torchtitan ships, as user values."""
     folder, function = _KNOWN.get(plan.model.name, ("", ""))
     if not folder:
         return {}
@@ -120,33 +120,33 @@ def known_defaults(plan: LaunchPlan) -> Mapping[str, str]:
 
 
 def layout_of_function(of: str, text: str) -> dict[str, Value]:
-    """Return the knobs that a configuration function settles: its keyword arguments and fields."""
+    """Knobs that a configuration function settles by keyword arguments and fields."""
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
         raise ValueError(f"not Python: {error}") from None
     modes = {spelled: mode for mode, spelled in _RECOMPUTE.items() if spelled}
-    told: dict[str, object] = {}
+    settings: dict[str, object] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            told |= {
+            settings |= {
                 keyword.arg: keyword.value.value
                 for keyword in node.keywords
                 if keyword.arg and isinstance(keyword.value, ast.Constant)
             }
             if (name := _called(node.func)) in modes:
-                told["mode"] = modes[name]
+                settings["mode"] = modes[name]
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             for target in node.targets:
                 if isinstance(target, ast.Attribute):
-                    told[target.attr] = node.value.value
+                    settings[target.attr] = node.value.value
                 elif isinstance(target, ast.Name):
-                    told.setdefault(target.id, node.value.value)
-    return layout_of(of, told)
+                    settings.setdefault(target.id, node.value.value)
+    return layout_of(of, settings)
 
 
 def _called(function: ast.expr) -> str:
-    """Return the last name of what is called, before .Config."""
+    """Last name of a called function, before .Config."""
     if isinstance(function, ast.Attribute) and function.attr == "Config":
         function = function.value
     match function:
@@ -157,7 +157,7 @@ def _called(function: ast.expr) -> str:
 
 
 def layout_of(of: str, told: Mapping[str, object]) -> dict[str, Value]:
-    """Return the knobs that fields of a configuration settle, by their names."""
+    """Knobs that fields of a configuration settle, by their names."""
     found: dict[str, Value] = {
         knob: whole(of, field, told.get(field), 1) for knob, field in DEGREES.items()
     }

@@ -1,1 +1,1 @@
-"""One module a kind of scheduler: its facts, and the files that it reads."""
+"""Schedulers, one kind in each module: their facts, and the files that they read."""

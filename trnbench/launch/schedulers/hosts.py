@@ -1,4 +1,4 @@
-"""Hosts that are there already: torchrun over ssh, and Slurm.
+"""Existing hosts: torchrun over ssh, and Slurm.
 
 Sources: sbatch of NxD Training's and torchtitan's examples; torchrun's elastic launch.
 """
@@ -28,12 +28,11 @@ def _torchrun(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
 
 
 def _once(framework: Framework, command: str) -> tuple[str, ...]:
-    """Return the lines that run a command, after one that compiles where there is a compiler."""
     return (*((f"COMPILE=1 {command}",) if framework.compiler else ()), command)
 
 
 def slurm_files(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
-    """Return the batch script, and how it is submitted."""
+    """Batch script, and the lines that submit it."""
     options = (
         f"--job-name={plan.name}",
         f"--nodes={plan.hosts}",

@@ -128,7 +128,7 @@ def _train_job(plan: LaunchPlan, command: list[str]) -> dict[str, object]:
 
 
 def _making(plan: LaunchPlan) -> tuple[str, ...]:
-    """Return the lines that make the cluster, where that is asked for."""
+    """Lines of bash that make the cluster, on request."""
     plugin = f"  helm upgrade --install neuron-helm-chart {_NEURON_CHART} --set npd.enabled=false"
     return (
         'if [ "${1:-job}" = cluster ]; then',

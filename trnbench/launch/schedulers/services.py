@@ -34,7 +34,7 @@ SAGEMAKER_TYPES = (
     *("p4de.24xlarge", "p5.4xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge"),
     *("p6-b200.48xlarge", "p6-b300.48xlarge"),
 )
-"""Instance types that a training job may have, behind `ml.`."""
+"""Instance types of SageMaker training jobs, without `ml.`."""
 _LONGEST_S = 432_000
 _INPUT = "/opt/ml/input/data"
 

@@ -1,4 +1,4 @@
-"""A plan made job by job, each as cheaply as what is left allows: a start, and a fallback.
+"""Greedy plan, job by job, each as cheaply as the remaining machines allow: start and fallback.
 
 Several orders are tried; the cheapest plan is kept. Blocks on offer are left to the programme.
 """
@@ -29,9 +29,9 @@ _NEARLY = 1e-9
 
 
 def greedy(fleet: Fleet) -> FleetPlan | None:
-    """Return the cheapest of a few plans made job by job; None where none of them fits."""
-    found = [plan for order in _orders(fleet) if (plan := _in_order(fleet, order)) is not None]
-    return min(found, key=lambda plan: plan.usd, default=None)
+    """The cheapest of a few plans made job by job; None where none of them fits."""
+    plans = [plan for order in _orders(fleet) if (plan := _in_order(fleet, order)) is not None]
+    return min(plans, key=lambda plan: plan.usd, default=None)
 
 
 def _orders(fleet: Fleet) -> list[list[FleetTask]]:
@@ -56,7 +56,7 @@ def _orders(fleet: Fleet) -> list[list[FleetTask]]:
 
 
 class _Left(State):
-    """What is left of limits, pools and budgets while jobs are placed."""
+    """Limits, pools and budgets that remain while jobs are placed."""
 
     fleet: Fleet
     nodes: list[FloatArray]
@@ -81,12 +81,12 @@ def _all_of(fleet: Fleet) -> _Left:
 
 
 def moved_earlier(fleet: Fleet, plan: FleetPlan) -> FleetPlan:
-    """Return a plan whose runs start as early as they may with what it buys: first ones first."""
+    """The plan with runs moved to earlier days where its purchases allow, the first runs first."""
     left = _all_of(fleet)
     _buy(left, plan.bought)
     for run in plan.runs:
         _take(left, run.way, run.start)
-    found = {}
+    moved = {}
     for run in sorted(plan.runs, key=lambda one: (one.start, one.task.name)):
         _take(left, run.way, run.start, times=-1)
         start = next(
@@ -100,8 +100,8 @@ def moved_earlier(fleet: Fleet, plan: FleetPlan) -> FleetPlan:
             run.start,
         )
         _take(left, run.way, start)
-        found[run.task.name] = PlacedRun(task=run.task, way=run.way, start=start)
-    return FleetPlan(runs=tuple(found[run.task.name] for run in plan.runs), bought=plan.bought)
+        moved[run.task.name] = PlacedRun(task=run.task, way=run.way, start=start)
+    return FleetPlan(runs=tuple(moved[run.task.name] for run in plan.runs), bought=plan.bought)
 
 
 def _in_order(fleet: Fleet, tasks: Sequence[FleetTask]) -> FleetPlan | None:
@@ -129,8 +129,8 @@ def _in_order(fleet: Fleet, tasks: Sequence[FleetTask]) -> FleetPlan | None:
 
 
 def _earliest(left: _Left, task: FleetTask, way: JobWay) -> tuple[int, tuple[Bought, ...]] | None:
-    """Return the cheapest day on which a way fits, and what has to be bought for it then."""
-    found: tuple[float, int, tuple[Bought, ...]] | None = None
+    """Cheapest start day of a way, and the purchases that this day needs."""
+    best: tuple[float, int, tuple[Bought, ...]] | None = None
     for start in range(task.earliest, left.fleet.last_start(task, way) + 1):
         if not _free(left, way, start):
             continue
@@ -138,15 +138,15 @@ def _earliest(left: _Left, task: FleetTask, way: JobWay) -> tuple[int, tuple[Bou
         if more is None or not _affordable(left, way, start, more):
             continue
         usd = sum(one.usd for one in more)
-        if found is None or usd < found[0]:
-            found = (usd, start, more)
+        if best is None or usd < best[0]:
+            best = (usd, start, more)
         if usd == 0:
             break
-    return None if found is None else (found[1], found[2])
+    return None if best is None else (best[1], best[2])
 
 
 def _wanting(left: _Left, way: JobWay, start: int) -> tuple[Bought, ...] | None:
-    """Return what a pool lacks for a way, bought for whole terms; None where none is on offer."""
+    """Purchases for whole terms that fill a pool for a way; None where no term is on offer."""
     if way.pool is None:
         return ()
     there = left.pools.get(way.pool, np.zeros(left.fleet.horizon)).copy()
@@ -180,7 +180,7 @@ def _by_month(fleet: Fleet, way: JobWay, start: int, more: Sequence[Bought]) -> 
 
 
 def _free(left: _Left, way: JobWay, start: int) -> bool:
-    """Tell whether no limit is in the way of a way on some days."""
+    """True where every limit allows a way on the days from `start`."""
     days = slice(start, start + way.held_days)
     return not any(
         limit.counts(way) and float(there[days].min()) < way.nodes
@@ -189,7 +189,7 @@ def _free(left: _Left, way: JobWay, start: int) -> bool:
 
 
 def _take(left: _Left, way: JobWay, start: int, *, times: int = 1) -> None:
-    """Take what a way needs from what is left; -1 times gives it back."""
+    """Take a way's needs from what is left; `times=-1` gives them back."""
     days = slice(start, start + way.held_days)
     for limit, there in zip(left.fleet.limits, left.nodes, strict=True):
         if limit.counts(way):
@@ -201,7 +201,7 @@ def _take(left: _Left, way: JobWay, start: int, *, times: int = 1) -> None:
 
 
 def _buy(left: _Left, more: Sequence[Bought]) -> None:
-    """Add what is bought to the pools, and take what it costs from the budgets."""
+    """Add purchases to the pools and take their cost from the budgets."""
     for one in more:
         pool = left.pools.setdefault(one.pool, np.zeros(left.fleet.horizon))
         pool[one.start : one.start + one.days] += one.nodes

@@ -1,4 +1,4 @@
-"""A fleet's question in days and nodes: jobs with their ways to run, and what limits them.
+"""Problem of a fleet in days and nodes: jobs with their ways to run, and their limits.
 
 Day 0 is the first. A job that takes 3.2 days from day 5 on holds its machines on days 5 to 8.
 """
@@ -18,43 +18,46 @@ _NEARLY = 1e-9
 
 
 class JobWay(Record):
-    """One way to run a job: so many nodes of an instance type in a region, bought so.
-
-    `days` from start to end, `sure_days` what a deadline is held against. `usd` is what is paid for
-    this job alone, the day it starts where `upfront`; machines of a `pool` are paid for there.
-    `purchase` names the option for people, with the share that is spot.
-    """
+    """One way to run a job: `nodes` of an instance type in a region, under a purchase option."""
 
     instance: str
     region: str
     nodes: int
     option: str
     purchase: str
+    """Purchase option for people, with its share of spot."""
     days: float
+    """Days from start to end."""
     usd: float
+    """USD for this job alone; machines of a `pool` are paid for there."""
     sure_days: float
+    """Days to compare with a deadline."""
     upfront: bool = False
+    """True where `usd` is due on the day of the start."""
     pool: PoolKey | None = None
     spot_share: float = 0.0
 
     @property
     def held_days(self) -> int:
-        """The days on which it holds its machines."""
+        """Days on which the machines are held."""
+        # A job that ends exactly at midnight does not hold the next day.
         return max(math.ceil(max(self.days, self.sure_days) - _NEARLY), 1)
 
 
 class FleetTask(Record):
-    """A job to be run: not before `earliest`, done within `deadline` days of day 0, if any."""
+    """A job to be run."""
 
     name: str
     ways: tuple[JobWay, ...]
     earliest: int = 0
+    """First day on which the job may start."""
     deadline: float | None = None
+    """Days after day 0 by which the job must end, if any."""
     priority: float = 1.0
 
 
 class NodeLimit(Record):
-    """At most so many nodes of an instance type at once, of some options; region "" is any."""
+    """Most nodes of an instance type at once, for some options; region "" is any region."""
 
     instance: str
     region: str
@@ -62,7 +65,7 @@ class NodeLimit(Record):
     options: tuple[str, ...] = ()
 
     def counts(self, way: JobWay) -> bool:
-        """Tell whether a way uses what is limited."""
+        """True where a way uses the limited nodes."""
         return (
             way.instance == self.instance
             and self.region in ("", way.region)
@@ -71,14 +74,14 @@ class NodeLimit(Record):
 
     @property
     def name(self) -> str:
-        """It in words."""
+        """The limit for people, such as "quota of 16 x p5 in us-east-1"."""
         of = f" as {', '.join(self.options)}" if self.options else ""
         where = f" in {self.region}" if self.region else ""
         return f"quota of {self.nodes:,} x {self.instance}{where}{of}"
 
 
 class HeldNodes(Record):
-    """Machines of a pool that are paid for already, from one day to before another."""
+    """Machines of a pool that are paid for already, from day `first` to before day `end`."""
 
     pool: PoolKey
     nodes: int
@@ -87,7 +90,7 @@ class HeldNodes(Record):
 
 
 class TermOffer(Record):
-    """A commitment to be had for a pool: what a node costs for the whole term of `days`."""
+    """A commitment on offer for a pool; `usd` for one node and the whole term of `days`."""
 
     pool: PoolKey
     days: int
@@ -95,24 +98,20 @@ class TermOffer(Record):
 
 
 class BlockOffer(Record):
-    """A block of machines on offer for a pool: `size` for `days`, `usd` for all, on `starts`.
-
-    At most `count` of it on each of these days.
-    """
+    """A block on offer for a pool: `size` machines for `days`, `usd` in all."""
 
     pool: PoolKey
     size: int
     days: int
     usd: float
     starts: tuple[int, ...]
+    """Days on which the block may start."""
     count: int = 1
+    """Most blocks on each of these days."""
 
 
 class Fleet(Record):
-    """All of it. `months`: of each day its month; `budgets` are in USD, by month.
-
-    `budget` is for everything, terms whole. `finish`: no job ends later, in days.
-    """
+    """Jobs of a fleet, its offers and limits."""
 
     tasks: tuple[FleetTask, ...]
     horizon: int
@@ -121,12 +120,16 @@ class Fleet(Record):
     terms: tuple[TermOffer, ...] = ()
     blocks: tuple[BlockOffer, ...] = ()
     months: tuple[str, ...] = ()
+    """Month of each day."""
     budgets: Mapping[str, float] = field(default_factory=dict)
+    """Month -> USD."""
     budget: float | None = None
+    """USD for everything, with whole terms."""
     finish: float | None = None
+    """Days after day 0 by which every job must end."""
 
     def last_start(self, task: FleetTask, way: JobWay) -> int:
-        """Return the last day on which a way may start; below `earliest` where there is none."""
+        """Last day on which a way may start; below `earliest` where there is none."""
         last = float(self.horizon - way.held_days)
         if task.deadline is not None:
             last = min(last, task.deadline - way.sure_days)
@@ -135,7 +138,7 @@ class Fleet(Record):
         return math.floor(last + _NEARLY)
 
     def only(self, names: Iterable[str]) -> Fleet:
-        """Return the fleet with some of its jobs."""
+        """The fleet with the named jobs only."""
         kept = set(names)
         return replace(self, tasks=tuple(task for task in self.tasks if task.name in kept))
 
@@ -149,12 +152,12 @@ class PlacedRun(Record):
 
     @property
     def end(self) -> float:
-        """When it ends, in days."""
+        """Days from day 0 to the end of the run."""
         return self.start + self.way.days
 
 
 class Bought(Record):
-    """Something bought for a pool on a day: nodes for a term, or blocks."""
+    """A purchase for a pool on a day: nodes for a term, or blocks."""
 
     pool: PoolKey
     start: int
@@ -165,33 +168,33 @@ class Bought(Record):
 
 
 class FleetPlan(Record):
-    """A plan of the fleet: what runs when, and what is bought for the pools."""
+    """Plan of a fleet: runs with their days, and purchases for the pools."""
 
     runs: tuple[PlacedRun, ...]
     bought: tuple[Bought, ...]
 
     @property
     def usd(self) -> float:
-        """What all of it costs."""
+        """Total cost of the plan: all runs and all purchases, USD."""
         return sum(run.way.usd for run in self.runs) + sum(one.usd for one in self.bought)
 
     @property
     def finish(self) -> float:
-        """When the last job ends, in days."""
+        """Days from day 0 to the end of the last job."""
         return max((run.end for run in self.runs), default=0.0)
 
 
 def pools_of(fleet: Fleet) -> tuple[PoolKey, ...]:
-    """Return the pools that some way could use."""
-    found = {way.pool for task in fleet.tasks for way in task.ways if way.pool is not None}
-    return tuple(sorted(found))
+    """Pools that some way could use."""
+    pools = {way.pool for task in fleet.tasks for way in task.ways if way.pool is not None}
+    return tuple(sorted(pools))
 
 
 def with_best_ways(fleet: Fleet) -> Fleet:
-    """Return the fleet without ways that another beats in days, cost and nodes at once.
+    """The fleet without ways that another beats in days, cost and nodes at once.
 
-    Only ways to the same machines are held against each other; where nothing limits how many
-    there are, fewer nodes are no merit.
+    Only ways to the same machines compete. Where nothing limits the number of machines, fewer nodes
+    are no advantage.
     """
     limited = {limit.instance for limit in fleet.limits}
     tasks = []
@@ -222,18 +225,18 @@ def _unbeaten(ways: list[JobWay], *, by_nodes: bool) -> list[JobWay]:
 
 
 def daily_usd(fleet: Fleet, way: JobWay, start: int) -> dict[str, float]:
-    """Return what a way costs in each month."""
+    """USD of a way in each month."""
     days = 1 if way.upfront else way.held_days
     return _spread(fleet, start, days, way.usd)
 
 
 def bought_usd(fleet: Fleet, pool: PoolKey, start: int, days: int, usd: float) -> dict[str, float]:
-    """Return what something bought costs in each month: blocks at once, terms by the day."""
+    """USD of a purchase in each month: blocks at once, terms by the day."""
     return _spread(fleet, start, 1 if pool[2] == "capacity-block" else days, usd)
 
 
 def _spread(fleet: Fleet, start: int, days: int, usd: float) -> dict[str, float]:
-    found: dict[str, float] = {}
+    by_month: dict[str, float] = {}
     for day in range(start, min(start + days, len(fleet.months))):
-        found[fleet.months[day]] = found.get(fleet.months[day], 0.0) + usd / days
-    return found
+        by_month[fleet.months[day]] = by_month.get(fleet.months[day], 0.0) + usd / days
+    return by_month

@@ -1,8 +1,9 @@
-"""A fleet as a mixed-integer programme: one binary number a job, way and day of start.
+"""Mixed-integer programme of a fleet: one binary variable for each job, way and day of start.
 
-A job takes one of its ways on one day. On every day what runs keeps its limits, and the machines of
-a pool are there: held already, committed to for a term, or in blocks. Whole terms and whole blocks
-are bought. Days matter only where something is shared or limited: else a job starts when it may.
+A job takes one of its ways on one day. On every day the running jobs keep the limits, and machines
+of a pool are there: held already, committed to for a term, or in blocks. Whole terms and whole
+blocks are bought. Days matter only for shared or limited machines and monthly budgets; all other
+jobs start on their earliest day.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from trnbench.money.fleet.problem import (
 )
 
 Aim = Literal["cost", "finish", "most", "any"]
-"""Least cost; earliest end of the last job; as much priority placed as can be; any plan."""
+"""Least cost; earliest end of the last job; most priority placed; any plan."""
 _THOUSAND = 1e3
-"""The solver is given thousands of USD: its tolerances are made for numbers near 1."""
+"""The solver gets thousands of USD: its tolerances are made for numbers near 1."""
 _SLACK = 1e-6
 
 
 class Effort(Record):
-    """When to stop: within `gap` of the least, after so many branches, or, if given, seconds."""
+    """When to stop: at a relative `gap`, after `branches` nodes, or after `time_s` seconds."""
 
     gap: float = 1e-3
     branches: int = 20_000
@@ -47,25 +48,24 @@ class Effort(Record):
 
 
 class Solved(Record):
-    """What came of a programme: the best plan found, if any, and how far it is proved.
-
-    `state`: `optimal` within the gap, `stopped` before, or `impossible`. `bound`: no plan is below,
-    in the unit of the aim; `missing` are the jobs left out, where the aim allows that.
-    """
+    """Result of a programme: the best plan found, if any, and its proved distance from the best."""
 
     state: Literal["optimal", "stopped", "impossible"]
+    """`optimal` within the gap, `stopped` before, or `impossible`."""
     schedule: FleetPlan | None
     bound: float
+    """Lower bound of all plans, in the unit of the aim."""
     gap: float
     branches: int
     columns: int
     missing: tuple[str, ...] = ()
+    """Jobs left out, where the aim allows that."""
 
 
 def solve(
     fleet: Fleet, *, aim: Aim = "cost", effort: Effort | None = None, below: float | None = None
 ) -> Solved:
-    """Return the best plan of a fleet; `below`: a plan of so many USD is known already."""
+    """The best plan of a fleet; `below` is the cost in USD of a plan that is already known."""
     effort = effort or Effort()
     whole = fleet
     fleet = with_best_ways(fleet)
@@ -91,7 +91,7 @@ def _none(state: Literal["stopped", "impossible"], columns: int) -> Solved:
 
 
 def _cut(fleet: Fleet, below: float | None) -> dict[str, float] | None:
-    """Return the most that each job may cost for itself, if all others cost their least."""
+    """Most USD that each job may cost in a better plan: all others cost their least."""
     if below is None:
         return None
     least = {task.name: min(way.usd for way in task.ways) for task in fleet.tasks}
@@ -100,7 +100,7 @@ def _cut(fleet: Fleet, below: float | None) -> dict[str, float] | None:
 
 
 class _Model(State):
-    """The programme as it is put together; columns are runs first, then purchases."""
+    """The programme under construction; columns of runs first, then of purchases."""
 
     fleet: Fleet
     aim: Aim
@@ -116,7 +116,7 @@ class _Model(State):
     last: int | None = None
 
     def add_runs(self, most: dict[str, float] | None, *, leaves_out: bool) -> None:
-        """Add a column for each job, way and day, and that every job takes one."""
+        """Add a column for each job, way and day, and a row that picks one for every job."""
         for task in self.fleet.tasks:
             mine: list[IntArray] = []
             for way in task.ways:
@@ -132,6 +132,7 @@ class _Model(State):
             columns = np.concatenate(mine) if mine else np.zeros(0, int)
             self.rows.append((columns, np.ones(len(columns)), 1.0, 1.0))
         if self.aim == "finish":
+            # A free variable at or above every job's end; its minimum is the end of the last job.
             self.last = self._add(np.ones(1), whole=False, upper=float(self.fleet.horizon) * 2)
             for task in self.fleet.tasks:
                 found = [(w, s, f) for t, w, s, f in self.ways if t is task]
@@ -153,13 +154,12 @@ class _Model(State):
         return np.arange(task.earliest, (last if self._tied(way) else task.earliest) + 1)
 
     def _tied(self, way: JobWay) -> bool:
-        """Tell whether it matters to others, or to a budget, when a way runs."""
         if way.pool is not None or self.fleet.budgets:
             return True
         return any(limit.counts(way) and not self._ample(limit) for limit in self.fleet.limits)
 
     def _ample(self, limit: NodeLimit) -> bool:
-        """Tell whether a limit holds whatever runs together."""
+        """True where a limit holds even with all jobs at once."""
         most = sum(
             max((way.nodes for way in task.ways if limit.counts(way)), default=0)
             for task in self.fleet.tasks
@@ -167,12 +167,12 @@ class _Model(State):
         return most <= limit.nodes
 
     def add_purchases(self) -> None:
-        """Add what can be bought for the pools: terms by the node, blocks by the piece."""
+        """Add purchases for the pools: terms by the node, blocks by the piece."""
         needs = self._needs()
         horizon = self.fleet.horizon
         for term in self.fleet.terms:
             if term.pool in needs:
-                # A term that outlasts the days may as well begin with them.
+                # A term that outlasts the horizon may as well begin on day 0.
                 starts = np.arange(1 if term.days >= horizon else horizon)
                 first = self._add(np.full(len(starts), self._usd(term.usd)), upper=needs[term.pool])
                 self.terms.append((term, starts, first))
@@ -186,7 +186,7 @@ class _Model(State):
         return usd / _THOUSAND if self.aim == "cost" else 0.0
 
     def _needs(self) -> dict[PoolKey, float]:
-        """Return the most nodes of each pool that could run together."""
+        """Most nodes of each pool that could run together."""
         most: dict[PoolKey, dict[str, int]] = {}
         for task, way, _, _ in self.ways:
             if way.pool is not None:
@@ -195,7 +195,7 @@ class _Model(State):
         return {pool: float(sum(of.values())) for pool, of in most.items()}
 
     def add_limits(self) -> None:
-        """Add what is to hold on every day and in every month."""
+        """Add rows for the limits of every day and the budgets of every month."""
         days = self.fleet.horizon
         for limit in self.fleet.limits:
             if not self._ample(limit):
@@ -225,7 +225,7 @@ class _Model(State):
         most: FloatArray,
         supply: Sequence[tuple[IntArray, int, int, float]],
     ) -> None:
-        """Add a row for each day on which anything could run: nodes are at most what is there."""
+        """Add a row for each day on which a job could run: nodes in use are at most those there."""
         parts = [
             (starts, first, way.held_days, float(way.nodes)) for _, way, starts, first in found
         ]
@@ -286,7 +286,7 @@ class _Model(State):
         return first
 
     def answer(self, effort: Effort, whole: Fleet) -> Solved:
-        """Return what the solver finds."""
+        """The solver's result."""
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
 
@@ -308,7 +308,7 @@ class _Model(State):
         options: dict[str, float] = {"mip_rel_gap": effort.gap, "node_limit": effort.branches}
         if effort.time_s is not None:
             options["time_limit"] = effort.time_s
-        found = milp(
+        solution = milp(
             np.concatenate(self.cost),
             integrality=np.concatenate(self.whole),
             bounds=Bounds(0, np.concatenate(self.upper)),
@@ -318,19 +318,19 @@ class _Model(State):
             options=options,
         )
         scale = _THOUSAND if self.aim == "cost" else 1.0
-        if found.status == 2:
+        if solution.status == 2:
             return _none("impossible", self.columns)
-        bound = getattr(found, "mip_dual_bound", None)
-        if found.x is None:
+        bound = getattr(solution, "mip_dual_bound", None)
+        if solution.x is None:
             stopped = _none("stopped", self.columns)
             return stopped if bound is None else replace(stopped, bound=float(bound) * scale)
-        taken = np.rint(np.asarray(found.x)).astype(int)
+        taken = np.rint(np.asarray(solution.x)).astype(int)
         return Solved(
-            state="optimal" if found.status == 0 else "stopped",
+            state="optimal" if solution.status == 0 else "stopped",
             schedule=self._schedule(taken, whole),
-            bound=float(bound if bound is not None else found.fun) * scale,
-            gap=float(found.mip_gap or 0.0),
-            branches=int(found.mip_node_count or 0),
+            bound=float(bound if bound is not None else solution.fun) * scale,
+            gap=float(solution.mip_gap or 0.0),
+            branches=int(solution.mip_node_count or 0),
             columns=self.columns,
             missing=tuple(name for name, column in self.absent.items() if taken[column]),
         )
@@ -368,7 +368,7 @@ class _Model(State):
     def _first_use(
         self, offer: TermOffer | BlockOffer, start: int, runs: Sequence[PlacedRun]
     ) -> int:
-        """Return when it begins: a term that outlasts the days, with the first run on it."""
+        """First day of a purchase; a term that outlasts the horizon begins with its first run."""
         if isinstance(offer, BlockOffer) or offer.days < self.fleet.horizon:
             return start
         using = [run.start for run in runs if run.way.pool == offer.pool]

@@ -1,4 +1,4 @@
-"""What stands in the way of a fleet, and what it costs: found by solving again without it."""
+"""Binding limits of a fleet and their cost, found by solving again without each limit."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from trnbench.money.fleet.problem import Fleet, FleetPlan
 from trnbench.money.fleet.programme import Effort, solve
 
 MOST = 24
-"""So many limits are priced by solving again."""
+"""Most limits whose cost is found by solving again."""
 LONGER = 4
-"""The days are this many times as many where their number is lifted."""
+"""Factor on the number of days where the horizon is lifted."""
 
 
 class Lifted(Record):
-    """A limit, in words, and the fleet without it; `task` is the job that it is of, if of one."""
+    """A limit in words, and the fleet without it."""
 
     what: str
     fleet: Fleet
     task: str = ""
+    """The job that the limit concerns, if a single one."""
 
 
 class LimitCost(Record):
-    """What a limit costs: so many USD less without it; `sure` if that is more than the gap."""
+    """Cost of a limit: USD saved without it."""
 
     what: str
     usd: float
     sure: bool
+    """True where the saving is larger than the solver's gap."""
 
 
 def liftable(fleet: Fleet) -> Iterator[Lifted]:
@@ -58,7 +60,7 @@ def liftable(fleet: Fleet) -> Iterator[Lifted]:
 
 
 def longer(fleet: Fleet) -> Lifted:
-    """Return the fleet with more days, its months going on as they ended."""
+    """The fleet with more days in an additional last month."""
     horizon = LONGER * fleet.horizon
     more = ("later",) * (horizon - fleet.horizon)
     changed = replace(fleet, horizon=horizon, months=(*fleet.months, *more))
@@ -66,9 +68,9 @@ def longer(fleet: Fleet) -> Lifted:
 
 
 def binding(fleet: Fleet, effort: Effort) -> tuple[str, ...]:
-    """Return the limits that each alone make a fleet impossible; else the fewest found together.
+    """Limits that each alone make a fleet impossible; else the fewest found together.
 
-    Nothing, where the fleet is impossible without any of them too.
+    Empty, where the fleet is impossible without any limit too.
     """
 
     def possible(one: Fleet) -> bool:
@@ -90,24 +92,23 @@ def binding(fleet: Fleet, effort: Effort) -> tuple[str, ...]:
 
 
 def _without(fleet: Fleet, names: set[str]) -> Fleet:
-    """Return a fleet without some of its limits."""
     for name in sorted(names):
         lifts = [*liftable(fleet), longer(fleet)]
-        found = next((one for one in lifts if one.what == name), None)
-        if found is not None:
-            fleet = found.fleet
+        lifted = next((one for one in lifts if one.what == name), None)
+        if lifted is not None:
+            fleet = lifted.fleet
     return fleet
 
 
 def limit_costs(fleet: Fleet, plan: FleetPlan, effort: Effort) -> tuple[LimitCost, ...]:
-    """Return what each limit costs that might: solved again without it, dearest first.
+    """Cost of each limit that may have one, by solving again without it, dearest first.
 
-    A deadline or start of a job that has its cheapest way already costs nothing, and is not asked.
+    A deadline or start of a job that already has its cheapest way costs nothing, and is skipped.
     """
     cheapest = {task.name: min((way.usd for way in task.ways), default=0.0) for task in fleet.tasks}
     at_least = {run.task.name for run in plan.runs if run.way.usd <= cheapest[run.task.name]}
     pooled = {run.task.name for run in plan.runs if run.way.pool is not None}
-    found = []
+    costs = []
     asked = [one for one in liftable(fleet) if one.task not in at_least - pooled]
     for one in asked[:MOST]:
         solved = solve(one.fleet, effort=effort, below=plan.usd)
@@ -115,5 +116,5 @@ def limit_costs(fleet: Fleet, plan: FleetPlan, effort: Effort) -> tuple[LimitCos
             saved = plan.usd - solved.schedule.usd
             if saved > 0:
                 sure = saved > effort.gap * plan.usd
-                found.append(LimitCost(what=one.what, usd=saved, sure=sure))
-    return tuple(sorted(found, key=lambda cost: -cost.usd))
+                costs.append(LimitCost(what=one.what, usd=saved, sure=sure))
+    return tuple(sorted(costs, key=lambda cost: -cost.usd))

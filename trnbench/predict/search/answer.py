@@ -1,4 +1,4 @@
-"""The answer of a search, from its counts and from the layouts it kept."""
+"""Result of a search, from its counts and the layouts it kept."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ from trnbench.program.step import training_step
 
 
 class Ending(Record, eq=False):
-    """What a search ends with; `refusals`: what chip and stack said of exchanges and formats.
-
-    `stopped`: it was ended before all was looked at.
-    """
+    """State at the end of a search."""
 
     space: Space
     counts: Counts
@@ -33,14 +30,16 @@ class Ending(Record, eq=False):
     misses: LayoutRanking
     available_bytes: float
     refusals: tuple[str, ...]
+    """Refusals of exchanges and formats by chip and stack, and of the host's memory, as text."""
     stopped: bool
+    """True where the caller cancelled the search."""
 
 
 def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
-    """Return the answer of a search that took so long."""
+    """Result of a search that took `elapsed_s`, with the `top` fastest layouts of all clusters."""
     best, misses = ending.ranking.of_clusters(), ending.misses.of_clusters()
     ideal: Memo[Literal["rank"], float] = Memo()
-    found = {
+    makers = {
         number: _Records(ending=ending, entries=entries, ideal=ideal)
         for number, entries in best.items()
     }
@@ -51,16 +50,16 @@ def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
             ClusterResult(
                 nodes=nodes + ending.space.question.generation_nodes,
                 tally=ending.counts.tally(slice(number, number + 1)),
-                ranked=_ranked(found[number]) if number in found else (),
+                ranked=_ranked(makers[number]) if number in makers else (),
                 nearest=None if missed is None else _nearest(ending, missed),
             )
         )
     tally = ending.counts.tally()
-    # A stable sort: of equals, that on the cluster asked for first.
+    # Stable sort on 7 digits: of equal times, the cluster asked for first comes first.
     fastest = sorted(
         (
             (np.float32(score), records, place)
-            for _, records in sorted(found.items())
+            for _, records in sorted(makers.items())
             for place, score in enumerate(records.entries.score.tolist())
         ),
         key=lambda one: one[0],
@@ -68,7 +67,7 @@ def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
     near = [cluster.nearest for cluster in clusters if cluster.nearest is not None]
     nearest = None if fastest else min(near, key=lambda miss: miss.ratio, default=None)
     ranked = Ranked(min(len(fastest), top), lambda at: fastest[at][1].record(fastest[at][2]))
-    # The fastest is made at once: one above the peak is a fault of its calibration.
+    # Make the fastest record now: a utilization above the peak is an error of the calibration.
     _ = ranked[:1]
     return SearchResult(
         tally=tally,
@@ -82,17 +81,15 @@ def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
 
 
 class _Records(Record, eq=False):
-    """What makes records of the layouts that a cluster kept.
-
-    `ideal`: the seconds of a step on one rank at its peak, the same in every layout.
-    """
+    """Maker of records from the layouts kept for a cluster."""
 
     ending: Ending
     entries: Entries
     ideal: Memo[Literal["rank"], float]
+    """Seconds of a step on one rank at its peak, equal in every layout."""
 
     def record(self, number: int) -> Found:
-        """Return one of them."""
+        """Record of the layout at a rank of the cluster's ranking."""
         entries, question = self.entries, self.ending.space.question
         run, place = self.ending.runs[int(entries.run[number])], int(entries.place[number])
         layout, step_time_s = run.layout(place), float(entries.score[number])
@@ -117,7 +114,7 @@ def _ranked(records: _Records) -> Ranked:
 
 
 def _ideal_rank_s(ending: Ending, entries: Entries) -> float:
-    """Return the time of a step on one rank at its peak: the same FLOP in every layout, s."""
+    """Seconds of a step on one rank at its peak: every layout has the same FLOP."""
     question = ending.space.question
     layout = ending.runs[int(entries.run[0])].layout(int(entries.place[0]))
     alone = training_step(question.model, layout, known_legal=True)
@@ -137,7 +134,7 @@ def _nearest(ending: Ending, entries: Entries) -> NearestMiss:
 
 
 def _reasons(ending: Ending, nearest: NearestMiss | None) -> tuple[str, ...]:
-    """Return in words why there is no best layout."""
+    """Reasons why no layout can run, as text."""
     question = ending.space.question
     if not ending.counts.legal:
         return nearest_refusal(ending.space)

@@ -1,15 +1,15 @@
-"""What a search looks at of knobs that it chooses only where it is asked to (`any`).
+"""Searched values of knobs that are searched only on request (`any`).
 
     recompute         none, modules in every combination, 1, 2, 3, 4, 6, 8, 12 ... layers, full
-    context_parallel  ring, all-to-all, hybrid with as many neighbours as divide some `cp`
+    context_parallel  ring, all-to-all, hybrid with each divisor of a `cp` as group size
     stage_split       each of its values
-    pipeline_layout   ends lighter by the embedding and the head, stages between alike, or one layer
+    pipeline_layout   ends lighter by the embedding and the head; stages between alike, or a layer
                       more on the later ones
     shard             divisors of a cluster's ranks
     expert_tp         divisors of a `tp`
 
-The default comes first. What the stack refuses is left out; what nobody knows of is looked at, and
-the answer warns of it.
+The default comes first. Values that the stack refuses are left out. Values of unknown support are
+searched, and the answer warns about them.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from trnbench.program.keeping import recompute_that_runs
 from trnbench.program.legality import absent_modules
 
 MOST_LIGHTER = 4
-"""Layers that the last stage has less at most."""
+"""Most layers by which the last stage may be lighter than the others."""
 _FIRST_LIGHTER = (0, 1)
 
 
 def candidates(
     question: SearchQuestion, name: str, axes: Mapping[str, IntArray]
 ) -> tuple[Value | None, ...]:
-    """Return the values of a knob that was asked for, its default first, given the degrees."""
+    """Values of a knob that was asked for, its default first, given the degrees."""
     default = getattr(question.completed, name)
-    found = dict.fromkeys((default, *_OF[name](question, axes)))
-    return tuple(found)
+    values = dict.fromkeys((default, *_OF[name](question, axes)))
+    return tuple(values)
 
 
 def _recompute(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[Value]:
     transformer = question.model.transformer
     if transformer is None:
         return
-    modules = [one for one in MODULES if one not in absent_modules(transformer)]
+    modules = [module for module in MODULES if module not in absent_modules(transformer)]
     sets = (
         recompute_named(",".join(some))
         for count in range(1, len(modules) + 1)
@@ -71,6 +71,7 @@ def _recompute(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterat
 
 def _ladder(end: int) -> Iterator[int]:
     """Yield 1, 2, 3, 4, 6, 8, 12, 16, 24 ... below an end."""
+    # Powers of two and the numbers halfway between cover any depth with few programs.
     step = 1
     while step < end:
         yield step
@@ -117,7 +118,6 @@ def _drawn(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[V
 
 
 def _head_layers(question: SearchQuestion) -> float:
-    """Return how many layers are as much work as the head."""
     layout = question.layout.changed(stage_split="work", pipeline_layout=None)
     model = question.model.with_depths(layout.number("mtp_depths"))
     return layers_of(model, grid_of(layout.complete())).last_layers
@@ -137,13 +137,13 @@ def _expert_tp(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterat
 
 
 def _divisors(numbers: Iterable[int] | IntArray) -> tuple[int, ...]:
-    """Return the divisors above 1 of any of the numbers."""
-    found: set[int] = set()
+    """Divisors above 1 of any of the numbers, ascending."""
+    divisors: set[int] = set()
     for number in map(int, numbers):
         ends = np.arange(1, int(number**0.5) + 1)
         small = ends[number % ends == 0]
-        found.update(small.tolist(), (number // small).tolist())
-    return tuple(sorted(found - {1}))
+        divisors.update(small.tolist(), (number // small).tolist())
+    return tuple(sorted(divisors - {1}))
 
 
 _OF: Mapping[str, Callable[[SearchQuestion, Mapping[str, IntArray]], Iterator[Value]]] = {

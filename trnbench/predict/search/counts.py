@@ -1,4 +1,4 @@
-"""How many layouts came how far, by cluster."""
+"""Counts of layouts by cluster: considered, valid, rejected by a rule, priced."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from trnbench.predict.search.legality import ScheduleFamily
 from trnbench.predict.search.result import Tally
 
 MEMORY, COLLECTIVE, FORMAT = "memory", "collective", "format"
-"""What rejects a legal layout: it does not fit, the stack cannot, the chip cannot."""
+"""Reasons to reject a valid layout: chip or host memory, an exchange the stack lacks, a number
+format the chip lacks."""
 
 
 class Counts:
-    """Counts of a search; those of what is illegal are known before any of it is looked at."""
+    """Counts of a search. Those of layouts that break a rule are complete before any is priced."""
 
     def __init__(self, clusters: int) -> None:
         self._clusters = clusters
@@ -24,7 +25,7 @@ class Counts:
         self._rejected: dict[str, IntArray] = {}
 
     def take(self, families: Iterable[ScheduleFamily]) -> None:
-        """Count the layouts of families, and which rule rejects those that are illegal."""
+        """Add the counts of families: layouts considered, valid ones, rejections by rule."""
         for look in (look for family in families for look in family.looks):
             variants = len(look.variants)
             self._considered += variants * look.considered
@@ -34,35 +35,35 @@ class Counts:
 
     @property
     def legal(self) -> int:
-        """Legal layouts in all."""
+        """Valid layouts on all clusters."""
         return int(self._legal.sum())
 
     @property
     def done(self) -> int:
-        """Legal layouts that were priced or rejected so far."""
+        """Valid layouts priced or rejected up to now."""
         return self._done
 
     def price(self, cluster: IntArray) -> None:
-        """Count priced layouts, given the cluster of each."""
+        """Add priced layouts, given the cluster of each."""
         self._priced += self.by_cluster(cluster)
         self._done += len(cluster)
 
     def priced_on(self) -> IntArray:
-        """Return how many layouts were priced on each cluster."""
+        """Layouts priced on each cluster."""
         return self._priced
 
     def reject(self, rule: str, count: IntArray) -> None:
-        """Count legal layouts that are rejected, given how many on each cluster."""
+        """Add rejections of valid layouts, given their number on each cluster."""
         if count.any():
             self._add(rule, count)
             self._done += int(count.sum())
 
     def by_cluster(self, cluster: IntArray) -> IntArray:
-        """Return how many layouts there are on each cluster, given the cluster of each."""
+        """Number of layouts on each cluster, given the cluster of each layout."""
         return np.bincount(cluster, minlength=self._clusters)
 
     def tally(self, clusters: slice = slice(None)) -> Tally:
-        """Return the counts of some clusters together."""
+        """Counts of some clusters added up."""
         rejected = {rule: int(count[clusters].sum()) for rule, count in self._rejected.items()}
         legal, priced = int(self._legal[clusters].sum()), int(self._priced[clusters].sum())
         feasible = priced + rejected.get(COLLECTIVE, 0) + rejected.get(FORMAT, 0)
@@ -83,6 +84,5 @@ class Counts:
 
 
 def _sorted(rejected: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the rules that rejected something, the busiest first."""
     busy = sorted(rejected.items(), key=lambda item: (-item[1], item[0]))
     return {rule: count for rule, count in busy if count}

@@ -1,9 +1,9 @@
-"""Which layouts of a space are legal, and by which rule the others are not, for every cluster.
+"""Valid layouts of a space, and the rule that rejects each other layout, counted by cluster.
 
-Most points of a large space do not fill their cluster, or break a rule whatever the micro-batch is.
-So what decides how many ranks there are (nodes, pp, tp, cp) is sorted out first, with the least of
-the other degrees: more ranks for experts, chunks or samples mend no broken rule. The other degrees
-are then looked at only for those that passed.
+Most points of a large space do not fill their cluster, or break a rule at any micro-batch size. So
+the degrees that decide the number of ranks (nodes, pp, tp, cp) are checked first, with the smallest
+value of each other degree: a rule that is broken there is broken at all larger values. The other
+degrees are then checked only where the first check passed.
 """
 
 from __future__ import annotations
@@ -32,40 +32,38 @@ from trnbench.program.reasons import Reason, first_causes
 from trnbench.program.step import SHARED_KNOBS
 
 OUTER = 3
-"""So many axes of the grid, the first ones, say how many ranks there are."""
+"""Leading axes of the grid that decide the number of ranks."""
 AT_ONCE = 1 << 20
-"""Points of which all rules are looked at together."""
+"""Points whose rules are evaluated together."""
 PLACE: type[Any] = np.int32
-"""Numbers of places along one axis: short ones, as there is a row of them for each layout."""
+"""Index type along one axis: narrow, as every layout has a row of indices."""
 
 GROUP_KNOBS = ("expert_tp", "shard", "context_parallel")
-"""Modes that say which ranks exchange with each other."""
+"""Modes that decide which ranks exchange data with each other."""
 _OF_CHUNKS = ("schedule", "stages drawn")
-"""Rules that more chunks may mend."""
+"""Rules that a larger number of chunks may satisfy: not checked on outer degrees."""
 
 AnyNumber = TypeVar("AnyNumber", bound=np.generic)
 
 
 class Looks(Record, eq=False):
-    """Variants that look at the same layouts of a family: `at` some of its outer degrees.
-
-    `everywhere`: at all of the family's. `considered` counts layouts by cluster, `rejected` by the
-    first rule they break and by cluster.
-    """
+    """Variants that look at the same outer degrees of a family, with counts of their layouts."""
 
     variants: tuple[Variant, ...]
     at: BoolArray
+    """Outer degrees that these variants look at."""
     everywhere: bool
+    """True where `at` covers every valid layout of the family."""
     legal: IntArray
+    """Valid layouts on each cluster, for one variant."""
     considered: IntArray
+    """All layouts on each cluster, for one variant."""
     rejected: Mapping[str, IntArray]
+    """Rule -> layouts on each cluster that break this rule first."""
 
 
 class ScheduleFamily(Record, eq=False):
-    """The layouts of a schedule for some variants, which find the same of them legal.
-
-    In order: layouts of one cluster behind those of the one before.
-    """
+    """Layouts of a schedule for variants with the same valid layouts, sorted by cluster."""
 
     schedule: Schedule
     legal: Points
@@ -73,10 +71,12 @@ class ScheduleFamily(Record, eq=False):
 
 
 def families(space: Space) -> tuple[ScheduleFamily, ...]:
-    """Return the layouts of a space, sorted by what is legal of them."""
+    """Valid layouts of a space for every schedule and variant, with counts of the rejected ones."""
     found: dict[tuple[Schedule, Variant], dict[bool, list[Variant]]] = {}
     for schedule in space.schedules:
         for variant in space.variants:
+            # ZeRO stages above the lowest skip dp = 1, so their masks differ from the lowest
+            # stage's.
             lowest = variant["zero"] == space.first["zero"]
             alike = found.setdefault((schedule, own_modes(variant)), {})
             alike.setdefault(lowest, []).append(variant)
@@ -97,13 +97,12 @@ def families(space: Space) -> tuple[ScheduleFamily, ...]:
 
 
 def _looked_at(space: Space, schedule: Schedule, variant: Variant) -> BoolArray:
-    """Return the outer degrees at which a variant makes a program of its own."""
     mask = space.runs(variant) & space.once(variant.changed(schedule=schedule))
     return np.broadcast_to(_outer(mask), _outer_shape(space))
 
 
 def own_modes(variant: Variant) -> Variant:
-    """Return the modes of a variant on which its operations and its legality depend."""
+    """Modes of a variant on which operations and validity depend."""
     shared = dict.fromkeys(SHARED_KNOBS)
     if repeated_layers(str(variant["recompute"])) is not None:
         del shared["recompute"]
@@ -111,19 +110,19 @@ def own_modes(variant: Variant) -> Variant:
 
 
 def block_modes(variant: Variant) -> Variant:
-    """Return the modes of a variant on which its operations depend, not what its stages hold."""
+    """Modes of a variant on which operations depend, but not the contents of stages."""
     again = repeated_layers(str(variant["recompute"])) is not None
     changed = {"recompute": "full:1"} if again else {}
     return variant.changed(pipeline_layout=None, stage_split=None, **changed)
 
 
 def group_modes(variant: Variant) -> Variant:
-    """Return the modes of a variant on which its groups of ranks depend."""
+    """Modes of a variant on which groups of ranks depend."""
     return Variant(**{name: variant[name] for name in GROUP_KNOBS})
 
 
 def nearest_refusal(space: Space) -> tuple[str, ...]:
-    """Return in words what refuses a layout of a space that breaks as few rules as any."""
+    """Reasons against the layout of a space that breaks the fewest rules, as text."""
     found = (
         _least_broken(space, schedule, variant)
         for schedule in space.schedules
@@ -137,6 +136,7 @@ def _least_broken(space: Space, schedule: Schedule, variant: Variant) -> tuple[s
     question = space.question
     platform = _platform_rules(space, variant)
     rules = (*platform.values(), *_outer_rules(space, variant).values())
+    # First the outer degrees with the fewest broken rules, then the inner ones there.
     outer = np.unravel_index(
         np.argmin(sum(rules, np.zeros(_outer_shape(space), dtype=np.int64))), _outer_shape(space)
     )
@@ -157,22 +157,22 @@ def _least_broken(space: Space, schedule: Schedule, variant: Variant) -> tuple[s
 
 
 class _SortedOut(Record, eq=False):
-    """The legal layouts at some outer degrees; `rejected` by rule and by place among these degrees.
-
-    `legal_at`: how many are legal at each of the outer degrees, of `inner` points.
-    """
+    """Valid layouts of one schedule and choice of modes at some outer degrees."""
 
     space: Space
     legal: Points
     legal_at: IntArray
+    """Valid layouts at each of the outer degrees."""
     rejected: Mapping[str, IntArray]
+    """Rule -> layouts rejected at each of the outer degrees."""
     inner: int
+    """Layouts at each outer degree."""
 
 
 def _sorted_out(
     space: Space, outer_rules: Mapping[str, BoolArray], layout: Layout, looked_at: BoolArray
 ) -> _SortedOut:
-    """Return what is legal of a schedule in some modes at the outer degrees looked at."""
+    """Check one schedule with one choice of modes at the selected outer degrees."""
     shape, chunks = _outer_shape(space), space.chunks(layout.schedule)
     inner = len(space.axes["ep"]) * len(chunks) * len(space.axes["micro_batch"])
     rejected: dict[str, IntArray] = {}
@@ -206,7 +206,7 @@ def _sorted_out(
 
 
 def _looks(found: _SortedOut, variants: tuple[Variant, ...], at: BoolArray) -> Looks:
-    """Return what of it variants look at."""
+    """Counts for these variants: layouts tried, valid ones, and those rejected by each rule."""
     space = found.space
     rejected = {
         rule: _by_cluster(space, (count * at).sum(axis=(1, 2)))
@@ -225,7 +225,11 @@ def _looks(found: _SortedOut, variants: tuple[Variant, ...], at: BoolArray) -> L
 def _inner_legal(
     space: Space, layout: Layout, outer: tuple[IntArray, ...]
 ) -> tuple[Mapping[str, IntArray], IntArray, tuple[IntArray, ...]]:
-    """Return how many layouts each rule rejects at some outer degrees, and leaves, and where."""
+    """Check the inner degrees at some outer ones.
+
+    Results: layouts rejected by each rule and valid layouts, both per outer degree, and the indices
+    of the valid layouts.
+    """
     lost: dict[str, IntArray] = {}
     chunks = space.chunks(layout.schedule)
     grid = grid_of(_with_inner(space, layout, outer))
@@ -234,7 +238,9 @@ def _inner_legal(
     rules.append(("chunks", space.uneven_chunks(grid)))
     rules.append(("same program", space.seen_before(grid)))
     rules.append(("same order", space.same_order(layout.schedule, grid.micro_batches)))
-    # Rules mind experts, or how micro-batches are cut, never both: what is left is a product.
+    # A rule concerns either experts or the cut into micro-batches, never both. So two small masks
+    # replace one over [ep, vpp, micro_batch], and the count of valid layouts is a product of
+    # counts.
     rows, ep, *cut = grid.shape
     experts, cuts = np.ones((rows, ep, 1, 1), np.bool_), np.ones((rows, 1, *cut), np.bool_)
     of_experts, of_cuts = _of_each(experts), _of_each(cuts)
@@ -253,7 +259,7 @@ def _inner_legal(
         before, count = count, of_experts * of_cuts
         lost[rule] = lost.get(rule, 0) + (before - count)
     left = experts & cuts
-    # The inner places are few: telling one's degrees is looking them up.
+    # There are few inner places: a table lookup is cheaper than dividing each flat index.
     inner = np.indices(left.shape[1:]).astype(PLACE).reshape(3, -1)
     place = np.flatnonzero(left) - np.repeat(np.arange(rows) * inner.shape[1], count)
     columns = (inner[0], chunks.astype(PLACE)[inner[1]], inner[2])
@@ -265,12 +271,11 @@ def _inner_legal(
 
 
 def _of_each(mask: BoolArray) -> IntArray:
-    """Return the number of inner degrees at which a mask holds, for each of the outer ones."""
     return np.asarray(np.count_nonzero(mask.reshape(len(mask), -1), axis=1))
 
 
 def _with_inner(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> Layout:
-    """Return layouts of some outer degrees [outer, ep, vpp, micro_batch], with all inner ones."""
+    """Layouts [outer, ep, vpp, micro_batch] of some outer degrees with all inner ones."""
     return replace(
         _at_rows(space, layout, outer),
         ep=space.axes["ep"].reshape(1, -1, 1, 1),
@@ -280,7 +285,7 @@ def _with_inner(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> La
 
 
 def _at_rows(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> Layout:
-    """Return layouts with some outer degrees, along the first of four axes."""
+    """Layouts with some outer degrees along the first of four axes."""
     column = (-1, 1, 1, 1)
     dp = np.broadcast_to(_outer(space.dp), _outer_shape(space))[outer]
     return replace(
@@ -293,7 +298,7 @@ def _at_rows(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> Layou
 
 
 def _outer_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
-    """Return the degrees that do not divide, whatever the inner ones; schedules come later."""
+    """Masks of outer degrees that break a rule of division, at the smallest inner degrees."""
     question = space.question
     layout = replace(
         space.layout(space.schedules[0], variant),
@@ -306,15 +311,15 @@ def _outer_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
 
 
 def _platform_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
-    """Return the masks of layouts that the platform refuses, rule by rule, over all clusters."""
+    """Masks of layouts that the platform refuses, by rule, over all clusters."""
     question, shape = space.question, _outer_shape(space)
-    # No platform minds the inner degrees.
+    # Rules of the platform do not depend on the inner degrees.
     layout = replace(space.layout(space.schedules[0], variant), ep=1, vpp=1, micro_batch=1)
     found = {
         reason.rule: np.broadcast_to(_outer(reason.broken), shape)
         for reason in _refused(question, grid_of(layout), space.column("nodes"))
     }
-    # What can be routed is asked of those groups only that fill their cluster.
+    # Routing is checked only for groups that fill their cluster: these are few.
     left = np.ones(shape, dtype=np.bool_)
     for broken in found.values():
         left &= ~broken
@@ -344,7 +349,6 @@ def _routed(question: SearchQuestion, grid: Grid, axes: tuple[str, ...]) -> tupl
 
 
 def _not_run(question: SearchQuestion) -> Iterator[Reason]:
-    """Yield a reason against every layout where the stack refuses the model or a settled knob."""
     refused = question.refused
     if refused:
         yield Reason(rule="stack", broken=np.array(True), words=lambda _: "; ".join(refused))
@@ -355,12 +359,11 @@ def _outer_shape(space: Space) -> tuple[int, ...]:
 
 
 def _by_cluster(space: Space, count: IntArray) -> IntArray:
-    """Return the number of layouts on each cluster, from that at each place of the first axis."""
     clusters = np.bincount(space.clusters, weights=count, minlength=len(space.question.nodes))
     return clusters.astype(np.int64)
 
 
 def _outer(array: NDArray[AnyNumber]) -> NDArray[AnyNumber]:
-    """Return an array over the outer axes alone; the inner ones have one value."""
     full = array.reshape((1,) * (DIMENSIONS - array.ndim) + array.shape)
+    # Inner axes have a single value here.
     return full.reshape(full.shape[:OUTER])

@@ -1,6 +1,6 @@
-"""A search's layouts, some at a time: blocks are sorted out together, of them parts are lowered.
+"""Cuts of a space and its layouts: blocks to check validity, parts to lower programs.
 
-Blocks and parts are of whole clusters, which no answer of another depends on.
+Blocks and parts consist of whole clusters, because answers of clusters are independent.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from trnbench.predict.search.space import ALONG, Space, space_of
 from trnbench.program.points import Points
 
 BLOCK = 1 << 24
-"""Points, of those whose ranks fill their cluster, that are sorted out before any is looked at."""
+"""Points of a block, counting only layouts whose ranks fill their cluster."""
 
 
 def blocks(space: Space) -> Iterator[Space]:
-    """Yield a space in blocks of whole clusters, so that a block's legal layouts fit in memory.
+    """Yield a space in blocks of whole clusters, so that a block's valid layouts fit in memory.
 
     A single cluster is never cut.
     """
@@ -30,6 +30,7 @@ def blocks(space: Space) -> Iterator[Space]:
     ranks = space.axes["nodes"] * space.question.ranks_per_node
     cut = np.multiply.outer(space.axes["tp"], space.axes["cp"]).ravel()
     stages = np.stack([ranks, space.axes["pp"]], axis=1).tolist()
+    # Only points whose degrees divide the ranks can be valid: the others take no memory.
     filled = [np.count_nonzero(has % (pp * cut) == 0) for has, pp in stages]
     clusters = space.clusters
     points = np.bincount(clusters, weights=filled, minlength=len(space.question.nodes)) * inner
@@ -46,7 +47,7 @@ def blocks(space: Space) -> Iterator[Space]:
 
 
 def is_large(question: SearchQuestion) -> bool:
-    """Tell whether the layouts of a question are looked at in several blocks."""
+    """True where the layouts of a question are looked at in several blocks."""
     several = blocks(space_of(question))
     next(several)
     return next(several, None) is not None
@@ -55,10 +56,10 @@ def is_large(question: SearchQuestion) -> bool:
 def parts(
     space: Space, families: Sequence[ScheduleFamily], *, most: int
 ) -> Iterator[tuple[Space, tuple[ScheduleFamily, ...]]]:
-    """Yield a space and its families in parts of whole clusters, all in one if it is not too large.
+    """Yield a space and its families in parts of whole clusters.
 
     A part has at most `most` points, chunks aside, unless a single cluster has more. All clusters
-    of a part have domains of one size.
+    of a part have switch domains of one size, as exchanges are priced for one size of domain.
     """
     used = _used(space, families)
     inner = prod(np.count_nonzero(used[axis]) for axis in set(ALONG.values()) - {0, ALONG["vpp"]})
@@ -81,15 +82,15 @@ def parts(
 
 
 def _between(family: ScheduleFamily, first: int, last: int) -> ScheduleFamily:
-    """Return a family's layouts at some places along the first axis."""
+    """Layouts of a family at places `first` to `last` (excluded) along the first axis."""
     start, end = np.searchsorted(family.legal.index[0], (first, last))
     index = tuple(axis[start:end] for axis in family.legal.index)
     return replace(family, legal=Points(shape=family.legal.shape, index=index))
 
 
 def _used(space: Space, families: Sequence[ScheduleFamily]) -> tuple[BoolArray, ...]:
-    """Return, along each axis, the values at which a layout is legal."""
-    found = []
+    """For each axis, a mask of the values at which some layout is valid."""
+    masks = []
     for axis, size in enumerate(space.shape):
         used = np.zeros(size, dtype=np.bool_)
         for family in families:
@@ -97,17 +98,17 @@ def _used(space: Space, families: Sequence[ScheduleFamily]) -> tuple[BoolArray, 
                 used[family.legal.index[axis]] = True
             elif len(family.legal):
                 used[:] = True
-        found.append(used)
-    return tuple(found)
+        masks.append(used)
+    return tuple(masks)
 
 
 def _trimmed(
     space: Space, families: Sequence[ScheduleFamily], used: Sequence[BoolArray]
 ) -> tuple[Space, tuple[ScheduleFamily, ...]]:
-    """Return a space and its families with the values used."""
+    """A space and its families, reduced to the used values of each axis."""
     axes = {name: values[used[ALONG[name]]] for name, values in space.axes.items()}
     small = Space(question=space.question, axes=axes)
-    moved = [None if one.all() else (np.cumsum(one) - 1).astype(PLACE) for one in used]
+    moved = [None if mask.all() else (np.cumsum(mask) - 1).astype(PLACE) for mask in used]
 
     def of_family(family: ScheduleFamily) -> ScheduleFamily:
         index: tuple[IntArray, ...] = tuple(

@@ -1,4 +1,4 @@
-"""What a search is asked: a model, clusters to train it on, and what is settled beforehand."""
+"""SearchQuestion of a search: a model, clusters to train on, and knobs settled beforehand."""
 
 from __future__ import annotations
 
@@ -23,31 +23,30 @@ from trnbench.program.precision import recipe_named
 
 
 class SearchQuestion(Record):
-    """A step to be laid out on clusters of `nodes` instances each.
-
-    Those that only write answers come on top: `generation_nodes`.
-
-    What `layout` leaves open is searched, or has its default if it is none of the searched knobs;
-    batch, sequence and precision have none. `headroom` is the share of a rank's usable memory to be
-    left free; None leaves free what the upper ends of the platform's reserve and the allocator's
-    losses may take. Without `whole_nodes` a layout may leave ranks of a single node idle, if `dp`
-    is fixed. With `assume_supported` what the stack refuses is searched, if it was asked for.
-    """
+    """A training step to be laid out on each of several clusters."""
 
     model: Model
     platform: Platform
     efficiency: TrainingEfficiency
     collectives: CollectiveStack
     nodes: tuple[int, ...]
+    """Instances of each cluster."""
     layout: PartialLayout
+    """Settled knobs. Open ones are searched or get their default; batch, sequence and precision
+    have none."""
     headroom: float | None = None
+    """Share of a rank's usable memory to leave free. None leaves free the upper ends of the
+    platform's reserve and of the allocator's losses."""
     logical_size: int | None = None
     generation_nodes: int = 0
+    """Further instances that only generate answers, not part of `nodes`."""
     whole_nodes: bool = True
+    """False allows layouts with idle ranks on a single node, if `dp` is fixed."""
     assume_supported: bool = False
+    """True searches asked-for features that the stack refuses."""
 
     def __post_init__(self) -> None:
-        """Refuse what means nothing on any machine, whatever is still to be chosen."""
+        """Refuse values that are invalid on every machine."""
         if not self.nodes or not all(1 <= count < MAX_SIZE for count in self.nodes):
             raise InputError(f"node counts must be from 1 to {MAX_SIZE - 1}: {self.nodes}")
         if len(set(self.nodes)) != len(self.nodes):
@@ -67,30 +66,30 @@ class SearchQuestion(Record):
 
     @property
     def stack(self) -> TrainingStack:
-        """The training stack, which bounds what is looked at."""
+        """The training stack; its software limits the search."""
         return self.efficiency.stack
 
     def runs(self, feature: str) -> bool:
-        """Tell whether the stack is known to run a feature."""
+        """True where the stack is known to run a feature."""
         return runs(self.stack, feature)
 
     def allows(self, feature: str) -> bool:
-        """Tell whether a feature may be looked at where its knob is asked for."""
+        """True where a feature may be searched if its knob is asked for."""
         return self.assume_supported or support_of(self.stack, feature).status != "refused"
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """What the stack refuses of the model and the settled knobs, in words."""
+        """Refusals of the model and the settled knobs by the stack, as text."""
         if self.assume_supported:
             return ()
-        found = dict.fromkeys(one for one in self._beyond() if one.status == "refused")
+        refusals = dict.fromkeys(one for one in self._beyond() if one.status == "refused")
         return (
-            *(refusal(self.stack, one) for one in found),
+            *(refusal(self.stack, one) for one in refusals),
             *(refusal(self.stack, one) for one in map(self._none_of, self.layout.wanted) if one),
         )
 
     def _beyond(self) -> Iterator[Support]:
-        """Yield what is beyond what the stack runs, of knobs asked for also with open degrees."""
+        """Yield features that the stack is not known to run; open degrees count as 2."""
         yield from beyond(self.stack, self.model, self.layout)
         for name, _ in self.layout.pairs:
             degrees = [one for one in KNOBS[name].acts_with if self.layout.number(one) is None]
@@ -101,9 +100,9 @@ class SearchQuestion(Record):
                 yield from (one for one in found if one.feature in of_knob)
 
     def _none_of(self, name: str) -> Support | None:
-        """Return what the stack says of a knob that was asked for, if it refuses all but one value.
+        """Support of an asked-for knob, if the stack refuses all its values but the plain one.
 
-        One value is what runs where nothing is said.
+        The plain value runs wherever a stack's file does not mention the knob.
         """
         plain = plain_features()
         asked = [one for one in features_of_knob(KNOBS[name]) if one not in plain]
@@ -113,14 +112,14 @@ class SearchQuestion(Record):
 
     @property
     def fragmentation_ratio(self) -> float:
-        """The share of passing memory that layouts are counted to lose."""
+        """Share of transient memory that the allocator is assumed to lose."""
         if self.headroom is None:
             return fragmentation_range(self.stack).high
         return self.stack.fragmentation
 
     @property
     def available_bytes(self) -> float:
-        """What a layout may use of a rank's memory."""
+        """Bytes of a rank's memory that a layout may use."""
         capacity = self.platform.memory_per_rank_bytes(self.logical_size)
         reserve = reserve_range(self.platform, self.logical_size)
         if self.headroom is None:
@@ -129,7 +128,7 @@ class SearchQuestion(Record):
 
     @property
     def kept_free(self) -> str:
-        """What has to stay free, in words."""
+        """Memory that has to stay free, as text."""
         if self.headroom is not None:
             return f"a headroom of {self.headroom:.0%}"
         reserve = show(reserve_range(self.platform, self.logical_size).high, Dimension.BYTES)
@@ -140,12 +139,12 @@ class SearchQuestion(Record):
 
     @property
     def ranks_per_node(self) -> int:
-        """Ranks of one instance."""
+        """Ranks of an instance."""
         return self.platform.instance.chips * self.platform.chip.ranks(self.logical_size)
 
     @property
     def completed(self) -> Layout:
-        """The layout with its open knobs at their defaults, attention at the stack's."""
+        """The layout with open knobs at their defaults; attention and stage split by the stack."""
         return self.layout.complete(
             {"attention": self.stack.attention, "stage_split": self.stack.stage_split}
         )

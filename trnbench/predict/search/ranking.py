@@ -1,8 +1,8 @@
-"""The best layouts seen so far, for every cluster.
+"""The best layouts up to now, for every cluster.
 
-Order: the least score; scores that agree to 7 digits are equal, and then the earlier one wins.
+Order: the smallest score; scores that agree to 7 digits are equal, and then the earlier one wins.
 Layouts come in the order of the space's variants (recompute, ZeRO stage), then its schedules, then
-its grid (clusters, and small degrees before large ones), so equals are decided for the plainer.
+its grid (clusters, and small degrees before large ones), so of equals the plainer layout wins.
 """
 
 from __future__ import annotations
@@ -17,20 +17,23 @@ from trnbench.program.points import Points
 
 
 class Entries(Record, eq=False):
-    """Layouts as columns: which run of the search saw them, where in the grid, what of them."""
+    """Layouts as columns."""
 
     score: FloatArray
+    """Seconds of a step for layouts that fit; bytes needed for those that do not."""
     memory_bytes: FloatArray
     run: IntArray
+    """Number of the run of the search that saw the layout."""
     place: IntArray
+    """Flat index in the run's grid."""
     cluster: IntArray
 
     def __len__(self) -> int:
-        """Layouts."""
+        """Number of layouts."""
         return len(self.score)
 
     def at(self, chosen: IntArray) -> Entries:
-        """Return some of them, in this order."""
+        """Selected layouts, in the given order."""
         return Entries(
             score=self.score[chosen],
             memory_bytes=self.memory_bytes[chosen],
@@ -41,7 +44,7 @@ class Entries(Record, eq=False):
 
 
 class LayoutRanking:
-    """Keeps the `top` layouts with the least score of every cluster."""
+    """Keeps the `top` layouts with the smallest score of every cluster."""
 
     def __init__(self, *, clusters: int, top: int) -> None:
         self._top = top
@@ -56,7 +59,7 @@ class LayoutRanking:
         score: FloatArray,
         memory_bytes: FloatArray,
     ) -> None:
-        """Take in layouts that a run of the search has come to; runs count up."""
+        """Add layouts of a run; numbers of runs ascend."""
         good = np.flatnonzero(score <= self._worst[cluster])
         if not len(good):
             return
@@ -73,7 +76,7 @@ class LayoutRanking:
         self._keep_best()
 
     def of_clusters(self) -> Mapping[int, Entries]:
-        """Return the best of every cluster that has any, best first, by number."""
+        """Cluster number -> its layouts, best first; clusters without a layout are absent."""
         if not self._columns:
             return {}
         (kept,) = self._columns
@@ -90,6 +93,7 @@ class LayoutRanking:
             place=np.concatenate([part.place for part in self._columns]),
             cluster=np.concatenate([part.cluster for part in self._columns]),
         )
+        # Scores in single precision: sums in another order must not decide between equal layouts.
         equal = joined.score.astype(np.float32)
         order = np.lexsort((joined.place, joined.run, equal, joined.cluster))
         cluster = joined.cluster[order]
@@ -98,5 +102,5 @@ class LayoutRanking:
         kept = joined.at(order[rank < self._top])
         self._columns = [kept]
         full = np.flatnonzero(rank == self._top - 1)
-        # A score that is equal in 7 digits may still come earlier in the order.
+        # A score equal to the worst in 7 digits may still come earlier in the order.
         self._worst[cluster[full]] = joined.score[order[full]] * (1 + np.finfo(np.float32).eps)

@@ -1,4 +1,4 @@
-"""What a search found: counts that add up, and the best layouts of every cluster."""
+"""Result of a search: counts that add up, and the best layouts of every cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trnbench.facts.workload.layout import Layout
 
 
 class Found(Record):
-    """A layout on so many nodes, with its time and memory; conventions of `mfu` as elsewhere."""
+    """A layout on `nodes` instances, with its time and its memory per rank."""
 
     nodes: int
     layout: Layout
@@ -26,14 +26,14 @@ class Found(Record):
 
 
 class Ranked(Sequence[Found]):
-    """Layouts in order, each made into a record when it is read; equal to a tuple of the same."""
+    """Layouts in order, each made into a record when first read; equal to a tuple of records."""
 
     def __init__(self, count: int, make: Callable[[int], Found]) -> None:
         self._count, self._make = count, make
         self._made: Memo[int, Found] = Memo()
 
     def __len__(self) -> int:
-        """Layouts."""
+        """Number of layouts."""
         return self._count
 
     @overload
@@ -43,43 +43,45 @@ class Ranked(Sequence[Found]):
     def __getitem__(self, place: slice) -> tuple[Found, ...]: ...
 
     def __getitem__(self, place: int | slice) -> Found | tuple[Found, ...]:
-        """Return one of them, or several."""
+        """One layout, or a tuple of several for a slice."""
         places = range(self._count)[place]
         if isinstance(places, range):
-            return tuple(self[one] for one in places)
+            return tuple(self[at] for at in places)
         return self._made.of(places, lambda: self._make(places))
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether another sequence has the same layouts."""
+        """True for another sequence of the same layouts."""
         return isinstance(other, Ranked | tuple) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        """Return the hash of the tuple that it is equal to."""
+        """Hash of the equal tuple."""
         return hash(tuple(self))
 
     def __repr__(self) -> str:
-        """Return the text of that tuple."""
+        """Text of the equal tuple."""
         return repr(tuple(self))
 
     def __reduce__(self) -> tuple[type, tuple[tuple[Found, ...]]]:
-        """Return what another process reads: the records."""
+        """Pickle as a tuple of records: the maker refers to the whole search."""
         return tuple, (tuple(self),)
 
 
 class NearestMiss(Record):
-    """The legal layout that needs least memory where none fits: `ratio` of what may be used."""
+    """The valid layout that needs the least memory, where none fits."""
 
     nodes: int
     layout: Layout
     memory_bytes: float
+    """Bytes needed by a rank of the worst stage."""
     ratio: float
+    """Needed over available memory."""
 
 
 class Tally(Record):
-    """How many layouts came how far.
+    """Counts of layouts by the step they reached.
 
     considered = legal + those rejected by a rule of the platform or of division
-    legal = feasible + rejected by "memory" + unseen (a search that was cancelled left them)
+    legal = feasible + rejected by "memory" + unseen (left over by a cancelled search)
     feasible = priced + rejected by "collective" (the stack cannot) or "format" (the chip cannot)
     """
 
@@ -92,7 +94,7 @@ class Tally(Record):
 
     @classmethod
     def sum(cls, tallies: Sequence[Tally]) -> Tally:
-        """Return the counts of several searches added up, the commonest reason first."""
+        """Counts of several searches added up, the most frequent reason first."""
         rejected: dict[str, int] = {}
         for tally in tallies:
             for rule, count in tally.rejected_by_reason.items():
@@ -108,12 +110,14 @@ class Tally(Record):
 
 
 class ClusterResult(Record):
-    """What was found on so many nodes; `ranked` are the best layouts, fastest first."""
+    """Result on one cluster of `nodes` instances."""
 
     nodes: int
     tally: Tally
     ranked: Sequence[Found]
+    """The best layouts, fastest first."""
     nearest: NearestMiss | None
+    """The layout nearest to fitting, where none fits."""
 
     @property
     def best(self) -> Found | None:
@@ -122,19 +126,18 @@ class ClusterResult(Record):
 
 
 class SearchResult(Record):
-    """What was found on all clusters together, and on each.
-
-    `reasons` say in words why nothing was found, for the layout that came nearest. `elapsed_s` is
-    the wall time of the search.
-    """
+    """Result on all clusters together, and on each."""
 
     tally: Tally
     ranked: Sequence[Found]
     by_nodes: Mapping[int, ClusterResult]
     nearest: NearestMiss | None
     reasons: tuple[str, ...]
+    """Why nothing was found, for the layout that came nearest."""
     complete: bool
+    """False where the search was cancelled or left valid layouts unseen."""
     elapsed_s: float
+    """Wall time of the search."""
 
     @property
     def best(self) -> Found | None:
@@ -143,17 +146,17 @@ class SearchResult(Record):
 
     @property
     def legal(self) -> int:
-        """Layouts that divide and that the platform takes."""
+        """Layouts that every rule of division and of the platform allows."""
         return self.tally.legal
 
     @property
     def feasible(self) -> int:
-        """Legal layouts that fit in memory."""
+        """Valid layouts that fit in memory."""
         return self.tally.feasible
 
 
 def joined(results: Sequence[SearchResult], nodes: Sequence[int]) -> SearchResult:
-    """Return one result of searches of different clusters, these in the order of `nodes`."""
+    """One result from searches of different clusters, which are sorted as in `nodes`."""
     if len(results) == 1:
         return results[0]
     clusters = {n: cluster for result in results for n, cluster in result.by_nodes.items()}
@@ -172,25 +175,25 @@ def joined(results: Sequence[SearchResult], nodes: Sequence[int]) -> SearchResul
 
 
 def reunited(results: Sequence[SearchResult], top: int) -> SearchResult:
-    """Return what one search of all clusters finds, from searches that shared them."""
+    """The result of one search over all clusters, from searches that shared the clusters."""
     if len(results) == 1:
         return results[0]
-    in_order = [
+    clusters = [
         max((result.by_nodes[n] for result in results), key=lambda one: one.tally.considered)
         for n in results[0].by_nodes
     ]
-    # As one search has it: of times that agree to 7 digits, that on the cluster asked for first.
+    # As in `answer`: of times that agree to 7 digits, the cluster asked for first comes first.
     ranked = sorted(
-        (found for cluster in in_order for found in cluster.ranked),
+        (found for cluster in clusters for found in cluster.ranked),
         key=lambda found: np.float32(found.step_time_s),
     )[:top]
-    misses = [cluster.nearest for cluster in in_order if cluster.nearest is not None]
+    misses = [cluster.nearest for cluster in clusters if cluster.nearest is not None]
     nearest = None if ranked else min(misses, key=lambda miss: miss.ratio, default=None)
     blamed = [result for result in results if result.nearest is nearest] or [*results]
     return SearchResult(
         tally=Tally.sum([result.tally for result in results]),
         ranked=tuple(ranked),
-        by_nodes={cluster.nodes: cluster for cluster in in_order},
+        by_nodes={cluster.nodes: cluster for cluster in clusters},
         nearest=nearest,
         reasons=() if ranked else blamed[0].reasons,
         complete=all(result.complete for result in results),

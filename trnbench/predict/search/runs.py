@@ -1,4 +1,4 @@
-"""Parts of a search that share a program and a schedule, and the layouts that passed there."""
+"""Runs of a search: one variant in one schedule, and the layouts priced in it."""
 
 from __future__ import annotations
 
@@ -12,44 +12,47 @@ from trnbench.program.points import Points
 
 
 class Run(Record, eq=False):
-    """One schedule of one variant: `whole` is the space's grid in these, as one layout."""
+    """One variant of a space in one schedule."""
 
     space: Space
     variant: Variant
     whole: Layout
+    """The space's grid in this variant and schedule, as one layout of arrays."""
 
     def nodes(self, place: int) -> int:
-        """Return the nodes of the layout at a place of the flattened grid."""
+        """Instances of the layout at a flat index of the grid, with those that generate answers."""
         return self._value("nodes", self._index(place)) + self.space.question.generation_nodes
 
     def layout(self, place: int) -> Layout:
-        """Return the layout at a place of the flattened grid."""
+        """The layout at a flat index of the grid."""
         index = self._index(place)
         degrees = {name: self._value(name, index) for name in ALONG if name != "nodes"}
-        found = replace(self.whole, **degrees, dp=self._dp(index))
-        if found.tp == 1 and self.space.question.layout["sequence_parallel"] is None:
-            # On a single tensor rank there is nothing to cut, unless the user said so.
-            return replace(found, sequence_parallel=False)
-        return found
+        layout = replace(self.whole, **degrees, dp=self._dp(index))
+        if layout.tp == 1 and self.space.question.layout["sequence_parallel"] is None:
+            # On a single tensor rank there is no sequence to cut, unless the user asked for the
+            # mode.
+            return replace(layout, sequence_parallel=False)
+        return layout
 
     def _index(self, place: int) -> tuple[int, ...]:
-        found = []
+        index = []
         for size in reversed(self.space.shape):
             place, at = divmod(place, size)
-            found.append(at)
-        return tuple(reversed(found))
+            index.append(at)
+        return tuple(reversed(index))
 
     def _value(self, axis: Axis, index: tuple[int, ...]) -> int:
         return int(self.space.axes[axis][index[ALONG[axis]]])
 
     def _dp(self, index: tuple[int, ...]) -> int:
         dp = self.space.dp
-        # A fixed degree has no axes, others one for each of the grid.
+        # A fixed degree has no axes, a computed one has one for each axis of the grid (length 1 or
+        # full).
         return int(dp if not dp.ndim else dp[tuple(map(min, index, (n - 1 for n in dp.shape)))])
 
 
 class Seen(Record, eq=False):
-    """Layouts priced together, for those who want all of them and not only the best."""
+    """Layouts priced together, for callers that want all layouts and not only the best."""
 
     run: Run
     points: Points
@@ -57,14 +60,14 @@ class Seen(Record, eq=False):
     memory_bytes: FloatArray
 
     def __len__(self) -> int:
-        """Layouts."""
+        """Number of layouts."""
         return len(self.points)
 
     def degree(self, axis: Axis) -> IntArray:
-        """Return each layout's value along an axis."""
+        """Value of a degree in each layout."""
         return self.run.space.axes[axis][self.points.index[ALONG[axis]]]
 
     def layout(self, number: int) -> Layout:
-        """Return one of the layouts."""
+        """Layout number `number` of these."""
         index = tuple(int(axis[number]) for axis in self.points.index)
         return self.run.layout(int(np.ravel_multi_index(index, self.points.shape)))

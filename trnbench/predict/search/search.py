@@ -1,8 +1,8 @@
-"""Every legal layout of a question: memory for all of them, time for those that fit.
+"""Every valid layout of a question: memory for all of them, time for those that fit.
 
-One program is lowered and priced for each variant of the space; its arrays span few axes of the
-grid and are broadcast to the layouts asked for, so what differs only in degrees costs a few sums.
-Schedules share a program, and groups of ranks are placed once for all programs.
+One program is lowered and priced for each variant of the space. Its arrays span few axes of the
+grid and are broadcast to the layouts asked for, so layouts that differ only in degrees cost a few
+sums. Schedules share a program, and groups of ranks are placed once for all programs.
 """
 
 from __future__ import annotations
@@ -55,37 +55,36 @@ CHUNK = 32_768
 GRID = 1 << 19
 """Points of a grid, chunks aside, for which a program's arrays are made at once."""
 KEPT_BYTES = 30 << 20
-"""Below what glibc still learns from: 32 MiB."""
+"""Size of the array in `_keep_pages`: below 32 MiB, the largest size that glibc adapts to."""
 CHUNKS = ALONG["vpp"]
-"""No exchange depends on how many chunks a stage has."""
+"""Axis of `vpp`. Prices of exchanges do not depend on the number of chunks of a stage."""
 
 
 class _Piece(Record, eq=False):
-    """Some layouts of a schedule, all with one stage or all with several; `count`: by cluster.
-
-    `flights`: what is known of their schedule for all variants.
-    """
+    """Up to `CHUNK` layouts of one schedule, all with one stage or all with several."""
 
     points: Points
     piped: bool
     count: IntArray
+    """Layouts of the piece on each cluster."""
     flights: Flights = field(default_factory=dict)
+    """Micro-batches in flight, computed once per schedule and shared by all variants."""
 
     def looked_at(self, look: Looks) -> BoolArray | None:
-        """Return which of the layouts some variants look at, None if at all of them."""
+        """Mask of the layouts that these variants look at; None where they look at all of them."""
         if look.everywhere:
             return None
         found = self.points.pick(look.at.reshape(*look.at.shape, *(1,) * (DIMENSIONS - OUTER)))
         return None if found.all() else np.broadcast_to(found, len(self.points))
 
     def roles(self, program: StepProgram) -> tuple[StageRole, ...]:
-        """Return the classes of stages of these layouts, that which mostly holds most first."""
+        """Stage classes of these layouts, first the class that usually needs the most memory."""
         roles = (stage.role for stage in program.stages)
         return tuple(role for role in roles if (role != "only") == self.piped)
 
 
 class _Family(Record, eq=False):
-    """The layouts of a schedule as some of its variants look at them."""
+    """Layouts of a schedule, as some of its variants look at them."""
 
     schedule: Schedule
     pieces: Sequence[_Piece]
@@ -93,20 +92,18 @@ class _Family(Record, eq=False):
 
 
 class SearchHooks(Record):
-    """What the asker hears and says on the way, between one chunk of layouts and the next.
-
-    `progress` hears of (layouts done, legal layouts as far as is known, what they are), `watch`
-    gets every layout priced, and `cancel` ends the search once it is true: what was found until
-    then stays.
-    """
+    """Callbacks of the caller, called between one chunk of layouts and the next."""
 
     progress: Callable[[int, int, str], None] = lambda done, total, what: None
+    """Called with (layouts done, valid layouts expected in all, the word "layouts")."""
     cancel: Callable[[], bool] = lambda: False
+    """Ends the search once it returns true; results up to then are kept."""
     watch: Callable[[Seen], None] = lambda seen: None
+    """Called with every layout that was priced."""
 
 
 class Share(Record):
-    """Which blocks of layouts a search looks at: this one and each so many-th after it."""
+    """Part of a search's blocks: block `number` and each `of`-th block after it."""
 
     number: int = 0
     of: int = 1
@@ -119,9 +116,9 @@ def search(
     hooks: SearchHooks | None = None,
     share: Share | None = None,
 ) -> SearchResult:
-    """Return the best layouts of every cluster, and how many layouts came how far.
+    """Best layouts of every cluster, and counts of the layouts that passed each step.
 
-    With a share of the layouts, of the clusters that it has: `reunited` makes one answer of all.
+    A `share` searches only its own clusters; `result.reunited` joins the answers of all shares.
     """
     if top < 1:
         raise InputError(f"the number of layouts to keep must be at least 1: {top}")
@@ -137,7 +134,8 @@ def search(
             break
         found = families(block)
         counts.take(found)
-        # Blocks are about as large: what is still to come is likely to have as many.
+        # Blocks are of similar size, so blocks still to come are expected to hold as many valid
+        # layouts.
         state.expected = counts.legal * len(every) // (number + 1)
         if any(len(family.legal) for family in found):
             for part in parts(block, found, most=GRID):
@@ -157,7 +155,7 @@ def search(
 
 
 class _Batch(Record, eq=False):
-    """The layouts of a run that fit in memory; `family`: all its legal ones."""
+    """Layouts of a run that fit in memory."""
 
     number: int
     run: Run
@@ -165,10 +163,11 @@ class _Batch(Record, eq=False):
     points: Points
     memory_bytes: FloatArray
     family: _Family
+    """All valid layouts of the run, also those that do not fit."""
 
 
 class _Search:
-    """A search under way: what it has seen so far."""
+    """State of a running search."""
 
     def __init__(
         self, question: SearchQuestion, counts: Counts, top: int, hooks: SearchHooks
@@ -189,22 +188,22 @@ class _Search:
         self._engines: Engines = {}
 
     def keep_forms(self) -> None:
-        """Store the closed forms of placed groups for the next process that asks."""
+        """Store the closed forms of placed groups for later processes."""
         keep_forms(self._engines)
 
     def every_refusal(self) -> tuple[str, ...]:
-        """Return in words what was refused of layouts that fit on the chips."""
+        """Refusals by chip and stack of layouts that fit in chip memory, as text."""
         least, instance = self.least_on_host, self.question.platform.instance
         host = host_states_refusal(instance, least) if np.isfinite(least) else None
         return (*self.refusals, *((host,) if host else ()))
 
     def stopped(self) -> bool:
-        """Tell whether the asker has had enough."""
+        """True once the caller has cancelled the search."""
         self.has_stopped = self.has_stopped or self.hooks.cancel()
         return self.has_stopped
 
     def go(self, space: Space, found: tuple[ScheduleFamily, ...]) -> None:
-        """Look at every variant of a space: first which layouts fit, then how long they take."""
+        """Search every variant: memory of all layouts first, then time of those that fit."""
         of_variant: dict[Variant, list[_Family]] = {}
         for sorted_out in found:
             pieces = self._pieces(space, sorted_out)
@@ -212,6 +211,7 @@ class _Search:
                 family = _Family(schedule=sorted_out.schedule, pieces=pieces, look=look)
                 for variant in look.variants if look.at.any() else ():
                     of_variant.setdefault(variant, []).append(family)
+        # Memory comes first for all variants, as exchanges are priced only where some variant fits.
         lowered: dict[Variant, StepProgram] = {}
         batches: list[_Batch] = []
         for variant in space.variants:
@@ -220,6 +220,8 @@ class _Search:
                 continue
             layout = space.layout(space.schedules[0], variant)
             own = block_modes(own_modes(variant))
+            # Variants with the same blocks differ only in what their stages hold: they share
+            # operations.
             like = lowered.get(own)
             program = training_step(self.question.model, layout, like=like, known_legal=True)
             lowered[own] = program
@@ -235,7 +237,6 @@ class _Search:
             self._miss(batch)
 
     def _price(self, space: Space, fitting: list[_Batch]) -> None:
-        """Time all layouts of a space that fit."""
         products = Products()
         exchanges: Memo[Variant, Exchanges] = Memo()
         prices: dict[tuple[Variant, bool], JobPrices] = {}
@@ -261,7 +262,7 @@ class _Search:
             self._time(batch, prices[key].played(batch.memory.program))
 
     def _exchanges(self, space: Space, fitting: list[_Batch], groups: Variant) -> Exchanges:
-        """Return the prices of exchanges that all programs with the same groups share."""
+        """Prices of exchanges, shared by all programs with the same groups of ranks."""
         wanted = np.zeros((*space.shape[:CHUNKS], 1, *space.shape[CHUNKS + 1 :]), dtype=np.bool_)
         mine = [batch for batch in fitting if group_modes(batch.run.variant) == groups]
         for batch in mine:
@@ -285,7 +286,7 @@ class _Search:
         self.refusals.update(dict.fromkeys(reason.words({}) for reason in prices.refused))
 
     def _fitting(self, run: Run, memory: JobMemory, family: _Family) -> _Batch:
-        """Return the layouts that fit, and count those that do not."""
+        """Layouts of a run that fit in chip and host memory; the others are counted as rejected."""
         number = len(self.runs)
         self.runs.append(run)
         kept: list[Points] = []
@@ -299,7 +300,8 @@ class _Search:
             if mine is not None:
                 count = self._by_cluster(run.space, piece.points.some(mine))
             if piece.piped:
-                # Most layouts that do not fit do not on their first stage.
+                # Cheap filter: of most layouts that do not fit, the first stage already does not
+                # fit.
                 (needed,) = self._needed(
                     memory, piece, self.lost[:1], piece.roles(memory.program)[0]
                 )
@@ -318,6 +320,8 @@ class _Search:
                 self.least_on_host = min(self.least_on_host, float(least))
             fits = fits & hosted
             kept.append(left.points.some(fits))
+            # Layouts are filtered by the careful loss to fragmentation and reported by the expected
+            # one.
             sizes.append((expected[0] if expected else needed)[fits])
             self.counts.reject(MEMORY, count - self._by_cluster(run.space, kept[-1]))
             self._tell()
@@ -331,7 +335,7 @@ class _Search:
         )
 
     def _miss(self, batch: _Batch) -> None:
-        """Note which layouts came nearest on clusters where none has a price."""
+        """Keep the layouts nearest to fitting, on clusters where no layout has a price yet."""
         without = self.counts.priced_on()[batch.run.space.clusters] == 0
         if not without.any():
             return
@@ -344,6 +348,7 @@ class _Search:
             (needed,) = self._needed(
                 batch.memory, left, self.lost[:1], *left.roles(batch.memory.program)
             )
+            # Only layouts that do not fit are near misses: others were priced or refused.
             over = needed > self.available_bytes
             missed, too_much = points.some(over), needed[over]
             clusters = batch.run.space.clusters[missed.index[0]]
@@ -352,13 +357,12 @@ class _Search:
     def _needed(
         self, memory: JobMemory, piece: _Piece, lost: Sequence[float], *roles: StageRole
     ) -> list[FloatArray]:
-        """Return what layouts need, on stages of these roles, at these shares of lost memory."""
         return memory.bytes(
             piece.points, fragmentation_ratios=lost, flights=piece.flights, roles=roles
         )
 
     def _time(self, batch: _Batch, prices: JobPrices) -> None:
-        """Time the layouts that fit, and keep the best."""
+        """Step times of the layouts that fit; the best are kept."""
         start = 0
         for chunk in self._chunks(batch.points):
             size = batch.memory_bytes[start : start + len(chunk)]
@@ -379,7 +383,7 @@ class _Search:
             self._tell()
 
     def _pieces(self, space: Space, family: ScheduleFamily) -> tuple[_Piece, ...]:
-        """Return the legal layouts of a family a few at a time."""
+        """Valid layouts of a family in pieces of up to `CHUNK`, those without a pipeline first."""
         piped = (space.axes["pp"] > 1)[family.legal.index[0]]
         return tuple(
             _Piece(points=chunk, piped=several, count=self._by_cluster(space, chunk))
@@ -401,17 +405,15 @@ class _Search:
 
 
 def _keep_pages() -> None:
-    """Let the C library keep the memory of arrays that come and go.
-
-    It returns what is freed at the end of the heap at once, and asks for it back zeroed, page by
-    page, for the next array. Once a large one was freed it keeps as much; none of it was touched.
-    """
+    # glibc returns memory freed at the end of the heap to the system, which zeroes every page again
+    # for the next array. After a large array was freed, glibc keeps that much; the array itself is
+    # never touched and costs nothing.
     large = np.empty(KEPT_BYTES, dtype=np.uint8)
     del large
 
 
 def _played(program: StepProgram, schedule: Schedule) -> StepProgram:
-    """Return a program in another schedule: the same operations in another order."""
+    """The program in another schedule: the same operations in another order."""
     if schedule == program.layout.schedule:
         return program
     layout = replace(program.layout, schedule=schedule)

@@ -1,24 +1,24 @@
-"""Which layouts a search looks at: axes of an open grid, and what only takes a few values.
+"""Search space: axes of an open grid, and modes that take only a few values.
 
     (nodes, pp) x tp x cp x ep x vpp x micro_batch     one grid; dp is what the ranks leave
     schedule                                           other points of the same programs
-    every other searched mode                          one program each
-    what `candidates` names                            only where it is asked for
+    every other searched mode                          a program for each value
+    knobs in `candidates`                              only on request
 
-Numbers of nodes share few of their divisors, so nodes and pipeline stages lie along one axis.
+Node counts share few divisors, so nodes and pipeline stages share one axis of pairs.
 
 A degree takes every value that can divide what it cuts: `tp` those the platform lists (divisors of
 a node's ranks where none are listed), `pp` divisors of the cluster's ranks up to the layers, `cp`
 divisors of the sequence if the stack has context parallelism, `ep` divisors of the experts (of a
 recommender's table columns), `vpp` divisors of the fullest stage's layers, `micro_batch` every
-divisor of the global batch. The stack bounds everything to what its software runs; what the user
-fixed is taken as it is.
+divisor of the global batch. The stack bounds everything to what its software runs; values that the
+user fixed are taken as they are.
 
-Layouts that come to the same are looked at once: without a pipeline one schedule, of a single
-micro-batch no GPipe beside 1F1B, on a single data rank the lowest ZeRO stage, with fused attention
-no selective recompute, and no recompute of recommenders, which have no layers. Sequence
-parallelism is on where the stack has it, tp is above 1 and divides the sequence: it saves memory
-and moves as many bytes.
+Layouts that come to the same program are looked at once: without a pipeline only one schedule, with
+a single micro-batch no GPipe beside 1F1B, on a single data rank only the lowest ZeRO stage, with
+fused attention no selective recompute, and no recompute of recommenders, which have no layers.
+Sequence parallelism is on where the stack has it, tp is above 1 and divides the sequence: memory
+gets smaller and the bytes moved stay the same.
 """
 
 from __future__ import annotations
@@ -56,67 +56,68 @@ ALONG: Mapping[Axis, int] = {
     "vpp": 4,
     "micro_batch": 5,
 }
-"""Along which axis of the grid each lies."""
+"""Grid axis of each degree; nodes and pp share axis 0, as pairs."""
 DIMENSIONS = len(set(ALONG.values()))
 
 Variant: TypeAlias = PartialLayout
-"""The modes that ask for a program of their own."""
+"""Choice of all modes but the schedule; a program is lowered for each."""
 MODES = tuple(
     knob
     for knob in KNOBS.values()
     if (knob.preferred or knob.on_request) and knob.name != "schedule"
 )
 MOST_PROGRAMS = 20_000
-"""Programs that are lowered for a question at most."""
+"""Most programs that may be lowered for one question."""
 
 
 class Space(Record, eq=False):
-    """Every layout a question asks about; `axes` are the values that lie along the grid's axes."""
+    """Every layout of a question."""
 
     question: SearchQuestion
     axes: Mapping[Axis, IntArray]
+    """Values of each degree along its grid axis; `nodes` and `pp` have the same length."""
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the grid."""
+        """Points of the grid along each axis."""
         sizes = {along: len(self.axes[name]) for name, along in ALONG.items()}
         return tuple(sizes.values())
 
     @cached_property
     def clusters(self) -> IntArray:
-        """The cluster, by its number in the question, of each place along the first axis."""
+        """Cluster of each place along the first axis, as its number in the question."""
         number = {nodes: number for number, nodes in enumerate(self.question.nodes)}
         return np.array([number[nodes] for nodes in self.axes["nodes"].tolist()], dtype=np.int64)
 
     @cached_property
     def schedules(self) -> tuple[Schedule, ...]:
-        """Schedules looked at."""
+        """Schedules that are searched."""
         return cast("tuple[Schedule, ...]", _values(self.question, KNOBS["schedule"]))
 
     @cached_property
     def first(self) -> PartialLayout:
-        """Of every mode the value that is looked at first: of equals, it is the one that counts."""
+        """First value of every mode. Of modes with equal programs, the first one is searched."""
         values = {name: found[0] for name, found in self.modes.items()}
         return PartialLayout(schedule=self.schedules[0], **values)
 
     @cached_property
     def modes(self) -> Mapping[str, tuple[Value | None, ...]]:
-        """Of every mode but the schedule the values that are looked at."""
+        """Searched values of every mode but the schedule."""
         wanted = self.question.layout.wanted
-        found = {
+        values = {
             knob.name: candidates(self.question, knob.name, self._degrees)
             if knob.name in wanted
             else _values(self.question, knob)
             for knob in MODES
         }
-        if (many := prod(map(len, found.values()))) > MOST_PROGRAMS:
-            several = ", ".join(f"{len(found[name])} of {KNOBS[name].option}" for name in wanted)
+        if (many := prod(map(len, values.values()))) > MOST_PROGRAMS:
+            several = ", ".join(f"{len(values[name])} of {KNOBS[name].option}" for name in wanted)
             raise InputError(
                 f"{several}: with the other knobs {many:,} programs, at most {MOST_PROGRAMS:,} "
                 "are looked at",
                 hint="ask for fewer knobs at once, or settle some (--zero 1)",
             )
-        return found
+        return values
 
     @property
     def _degrees(self) -> Mapping[str, IntArray]:
@@ -124,19 +125,20 @@ class Space(Record, eq=False):
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
-        """Programs looked at."""
+        """Choices of modes that fit each other and apply to at least one point of the grid."""
         values = self.modes
-        found = (
-            Variant(**dict(zip(values, one, strict=True))) for one in product(*values.values())
+        choices = (
+            Variant(**dict(zip(values, choice, strict=True)))
+            for choice in product(*values.values())
         )
         return tuple(
             variant
-            for variant in found
+            for variant in choices
             if self._goes_together(variant) and self.runs(variant).any()
         )
 
     def _goes_together(self, modes: PartialLayout) -> bool:
-        """Tell whether modes make sense beside each other: groups share what ZeRO slices."""
+        """True where modes fit: a shard group needs ZeRO, drawn stages take no stage split."""
         wanted = self.question.layout.wanted
         if "shard" in wanted and modes["shard"] is not None and modes["zero"] == 0:
             return False
@@ -144,20 +146,20 @@ class Space(Record, eq=False):
         return not drawn or modes["stage_split"] == self.first["stage_split"]
 
     def layout(self, schedule: Schedule, variant: Variant) -> Layout:
-        """Return the whole grid in a schedule and variant, as one layout of arrays."""
+        """The whole grid in one schedule and variant, as one layout of arrays."""
         columns = {name: self.column(name) for name in ALONG if name != "nodes"}
         modes = {**variant.given, "schedule": schedule}
         return replace(self.question.completed, **columns, dp=self.dp, **modes)
 
     def column(self, axis: Axis) -> IntArray:
-        """Return the values of an axis, lying along it."""
+        """Values of an axis, shaped to broadcast along the grid's axis."""
         shape = [1] * DIMENSIONS
         shape[ALONG[axis]] = -1
         return self.axes[axis].reshape(shape)
 
     @cached_property
     def dp(self) -> IntArray:
-        """Data parallel ranks: what the others leave of a cluster; where they do not fit, 1."""
+        """Data parallel degree: the fixed one, else ranks over tp x pp x cp, at least 1."""
         dp = self.question.layout.number("dp")
         if dp is not None:
             return np.asarray(dp)
@@ -165,7 +167,7 @@ class Space(Record, eq=False):
         return np.maximum(self.column("nodes") * self.question.ranks_per_node // others, 1)
 
     def of(self, places: BoolArray) -> Space:
-        """Return the space at some places along the first axis."""
+        """The space at the selected places along the first axis."""
         axes = {
             name: values[places] if ALONG[name] == 0 else values
             for name, values in self.axes.items()
@@ -173,9 +175,10 @@ class Space(Record, eq=False):
         return Space(question=self.question, axes=axes)
 
     def runs(self, variant: Variant) -> BoolArray:
-        """Return where a variant cuts the stream as is best there, if that is to be searched.
+        """True where a variant has the better of the two values of sequence parallelism.
 
-        Sequence parallelism saves memory and moves as many bytes: it is on where it divides.
+        Sequence parallelism needs less memory and moves as many bytes: on where tp divides the
+        sequence.
         """
         if len(self.modes["sequence_parallel"]) == 1:
             return np.asarray(True)
@@ -186,7 +189,7 @@ class Space(Record, eq=False):
         return np.asarray(self.question.completed.sequence % self.column("tp") == 0)
 
     def once(self, modes: PartialLayout) -> BoolArray:
-        """Return where modes make a program that the modes looked at before do not make."""
+        """True where these modes change the program (at dp = 1, for example, ZeRO does not)."""
         once = np.asarray(True)
         for name, value in modes.pairs:
             acts_with = KNOBS[name].acts_with
@@ -197,7 +200,7 @@ class Space(Record, eq=False):
         return once
 
     def _own(self, name: str, value: Value) -> BoolArray:
-        """Return where a value that was asked for is no other name of one looked at before."""
+        """True where an asked-for value is not an alias of a value tried before."""
         match name:
             case "shard":
                 return np.asarray(self.dp * self.column("cp") > int(value))
@@ -214,20 +217,20 @@ class Space(Record, eq=False):
         return np.asarray(True)
 
     def _split(self, pp: IntArray, split: Value | None) -> FloatArray:
-        """Return which stages there are, and with how many layers, split so, for each degree."""
+        """Number, first stage and layers of each class of stages under a split, by pp degree."""
         degrees = pp.astype(np.float64)
         layout = replace(self.question.completed, stage_split=cast("StageSplit", split))
         model = self.question.model.with_depths(layout.mtp_depths)
         layers = layers_of(model, grid_of(layout))
-        told = [
-            one * (many > 0)
+        columns = [
+            column * (many > 0)
             for _, many, *others in shares_of(cast("StageSplit", split), layers, degrees)
-            for one in (many, *others)
+            for column in (many, *others)
         ]
-        return np.stack(np.broadcast_arrays(*told))
+        return np.stack(np.broadcast_arrays(*columns))
 
     def seen_before(self, grid: Grid) -> BoolArray:
-        """Return where recompute or stages drawn come to what has another name, by chunks."""
+        """True where a recompute depth or drawn stages equal a mode tried under another name."""
         transformer = self.question.model.transformer
         seen = np.asarray(False)
         if transformer is None:
@@ -237,6 +240,7 @@ class Space(Record, eq=False):
         if again is not None and "recompute" in wanted:
             held = max(drawn, default=0) or np.ceil(transformer.layers / (grid.pp * grid.vpp))
             seen = np.asarray(again >= held)
+        # With vpp = 1, drawn stages that a stage split also gives are the same layout.
         if drawn and "pipeline_layout" in wanted:
             splits = self.modes["stage_split"]
             if any(self._stages(len(drawn), split) == drawn for split in splits):
@@ -244,7 +248,7 @@ class Space(Record, eq=False):
         return seen
 
     def _stages(self, pp: int, split: Value | None) -> tuple[int, ...]:
-        """Return the layers of each stage of so many, split so."""
+        # Rows of (stages, first stage, layers of each), one for each class of stages.
         ways = self._split(np.array([pp]), split)[:, 0].reshape(-1, 3).astype(np.int64).tolist()
         return tuple(held for many, _, held in ways for _ in range(many))
 
@@ -252,19 +256,23 @@ class Space(Record, eq=False):
         return self.dp if name == "dp" else self.column(cast("Axis", name))
 
     def chunks(self, schedule: Schedule) -> IntArray:
-        """Return the places along `vpp` that a schedule looks at: one chunk, or several."""
+        """Places along `vpp` at which a schedule is searched.
+
+        The interleaved schedule takes several chunks, others one; a fixed schedule or `vpp` takes
+        all.
+        """
         vpp, given = self.axes["vpp"], self.question.layout
         if given["vpp"] is not None or given["schedule"] is not None:
             return np.arange(len(vpp))
         return np.flatnonzero((vpp > 1) == (schedule == "interleaved"))
 
     def same_order(self, schedule: Schedule, micro_batches: FloatArray) -> BoolArray:
-        """Return where a schedule is another one's double: all of it is one micro-batch."""
+        """True where GPipe and 1F1B coincide: a single micro-batch."""
         double = schedule == "gpipe" and "1f1b" in self.schedules
         return np.asarray((micro_batches == 1) & double)
 
     def uneven_chunks(self, grid: Grid) -> BoolArray:
-        """Return where chunks of the fullest stage are no whole number of layers."""
+        """True where a searched `vpp` does not divide the layers of the fullest stage."""
         transformer = self.question.model.transformer
         drawn = grid.pipeline_layout is not None
         if drawn or self.question.layout["vpp"] is not None or transformer is None:
@@ -273,7 +281,7 @@ class Space(Record, eq=False):
 
 
 def space_of(question: SearchQuestion) -> Space:
-    """Return every layout that a question asks about."""
+    """Space of every layout that a question asks about."""
     given = question.completed
     transformer, recommender = question.model.transformer, question.model.recommender
     layers = transformer.layers if transformer else 1
@@ -296,6 +304,7 @@ def space_of(question: SearchQuestion) -> Space:
             cp = _divisors(gcd(int(given.sequence), count) for count in ranks.values())
         if "interleaved" in _values(question, KNOBS["schedule"]):
             more = range(MOST_LIGHTER + 2) if "pipeline_layout" in question.layout.wanted else (0,)
+            # Only divisors of the fullest stage's layers make even chunks.
             fullest = {-(-(layers + extra) // pp) for _, pp in stages if pp > 1 for extra in more}
             vpp = _divisors(fullest | {1}) if drawn is None else _divisors([stages_at_most])
         if transformer.moe is not None and question.runs(PARALLEL["ep"]):
@@ -311,7 +320,7 @@ def space_of(question: SearchQuestion) -> Space:
         "vpp": _fixed(question, "vpp") or vpp,
         "micro_batch": _fixed(question, "micro_batch") or _divisors([int(given.global_batch)]),
     }
-    axes = {name: np.array(found, dtype=np.int64) for name, found in values.items()}
+    axes = {name: np.array(column, dtype=np.int64) for name, column in values.items()}
     return Space(question=question, axes=axes)
 
 
@@ -323,25 +332,24 @@ def _tensor_degrees(question: SearchQuestion) -> tuple[int, ...]:
 
 
 def _divisors(numbers: Iterable[int], most: int | None = None) -> tuple[int, ...]:
-    """Return the divisors of any of the numbers, up to a limit."""
-    found = {
+    """Divisors of any of the numbers, up to `most`, ascending."""
+    divisors = {
         divisor
         for number in numbers
         for small in range(1, isqrt(number) + 1)
         if number % small == 0
         for divisor in (small, number // small)
     }
-    return tuple(sorted(d for d in found if most is None or d <= most))
+    return tuple(sorted(d for d in divisors if most is None or d <= most))
 
 
 def _fixed(question: SearchQuestion, name: str) -> tuple[int, ...]:
-    """Return the value of a degree that is not to be searched, or nothing."""
     value = question.layout.number(name)
     return () if value is None else (value,)
 
 
 def _values(question: SearchQuestion, mode: Knob) -> tuple[Value | None, ...]:
-    """Return the values of a mode that are looked at: the one given, or what the stack supports."""
+    """Searched values of a mode: the given one, or those that the stack runs."""
     values = _supported(question, mode)
     if mode.name != "recompute":
         return values
