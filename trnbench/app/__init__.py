@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from trnbench.app.verbs.launch import launch as launch
     from trnbench.app.verbs.measure import measure as measure
     from trnbench.app.verbs.numerics import numerics as numerics
-    from trnbench.app.verbs.plan import plan as plan
     from trnbench.app.verbs.search_layouts import search_layouts as search_layouts
     from trnbench.app.verbs.train import train as train
     from trnbench.app.verbs.validate import validate as validate
@@ -52,12 +51,13 @@ if TYPE_CHECKING:
     from trnbench.verbs.compare.run import compare as compare
     from trnbench.verbs.compare.scaling import scale_run as scale_run
     from trnbench.verbs.matrix.run import matrix as matrix
+    from trnbench.verbs.plan.run import plan as plan
 
 VERBS = (
     *("matrix", "collective", "train", "compare", "plan", "fleet", "launch", "verify"),
     *("measure", "validate", "calibrate", "explain", "search_layouts", "numerics", "claims"),
 )
-_IN_FOLDERS = ("matrix", "compare")
+_IN_FOLDERS = ("matrix", "compare", "plan")
 """Verbs that are a folder of `trnbench.verbs`."""
 _HOMES = {
     name: f"trnbench.verbs.{name}.run" if name in _IN_FOLDERS else f"trnbench.app.verbs.{name}"

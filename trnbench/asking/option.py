@@ -47,7 +47,7 @@ class Option(NamedTuple):
     short: str = ""
     variable: str | None = None
     fills: Callable[[Path], Mapping[str, Any]] | None = None
-    bounds: tuple[int, int] | None = None
+    bounds: tuple[int, int | None] | None = None
 
     @property
     def flag(self) -> str:

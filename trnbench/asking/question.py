@@ -75,7 +75,7 @@ def option(
     short: str = "",
     variable: str | None = None,
     fills: Callable[[Path], Mapping[str, Any]] | None = None,
-    bounds: tuple[int, int] | None = None,
+    bounds: tuple[int, int | None] | None = None,
 ) -> Any:  # noqa: ANN401 - the type of the field
     """Declare a field of a question as an option.
 

@@ -1,0 +1,1 @@
+"""What `plan` is asked, finds, answers and says."""
