@@ -35,6 +35,7 @@ Value = str | int | float | bool | None
 ARGUMENTS: Mapping[str, str] = {
     "matrix": "shapes",
     "collective": "op",
+    "fleet": "file",
     **dict.fromkeys(("train", "compare", "plan"), "model"),
 }
 """The option of a verb that is written without its name."""

@@ -43,6 +43,7 @@ class Option(NamedTuple):
     metavar: str | None = None
     completes: tuple[str, ...] = ()
     argument: bool = False
+    required: bool = False
     shown: bool = True
     short: str = ""
     variable: str | None = None

@@ -60,13 +60,15 @@ def parameter_of(one: Option) -> Parameter:
     if isinstance(default, str) and issubclass(kind, StrEnum):
         default = kind(default)
     form: Any = kind if default is not None else kind | None
+    if one.required:
+        form, default = kind, Parameter.empty
     if one.argument:
         form = list[str] | None if one.several else form
         return typed_option(_place(one), form, typer.Argument(**about), default)
     if one.several == "repeated":
         form, default = list[kind] | None, None  # type: ignore[valid-type]
     flag = one.flag
-    if one.is_switch and one.default is None:
+    if one.is_switch and one.default is not False:
         flag = f"{flag}/{flag.replace('--', '--no-', 1)}"
     names = (flag, one.short) if one.short else (flag,)
     return typed_option(_place(one), form, typer.Option(*names, **about), default)

@@ -1,1 +1,1 @@
-"""What `plan` is asked, finds, answers and says."""
+"""Which machines run a training, how many, bought how."""
