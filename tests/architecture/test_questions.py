@@ -14,6 +14,8 @@ import pytest
 from trnbench.asking.question import Question, group, option
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.parsing import duration, whole
+from trnbench.verbs.again import command_question
+from trnbench.verbs.fleet.question import FleetQuestion
 
 ROOT = Path(__file__).parents[2]
 BEFORE = '    suite: str | None = option("A matrix suite."'
@@ -98,6 +100,21 @@ def test_texts_are_read_and_values_taken():
     )
     assert Trip.read({"places": ["Rome", "Oslo"], "longest": 7200.0, "by": None}) == Trip(
         places=("Rome", "Oslo"), longest_s=7200.0
+    )
+
+
+class Ticket(Question):
+    """An option of a made-up verb that has to be given."""
+
+    to: str = option("Where to.", default="", argument=True, required=True)
+
+
+def test_a_required_option_is_given_or_refused():
+    assert Ticket.read({"to": "Oslo"}) == Ticket(to="Oslo")
+    with pytest.raises(InputError, match="give to: Where to"):
+        Ticket.read({"to": None})
+    assert command_question("fleet", FleetQuestion(file="two-jobs", limit_costs=False)).line == (
+        "trnbench fleet two-jobs --no-limit-costs"
     )
 
 

@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 from tests.bench.figure import best_of, show
 from trnbench.answers.compare import CompareAnswer
-from trnbench.answers.plan import PlanAnswer
-from trnbench.app.plan_request import PlanRequest
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.app.searching import Watch
-from trnbench.app.verbs.plan import plan_run
 from trnbench.cli.interrupts import processors
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import compare_run
+from trnbench.verbs.plan.answer import PlanAnswer
+from trnbench.verbs.plan.question import PlanQuestion
+from trnbench.verbs.plan.run import plan_run
 
 RUN = RunRequest(
     model="llama3.1-70b",
@@ -41,7 +41,7 @@ def main() -> None:
         return compare_run(catalog, request, watch=Watch(workers=workers))
 
     def planned(workers: int) -> PlanAnswer:
-        return plan_run(catalog, PlanRequest(run=RUN), watch=Watch(workers=workers))
+        return plan_run(catalog, PlanQuestion(run=RUN), watch=Watch(workers=workers))
 
     # Without workers first: the peak of memory is then that of this process alone.
     answer, cpu_s = best_of(lambda: compared(1))

@@ -14,10 +14,8 @@ from trnbench.app.collective_request import CollectiveRequest, sizes_between
 from trnbench.app.command_lines import (
     collective_question,
     command_line,
-    plan_question,
     train_question,
 )
-from trnbench.app.plan_request import PlanRequest
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.app.train_request import TrainCase, TrainRequest
@@ -30,6 +28,7 @@ from trnbench.facts.written import count_text, place_text, share_text, size_text
 from trnbench.verbs.again import command_question
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion
+from trnbench.verbs.plan.question import PlanQuestion
 
 DAY = datetime.date(2026, 11, 21)
 AMOUNT = st.floats(1e-3, 1e18) | st.integers(1, 10**15).map(float)
@@ -41,7 +40,7 @@ USE_CASES = {
     "collective": "trnbench.app.verbs.collective.run",
     "train": "trnbench.app.verbs.train.run",
     "compare": "trnbench.verbs.compare.run.compare_run",
-    "plan": "trnbench.app.verbs.plan.plan_run",
+    "plan": "trnbench.verbs.plan.run.plan_run",
 }
 
 
@@ -162,11 +161,11 @@ def some_nodes(run, nodes):
 @PLAIN
 @given(run=RUNS, nodes=st.sampled_from([(), (4,), (2, 7)]), deadline=LIMIT, budget=LIMIT)
 def test_a_plan_is_asked_again(asked_by, run, nodes, deadline, budget):
-    request = PlanRequest(
+    request = PlanQuestion(
         run=some_nodes(run, nodes), deadline_s=deadline, budget_usd=budget, confirm=2
     )
-    again = asked_by(plan_question(request).line)
-    assert (again.run, again.asked, again.confirm) == (request.run, request.asked, 2)
+    again = asked_by(command_question("plan", request).line)
+    assert (again.run, again.goal, again.confirm) == (request.run, request.goal, 2)
 
 
 @PLAIN

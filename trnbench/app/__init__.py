@@ -35,11 +35,9 @@ if TYPE_CHECKING:
     from trnbench.app.verbs.claims import claims as claims
     from trnbench.app.verbs.collective import collective as collective
     from trnbench.app.verbs.explain import explain as explain
-    from trnbench.app.verbs.fleet import fleet as fleet
     from trnbench.app.verbs.launch import launch as launch
     from trnbench.app.verbs.measure import measure as measure
     from trnbench.app.verbs.numerics import numerics as numerics
-    from trnbench.app.verbs.plan import plan as plan
     from trnbench.app.verbs.search_layouts import search_layouts as search_layouts
     from trnbench.app.verbs.train import train as train
     from trnbench.app.verbs.validate import validate as validate
@@ -51,13 +49,15 @@ if TYPE_CHECKING:
     from trnbench.facts.catalog.search import open_catalog as open_catalog
     from trnbench.verbs.compare.run import compare as compare
     from trnbench.verbs.compare.scaling import scale_run as scale_run
+    from trnbench.verbs.fleet.run import fleet as fleet
     from trnbench.verbs.matrix.run import matrix as matrix
+    from trnbench.verbs.plan.run import plan as plan
 
 VERBS = (
     *("matrix", "collective", "train", "compare", "plan", "fleet", "launch", "verify"),
     *("measure", "validate", "calibrate", "explain", "search_layouts", "numerics", "claims"),
 )
-_IN_FOLDERS = ("matrix", "compare")
+_IN_FOLDERS = ("matrix", "compare", "plan", "fleet")
 """Verbs that are a folder of `trnbench.verbs`."""
 _HOMES = {
     name: f"trnbench.verbs.{name}.run" if name in _IN_FOLDERS else f"trnbench.app.verbs.{name}"

@@ -14,11 +14,9 @@ from trnbench.facts.written import (
     number_text,
     place_text,
     size_text,
-    time_text,
 )
 
 if TYPE_CHECKING:
-    from trnbench.app.plan_request import PlanRequest
     from trnbench.app.train_request import TrainRequest
 
 _BOUGHT = (
@@ -37,6 +35,7 @@ Value = str | int | float | bool | None
 ARGUMENTS: Mapping[str, str] = {
     "matrix": "shapes",
     "collective": "op",
+    "fleet": "file",
     **dict.fromkeys(("train", "compare", "plan"), "model"),
 }
 """The option of a verb that is written without its name."""
@@ -123,21 +122,6 @@ def train_question(request: TrainRequest, *, plot: bool = False) -> CommandQuest
     return CommandQuestion(verb="train", options=options)
 
 
-def plan_question(request: PlanRequest) -> CommandQuestion:
-    """Return the question of a plan."""
-    asked = request.asked
-    options = {
-        "model": request.run.model,
-        **request.run.said(),
-        "deadline": None if asked.assumed_deadline else _time(asked.deadline_s),
-        "budget": asked.budget_usd,
-        "objective": asked.objective,
-        "confirm": request.confirm or None,
-        "baseline": request.baseline,
-    }
-    return CommandQuestion(verb="plan", options=options)
-
-
 def with_folders(line: str, catalog: Catalog) -> str:
     """Return a command line with the folders that its catalogue was asked to look in.
 
@@ -158,7 +142,3 @@ def _texts(value: Value | Sequence[str]) -> Sequence[str]:
 
 def _plain(value: Value | Sequence[str]) -> str | list[str]:
     return number_text(value) if isinstance(value, int | float) else [*_texts(value)]
-
-
-def _time(time_s: float | None) -> str | None:
-    return None if time_s is None else time_text(time_s)

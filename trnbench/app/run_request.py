@@ -18,7 +18,7 @@ from trnbench.facts.parsing import LEAST_SURE, MOST_SURE
 from trnbench.facts.units import DAY_S
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.sizes import MAX_SIZE
-from trnbench.money.commitment import Commitment
+from trnbench.money.choices import Commitment
 
 if TYPE_CHECKING:
     from trnbench.money.failures import Stated

@@ -81,4 +81,5 @@ def _argument(one: Option) -> Parameter:
     form = f"str | Sequence[{form}]" if one.several in ("commas", "repeated") else form
     form = f"{form} | None" if one.default is None else form
     default = one.text(one.default) if one.several == "one text" else one.default
+    default = Parameter.empty if one.required else default
     return Parameter(one.name, kind, default=default, annotation=form)

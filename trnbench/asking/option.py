@@ -43,11 +43,12 @@ class Option(NamedTuple):
     metavar: str | None = None
     completes: tuple[str, ...] = ()
     argument: bool = False
+    required: bool = False
     shown: bool = True
     short: str = ""
     variable: str | None = None
     fills: Callable[[Path], Mapping[str, Any]] | None = None
-    bounds: tuple[int, int] | None = None
+    bounds: tuple[int, int | None] | None = None
 
     @property
     def flag(self) -> str:

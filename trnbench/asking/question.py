@@ -32,7 +32,7 @@ from typing import (
 )
 
 from trnbench.asking.option import Given, Option, Several
-from trnbench.errors import UnknownNameError
+from trnbench.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -71,11 +71,12 @@ def option(
     metavar: str | None = None,
     completes: tuple[str, ...] = (),
     argument: bool = False,
+    required: bool = False,
     shown: bool = True,
     short: str = "",
     variable: str | None = None,
     fills: Callable[[Path], Mapping[str, Any]] | None = None,
-    bounds: tuple[int, int] | None = None,
+    bounds: tuple[int, int | None] | None = None,
 ) -> Any:  # noqa: ANN401 - the type of the field
     """Declare a field of a question as an option.
 
@@ -84,8 +85,9 @@ def option(
     says how a text is read. `write` returns the text of a value where the type does not tell.
     `several` says how more than one value is given: between "commas" (the usual where the type is a
     tuple), "repeated", or by "one text". `completes` names sections of the catalogue, or "stacks".
-    `argument`: written without its name. Not `shown`: no option of the command line. `fills` reads
-    options that are not given from the file that this one names.
+    `argument`: written without its name. `required`: refused where it is not given. Not `shown`: no
+    option of the command line. `fills` reads options that are not given from the file that this one
+    names.
     """
     about = dict(locals())
     if default is ...:
@@ -211,6 +213,8 @@ class Question:
             if isinstance(one, Option):
                 if left.get(one.name) is not None:
                     values[field] = one.value(left[one.name])
+                elif one.required:
+                    raise InputError(f"give {one.flag}: {one.help}")
                 left.pop(one.name, None)
             elif hasattr(one, "options"):
                 mine = {name: left.pop(name) for name in one.options() if name in left}

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from inspect import Parameter
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def asks(*kinds: type[Question]) -> Callable[[Command], Command]:
         def run(out: Any, catalog: Any, **options: Any) -> int | None:  # noqa: ANN401
             questions = []
             for kind in kinds:
-                given = {one.name: _plain(options[one.name]) for one in _shown(kind)}
+                given = {one.name: _plain(options[_place(one)]) for one in _shown(kind)}
                 questions.append(kind.read(kind.filled(given, catalog)))
             return command(out, catalog, *questions)
 
@@ -59,16 +60,23 @@ def parameter_of(one: Option) -> Parameter:
     if isinstance(default, str) and issubclass(kind, StrEnum):
         default = kind(default)
     form: Any = kind if default is not None else kind | None
+    if one.required:
+        form, default = kind, Parameter.empty
     if one.argument:
         form = list[str] | None if one.several else form
-        return typed_option(one.name, form, typer.Argument(**about), default)
+        return typed_option(_place(one), form, typer.Argument(**about), default)
     if one.several == "repeated":
         form, default = list[kind] | None, None  # type: ignore[valid-type]
     flag = one.flag
-    if one.is_switch and one.default is None:
+    if one.is_switch and one.default is not False:
         flag = f"{flag}/{flag.replace('--', '--no-', 1)}"
     names = (flag, one.short) if one.short else (flag,)
-    return typed_option(one.name, form, typer.Option(*names, **about), default)
+    return typed_option(_place(one), form, typer.Option(*names, **about), default)
+
+
+def _place(one: Option) -> str:
+    """Return the name of the parameter; an option may be called as no parameter is: --with."""
+    return f"{one.name}_" if iskeyword(one.name) else one.name
 
 
 def _type_of(one: Option) -> Any:  # noqa: ANN401
@@ -81,7 +89,7 @@ def _default(one: Option) -> Any:  # noqa: ANN401
     """Return the default as Typer shows it; None where the help says it, if there is one."""
     if one.default is None or one.default == () or "default:" in one.help:
         return False if one.is_switch and one.default is False else None
-    if not one.default and one.kind is not bool:
+    if not one.default and one.kind is not bool and one.bounds is None:
         return None
     if one.kind in (bool, int, float) and not one.several:
         return one.default

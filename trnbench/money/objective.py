@@ -16,7 +16,6 @@ from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import DAY_S
 
-Objective = Literal["cost", "time", "pareto"]
 Order = Literal["cost", "time", "pareto", "soonest"]
 """Criterion; `soonest` applies after a missed deadline: the cheapest among the earliest ends."""
 Limit = Literal["deadline", "budget", "price"]

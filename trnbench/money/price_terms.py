@@ -14,7 +14,7 @@ from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.prices.price import ANY, load_prices
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import Dimension, parse
-from trnbench.money.commitment import Commitment
+from trnbench.money.choices import Commitment
 
 PURCHASE_OPTIONS: tuple[PurchaseOption, ...] = get_args(PurchaseOption)
 FOR_A_TERM: tuple[PurchaseOption, ...] = ("reserved", "savings-plan")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from trnbench.answers.compare import CompareAnswer
 from trnbench.answers.lead import Lead
@@ -12,13 +11,9 @@ from trnbench.facts.units import HOUR_S, money_text
 from trnbench.report.quote_text import (
     cluster_text,
     purchase_text,
-    sentence,
     time_text,
 )
 from trnbench.show.interval import Interval
-
-if TYPE_CHECKING:
-    from trnbench.answers.plan import PlanAnswer
 
 DWARFED = 0.5
 """Machines of which less than this part is used are paid for their minimum, not for the work."""
@@ -35,11 +30,11 @@ def verdict_text(answer: CompareAnswer) -> str:
     text = f"cheapest: {cluster_text(winner)}, {money_text(winner.cost_usd.value)}"
     share = share_text(winner.cheapest_probability)
     if lead.rival is not None and lead.cost is not None:
-        rival = _name(quotes[lead.rival], quotes)
+        rival = name_among(quotes[lead.rival], quotes)
         text += f": {_apart(lead.cost.value)} {rival}, {_error(lead.cost)}; cheapest in {share})"
     elif len(quotes) > 1:
         text += f" ({_only(quotes)})"
-    text += _tie(lead, quotes)
+    text += tie_text(lead, quotes)
     minimums = [one for one in map(_minimum, quotes) if one]
     return text + (f" ({'; '.join(minimums)})" if minimums else "")
 
@@ -58,21 +53,6 @@ def verdict_lines(answer: CompareAnswer) -> list[str]:
     return lines
 
 
-def plan_verdict_text(answer: PlanAnswer) -> str:
-    """Return the plan in a sentence, and how sure it is that none of the others is cheaper."""
-    if answer.best is None:
-        near = f"; nearest: {sentence(answer.nearest)}" if answer.nearest else ""
-        return f"no: {'; '.join(answer.binding) or 'nothing was looked at to the end'}{near}"
-    text = sentence(answer.best)
-    if answer.lead is None or len(answer.front) == 1:
-        return text
-    cheapest = answer.front[answer.lead.winner]
-    which = "" if cheapest is answer.best else f" is {_name(cheapest, answer.front)},"
-    share = share_text(cheapest.cheapest_probability)
-    tie = _tie(answer.lead, answer.front)
-    return f"{text}; the cheapest of these plans{which} in {share}{tie}"
-
-
 def _only(quotes: Sequence[Quote]) -> str:
     """Return what makes the one quote that can be bought the only one."""
     words = "the only one"
@@ -83,11 +63,13 @@ def _only(quotes: Sequence[Quote]) -> str:
     return words
 
 
-def _tie(lead: Lead, quotes: Sequence[Quote]) -> str:
+def tie_text(lead: Lead, quotes: Sequence[Quote]) -> str:
+    """Return with which others the winner is tied, and how often each is the cheapest."""
     if not lead.tied:
         return ""
     shares = (
-        f"{_name(quotes[place], quotes)} ({100 * lead.shares[place]:.0f} %)" for place in lead.tied
+        f"{name_among(quotes[place], quotes)} ({100 * lead.shares[place]:.0f} %)"
+        for place in lead.tied
     )
     return f"; a tie with {', '.join(shares)}"
 
@@ -122,7 +104,8 @@ def _no(answer: CompareAnswer, quotes: Sequence[Quote]) -> str:
     return f"no: {running[0].instance}: {running[0].reasons[0]}"
 
 
-def _name(quote: Quote, among: Sequence[Quote]) -> str:
+def name_among(quote: Quote, among: Sequence[Quote]) -> str:
+    """Return a quote's instance type, with what tells it from others of the same type."""
     if sum(one.instance == quote.instance for one in among) == 1:
         return quote.instance
     name = cluster_text(quote)

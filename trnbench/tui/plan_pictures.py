@@ -19,9 +19,9 @@ from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, log_axis,
 from trnbench.tui.compare_pictures import cluster_label, table_unit
 
 if TYPE_CHECKING:
-    from trnbench.answers.plan import PlanAnswer
     from trnbench.answers.quote import Quote
     from trnbench.money.objective import Candidate
+    from trnbench.verbs.plan.answer import PlanAnswer
 
 MOVED = {"price": "price", "speed": "speed", "failures": "failure rate"}
 

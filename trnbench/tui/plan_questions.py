@@ -11,11 +11,11 @@ from trnbench.tui.compare_questions import compare_request, watch_of
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
-    from trnbench.answers.plan import PlanAnswer
-    from trnbench.app.plan_request import PlanRequest
     from trnbench.facts.catalog.search import Catalog
-    from trnbench.money.objective import Objective
+    from trnbench.money.choices import Objective
     from trnbench.tui.work_process import WorkHooks
+    from trnbench.verbs.plan.answer import PlanAnswer
+    from trnbench.verbs.plan.question import PlanQuestion
 
 COLUMNS = (
     *columns("instance", "nodes"),
@@ -43,13 +43,13 @@ class PlanFound(TableFound):
     words: str
 
 
-def plan_request(scenario: Scenario, limits: PlanLimits) -> PlanRequest:
-    """Return the request for the use case."""
-    from trnbench.app.plan_request import PlanRequest
+def plan_question(scenario: Scenario, limits: PlanLimits) -> PlanQuestion:
+    """Return what the view asks."""
     from trnbench.app.run_request import MAX_NODES
+    from trnbench.verbs.plan.question import PlanQuestion
 
     run = compare_request(scenario).run
-    return PlanRequest(
+    return PlanQuestion(
         run=run.but(confidence=limits.confidence, max_nodes=limits.max_nodes or MAX_NODES),
         deadline_s=scenario.deadline_s,
         budget_usd=limits.budget_usd,
@@ -62,18 +62,18 @@ def plan_rows(
     catalog: Catalog, scenario: Scenario, limits: PlanLimits, hooks: WorkHooks
 ) -> PlanFound:
     """Return the plan, with the words that its command prints."""
-    from trnbench.app.command_lines import plan_question
-    from trnbench.app.plan_request import inputs_of
-    from trnbench.app.verbs.plan import plan_run
-    from trnbench.report.plan import plan_report
-    from trnbench.report.verdict import plan_verdict_text
     from trnbench.show.text_table import Style
+    from trnbench.verbs.again import command_question
+    from trnbench.verbs.plan.run import plan_run
+    from trnbench.verbs.plan.text import plan_report, plan_verdict_text
 
-    request = plan_request(scenario, limits)
-    answer = plan_run(catalog, request, watch=watch_of(hooks))
-    report = plan_report(answer, inputs_of(request))
+    question = plan_question(scenario, limits)
+    answer = plan_run(catalog, question, watch=watch_of(hooks))
+    report = plan_report(answer, question.inputs())
     if answer.complete:
-        hooks.keep(catalog, plan_question(request), report, good=answer.best is not None)
+        hooks.keep(
+            catalog, command_question("plan", question), report, good=answer.best is not None
+        )
     words = report.people(report, Style(width=WORDS_WIDTH)) if report.people else ""
     quotes = answer.front or ((answer.nearest,) if answer.nearest is not None else ())
     return PlanFound(

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from trnbench.app.plan_request import PlanRequest
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.app.searching import Watch
 from trnbench.app.train_request import TrainCase, TrainRequest
-from trnbench.app.verbs.plan import plan_run
 from trnbench.app.verbs.train import run
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_instance, load_platform
@@ -29,6 +27,8 @@ from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import compare_run
+from trnbench.verbs.plan.question import PlanQuestion
+from trnbench.verbs.plan.run import plan_run
 
 CATALOG = open_catalog(environment={})
 TODAY = datetime.date(2026, 11, 21)
@@ -77,7 +77,7 @@ def test_a_row_has_the_figures_of_the_train_verb(compared):
 
 @pytest.mark.slow
 def test_a_plan_has_the_figures_of_the_comparison(compared):
-    answer: Any = plan_run(CATALOG, PlanRequest(run=RUN, objective="pareto"))
+    answer: Any = plan_run(CATALOG, PlanQuestion(run=RUN, objective="pareto"))
     rows: dict[Any, Any] = {
         (q.instance, q.nodes): q.row() for q in (one.quote for one in compared.compared)
     }
@@ -188,7 +188,7 @@ def test_the_plan_is_the_best_of_all_configurations_one_by_one():
         budget = sorted(usd for usd, _ in kept)[len(kept) // 3]
         cheapest: Any = plan_run(
             CATALOG,
-            PlanRequest(
+            PlanQuestion(
                 run=TINY,
                 deadline_s=1e12 if deadline is None else deadline * DAY_S,
                 objective="cost",
@@ -197,7 +197,7 @@ def test_the_plan_is_the_best_of_all_configurations_one_by_one():
         assert cheapest.best.cost_usd.value == pytest.approx(min(usd for usd, _ in kept))
         fastest: Any = plan_run(
             CATALOG,
-            PlanRequest(
+            PlanQuestion(
                 run=TINY,
                 deadline_s=None if deadline is None else deadline * DAY_S,
                 budget_usd=budget,
@@ -211,8 +211,8 @@ def test_the_plan_is_the_best_of_all_configurations_one_by_one():
 
 @pytest.mark.slow
 def test_searches_side_by_side_find_the_same():
-    alone = plan_run(CATALOG, PlanRequest(run=RUN))
-    together = plan_run(CATALOG, PlanRequest(run=RUN), watch=Watch(workers=2))
+    alone = plan_run(CATALOG, PlanQuestion(run=RUN))
+    together = plan_run(CATALOG, PlanQuestion(run=RUN), watch=Watch(workers=2))
     assert together == alone
 
 
@@ -228,7 +228,7 @@ def test_rows_made_side_by_side_are_the_same(equal_cost):
 
 
 def test_requests_and_answers_travel_between_processes(compared):
-    request = PlanRequest(run=RUN)
+    request = PlanQuestion(run=RUN)
     assert pickle.loads(pickle.dumps(request)) == request
     assert pickle.loads(pickle.dumps(compared)) == compared
 

@@ -7,11 +7,11 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from trnbench.money.choices import Objective
 from trnbench.money.objective import (
     NO_LIMITS,
     Candidate,
     Limits,
-    Objective,
     cheapest_first,
     nearest,
     pareto,

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from trnbench.answers.plan import replayed
 from trnbench.answers.quote import Quote
-from trnbench.report import plan
+from trnbench.verbs.plan import text as plan
+from trnbench.verbs.plan.answer import replayed
 
 
 def quote(name: str, step_s: float, cost_usd: float) -> Quote:

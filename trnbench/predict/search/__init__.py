@@ -4,7 +4,7 @@ A question names a model, an instance type, one or several cluster sizes and the
 settled. What is open is searched completely: nearly all work is done on arrays over a grid, not
 layout by layout.
 
-    SearchQuestion                  model, platform, calibration, node counts, settled and open knobs
+    SearchQuestion            model, platform, calibration, node counts, settled and open knobs
        |
        |  space               axes of the grid, and the variants (choices of the other modes)
        v

@@ -17,7 +17,7 @@ from trnbench.tui.plan_pictures import (
     needs_lines,
     purchase_lines,
 )
-from trnbench.tui.plan_questions import PlanFound, PlanLimits, plan_request, plan_rows
+from trnbench.tui.plan_questions import PlanFound, PlanLimits, plan_question, plan_rows
 from trnbench.tui.scenario_form import plan_fields, scenario_fields
 from trnbench.tui.scenario_view import ScenarioView
 from trnbench.tui.view import evidence_facts
@@ -65,9 +65,9 @@ class PlanView(ScenarioView):
 
     def command(self) -> str:
         """Return the command line of the plan."""
-        from trnbench.app.command_lines import plan_question
+        from trnbench.verbs.again import command_question
 
-        return plan_question(plan_request(self.scenario, self._limits)).line
+        return command_question("plan", plan_question(self.scenario, self._limits)).line
 
     def facts(self) -> tuple[str, ...]:
         """Return where the numbers come from."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from trnbench.answers.compare import tally_row
 from trnbench.answers.lead import verdict_is
-from trnbench.answers.plan import BreakEven, Confirmed, PlanAnswer
 from trnbench.answers.quote import Quote
 from trnbench.facts.records import asdict, replace
 from trnbench.facts.units import DAY_S, money_text, significant
@@ -23,7 +22,6 @@ from trnbench.report.notes import (
     layout_lines,
     price_lines,
 )
-from trnbench.report.plan_details import detail_blocks, moved_text
 from trnbench.report.quote_text import (
     bill_lines,
     cluster_text,
@@ -35,10 +33,12 @@ from trnbench.report.quote_text import (
 )
 from trnbench.report.scaling import cost_plot
 from trnbench.report.train_tables import phase_blocks
-from trnbench.report.verdict import plan_verdict_text
+from trnbench.report.verdict import name_among, share_text, tie_text
 from trnbench.show.report import Column, Report, columns, draw_marked
 from trnbench.show.row import Cell, Row, cells
 from trnbench.show.text_table import Style
+from trnbench.verbs.plan.answer import BreakEven, Confirmed, PlanAnswer
+from trnbench.verbs.plan.details import detail_blocks, moved_text
 
 CONVENTIONS = {
     "rows": "the purchases that no other beats in both days and cost, fastest first; where nothing "
@@ -51,6 +51,21 @@ CONVENTIONS = {
     "break_even": "the MFU at which the instance's best plan costs as much as the other",
     "mfu": "model FLOP (causal attention, nothing computed twice) over the tensor units' peak",
 }
+
+
+def plan_verdict_text(answer: PlanAnswer) -> str:
+    """Return the plan in a sentence, and how sure it is that none of the others is cheaper."""
+    if answer.best is None:
+        near = f"; nearest: {sentence(answer.nearest)}" if answer.nearest else ""
+        return f"no: {'; '.join(answer.binding) or 'nothing was looked at to the end'}{near}"
+    text = sentence(answer.best)
+    if answer.lead is None or len(answer.front) == 1:
+        return text
+    cheapest = answer.front[answer.lead.winner]
+    which = "" if cheapest is answer.best else f" is {name_among(cheapest, answer.front)},"
+    share = share_text(cheapest.cheapest_probability)
+    tie = tie_text(answer.lead, answer.front)
+    return f"{text}; the cheapest of these plans{which} in {share}{tie}"
 
 
 def plan_report(

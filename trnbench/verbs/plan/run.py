@@ -7,37 +7,29 @@ option of every cluster is billed; what keeps the limits is ranked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from trnbench.answers.fleet import SpotRisk
-from trnbench.answers.plan import PlanAnswer, Ways
 from trnbench.answers.quote import Quote
-from trnbench.app.command_lines import plan_question, with_folders
+from trnbench.app.command_lines import with_folders
 from trnbench.app.draws import lead_of, outcomes, with_confidence, with_probabilities
-from trnbench.app.fleet_jobs import Choice, with_job
+from trnbench.app.fleet_jobs import Choice
 from trnbench.app.fleet_risk import on_spot
 from trnbench.app.markets import Explored, explore_all, looked
-from trnbench.app.plan_break_even import break_even
-from trnbench.app.plan_confirm import confirmed
-from trnbench.app.plan_request import PlanRequest
 from trnbench.app.quotes import quote, quote_of_none
-from trnbench.app.run_request import price_terms, run_request
+from trnbench.app.run_request import price_terms
 from trnbench.app.searching import Watch
 from trnbench.app.use_case import (
     Cancel,
     Progress,
-    answered_by,
     never,
     quiet,
-    takes_options_of,
 )
+from trnbench.asking.function import verb_of
 from trnbench.errors import InputError
-from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import PurchaseOption
-from trnbench.facts.parsing import literal, maybe, read
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import Dimension, counted, show, significant
 from trnbench.money.failures import Estimate
@@ -45,7 +37,6 @@ from trnbench.money.market import Market, candidates
 from trnbench.money.objective import (
     Candidate,
     Limits,
-    Objective,
     Order,
     nearest,
     pareto,
@@ -56,83 +47,63 @@ from trnbench.money.quotas import QuotaRequest, quota_request
 from trnbench.money.sensitivity import Change, sensitivity
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.report.quote_text import time_text
+from trnbench.verbs.again import command_question
+from trnbench.verbs.plan.answer import PlanAnswer, Ways
+from trnbench.verbs.plan.break_even import break_even
+from trnbench.verbs.plan.confirm import confirmed
+from trnbench.verbs.plan.question import PlanQuestion
 
 WORTH_A_THOUGHT = 0.5
 """Plans that train for less than this part of their time are not shown beside the chosen one."""
 
 
-def plan_run(catalog: Catalog, request: PlanRequest, *, watch: Watch | None = None) -> PlanAnswer:
+def plan_run(catalog: Catalog, question: PlanQuestion, *, watch: Watch | None = None) -> PlanAnswer:
     """Return the best way to run what is asked, or the nearest one and what stands in the way.
 
     Once the watch says to cancel, what was found until then is answered.
     """
     watch = watch or Watch()
-    names = [catalog.find("instances", name).name for name in request.run.instances]
-    baseline = request.baseline and catalog.find("instances", request.baseline).name
+    names = [catalog.find("instances", name).name for name in question.run.instances]
+    baseline = question.baseline and catalog.find("instances", question.baseline).name
     if baseline and baseline not in names:
         raise InputError(f"the baseline {baseline} is not among the instances planned with")
-    explored = explore_all(catalog, request.run, top=max(request.confirm, 1), watch=watch)
+    explored = explore_all(catalog, question.run, top=max(question.confirm, 1), watch=watch)
     return _Planning(
-        catalog=catalog, request=request, explored=explored, names=names, baseline=baseline
+        catalog=catalog, question=question, explored=explored, names=names, baseline=baseline
     ).answer(watch)
 
 
 def _answer(
     catalog: Catalog,
-    request: PlanRequest,
+    question: PlanQuestion,
     *,
     progress: Progress = quiet,
     cancel: Cancel = never,
     workers: int = 1,
 ) -> PlanAnswer:
-    watch = Watch(progress=progress, cancel=cancel, workers=workers)
-    return plan_run(catalog, request, watch=watch)
-
-
-@answered_by(_answer)
-@takes_options_of(run_request)
-def plan(
-    model: str,
-    *,
-    deadline: float | str | None = None,
-    budget: float | str | None = None,
-    objective: Objective | None = None,
-    confirm: int | str = 0,
-    baseline: str | None = None,
-    catalog: Catalog | None = None,
-    progress: Progress = quiet,
-    cancel: Cancel = never,
-    workers: int = 1,
-    **options: Any,  # noqa: ANN401
-) -> PlanRequest:
     """Return the best way to run a training: machines, how many, in which layout, bought how.
 
-    Limits are a `deadline` and a `budget` in USD; `objective` is cost, time or pareto. `options`
-    are those of `trnbench.app.run_request.run_request`. Once `cancel` is true, what was found is
-    answered; `workers` is how many processes may search at once.
+    Limits are a `deadline` and a `budget` in USD; `objective` is cost, time or pareto. The model
+    may be FLEET:JOB, a job of a fleet. Once `cancel` is true, what was found is answered; `workers`
+    is how many processes may search at once.
 
     >>> from trnbench.app import plan
     >>> answer = plan("llama2-7b", tokens="10B", on="trn1.32xlarge", max_nodes=2, tp=8, pp=1)
     >>> answer.best.instance, answer.best.nodes
     ('trn1.32xlarge', 1)
     """
-    model, options = with_job(catalog, model, {**options, "deadline": deadline})
-    deadline = options.pop("deadline", None)
-    return PlanRequest(
-        run=run_request(model, catalog=catalog, **options),
-        deadline_s=maybe(parsing.duration("--deadline"), deadline),
-        budget_usd=maybe(parsing.money("--budget"), budget),
-        objective=None if objective is None else literal("objective", objective, Objective),
-        confirm=read(parsing.whole("--confirm", least=0), confirm),
-        baseline=baseline,
-    )
+    watch = Watch(progress=progress, cancel=cancel, workers=workers)
+    return plan_run(catalog, question, watch=watch)
+
+
+plan = verb_of("plan", PlanQuestion, _answer)
 
 
 class _Planning(Record, eq=False):
     """A plan in the making: what was asked, and what is on the market."""
 
     catalog: Catalog
-    request: PlanRequest
+    question: PlanQuestion
     explored: tuple[Explored, ...]
     names: Sequence[str]
     baseline: str | None
@@ -145,12 +116,12 @@ class _Planning(Record, eq=False):
     @property
     def limits(self) -> Limits:
         """What the plan has to keep."""
-        return self.request.limits
+        return self.question.limits
 
     def answer(self, watch: Watch) -> PlanAnswer:
         """Return the plan."""
         ways = self._ways()
-        asked, limits = self.request.asked, self.limits
+        asked, limits = self.question.goal, self.limits
         objective: Order = asked.objective
         best = ranked(ways, limits, objective)
         notes: tuple[str, ...] = ()
@@ -170,7 +141,7 @@ class _Planning(Record, eq=False):
         likely = with_probabilities(rows, drawn)
         chosen_row = next((n for n, one in enumerate(rows) if one is quoted), None)
         return PlanAnswer(
-            model=self.request.run.model,
+            model=self.question.run.model,
             asked=asked,
             best=quoted if chosen_row is None else likely[chosen_row],
             nearest=likely[0] if near is not None else None,
@@ -185,12 +156,12 @@ class _Planning(Record, eq=False):
             break_even=break_even(self.explored, chosen, limits, objective, self.baseline),
             quotas=self._quotas(chosen),
             confirmed=confirmed(
-                self.request.confirm, self.explored, best, limits, objective, watch=watch
+                self.question.confirm, self.explored, best, limits, objective, watch=watch
             ),
             looked={one.name: looked(one) for one in self.explored},
             ways=_ways(ways, limits),
             assumed=(*notes, *self._assumed(quoted or near)),
-            command=with_folders(plan_question(self.request).line, self.catalog),
+            command=with_folders(command_question("plan", self.question).line, self.catalog),
             unseen=tuple(
                 name for name in self.names if name not in {one.name for one in self.explored}
             ),
@@ -202,7 +173,7 @@ class _Planning(Record, eq=False):
             way
             for one in self.explored
             if one.market is not None
-            for way in with_confidence(one, candidates(one.market), self.request.run.confidence)
+            for way in with_confidence(one, candidates(one.market), self.question.run.confidence)
         ]
 
     def _explored(self, name: str) -> Explored:
@@ -223,7 +194,7 @@ class _Planning(Record, eq=False):
         if market.offers.rules is None:
             return None
         choice = Choice(explored=self._explored(chosen.instance), market=market)
-        return on_spot(choice, chosen.nodes, 1.0, self.request.run.model, draws)[1]
+        return on_spot(choice, chosen.nodes, 1.0, self.question.run.model, draws)[1]
 
     def _front(self, kept: Sequence[Candidate], chosen: Quote | None) -> tuple[Quote, ...]:
         quotes = (
@@ -241,7 +212,7 @@ class _Planning(Record, eq=False):
         if not ways:
             return self._nothing_runs()
         on_sale = any(way.cost_usd is not None for way in ways)
-        if on_sale or not (self.request.run.purchase or self.request.run.region):
+        if on_sale or not (self.question.run.purchase or self.question.run.region):
             near = nearest(ways, self.limits)
             found = self._quote(near) if near else None
         else:
@@ -255,7 +226,7 @@ class _Planning(Record, eq=False):
     def _nothing_runs(self) -> tuple[Quote | None, tuple[str, ...]]:
         """Return the layout that comes nearest to fitting, on whichever instance type."""
         quotes = [
-            quote_of_none(one, one.nearest_nodes, headroom=self.request.run.headroom)
+            quote_of_none(one, one.nearest_nodes, headroom=self.question.run.headroom)
             for one in self.explored
         ]
         if not quotes:
@@ -270,7 +241,7 @@ class _Planning(Record, eq=False):
 
     def _bought_anyhow(self) -> tuple[Candidate | None, Quote | None]:
         """Return the plan that another purchase option or region would allow."""
-        anyhow = self.request.run.but(purchase=(), region=None)
+        anyhow = self.question.run.but(purchase=(), region=None)
         terms = price_terms(self.catalog, anyhow)
         explored = tuple(
             replace(
@@ -284,7 +255,7 @@ class _Planning(Record, eq=False):
         )
         relaxed = replace(self, explored=explored)
         ways = relaxed._ways()
-        kept = ranked(ways, self.limits, self.request.asked.objective)
+        kept = ranked(ways, self.limits, self.question.goal.objective)
         near = kept[0] if kept else nearest(ways, self.limits)
         return near, relaxed._quote(near) if near else None
 
@@ -294,8 +265,8 @@ class _Planning(Record, eq=False):
     def _broken(self, near: Candidate) -> tuple[str, ...]:
         """Return in words the limits that a candidate breaks."""
         excess = self.limits.excess(near)
-        asked, words = self.request.asked, []
-        largest = near.nodes == max(self.request.run.node_counts)
+        asked, words = self.question.goal, []
+        largest = near.nodes == max(self.question.run.node_counts)
         sure = "" if asked.confidence is None else f" in {100 * asked.confidence:g}% of draws"
         end_s = near.elapsed_s if near.sure_elapsed_s is None else near.sure_elapsed_s
         cost_usd = near.cost_usd if near.sure_cost_usd is None else near.sure_cost_usd
@@ -324,7 +295,7 @@ class _Planning(Record, eq=False):
         for one in self.explored:
             market = one.market
             if market is None:
-                empty = quote_of_none(one, one.nearest_nodes, headroom=self.request.run.headroom)
+                empty = quote_of_none(one, one.nearest_nodes, headroom=self.question.run.headroom)
                 reasons[one.name] = "; ".join(empty.reasons)
             elif not market.offers.tariffs:
                 reasons[one.name] = "; ".join(market.offers.reasons)
@@ -359,7 +330,7 @@ class _Planning(Record, eq=False):
 
     def _assumed(self, quoted: Quote | None) -> tuple[str, ...]:
         """Return in words what the answer rests on beside what was asked."""
-        asked, run = self.request.asked, self.request.run
+        asked, run = self.question.goal, self.question.run
         words = []
         if asked.assumed_deadline and asked.deadline_s is not None:
             words.append(f"deadline {time_text(asked.deadline_s)}, as none was given")

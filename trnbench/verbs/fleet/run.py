@@ -15,14 +15,13 @@ from trnbench.answers.fleet import (
     MonthBill,
 )
 from trnbench.answers.quote import bill_cells
-from trnbench.app.fleet_jobs import JobWays, WaysFinder, fleet_named
+from trnbench.app.fleet_jobs import JobWays, WaysFinder
 from trnbench.app.fleet_problem import fleet_problem, refuse_unknown
 from trnbench.app.fleet_risk import FleetRisk, risk_of
 from trnbench.app.searching import Watch
-from trnbench.app.use_case import Cancel, Progress, answered_by, never, quiet
-from trnbench.facts import parsing
-from trnbench.facts.catalog.search import Catalog, open_catalog
-from trnbench.facts.parsing import maybe
+from trnbench.app.use_case import Cancel, Progress, never, quiet
+from trnbench.asking.function import verb_of
+from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.fleet import FleetFile
 from trnbench.money.billing import Bill, added
@@ -33,10 +32,11 @@ from trnbench.money.fleet.problem import (
     FleetPlan,
     PlacedRun,
 )
-from trnbench.money.fleet.programme import Effort, Solved, solve
+from trnbench.money.fleet.programme import Solved, solve
 from trnbench.money.fleet.relax import binding, limit_costs
 from trnbench.money.market import cost_of
 from trnbench.show.row import Cell
+from trnbench.verbs.fleet.question import FleetQuestion
 
 FRONT_POINTS = 5
 RATE_CELLS = (
@@ -46,119 +46,64 @@ RATE_CELLS = (
 _NEARLY = 1e-6
 
 
-class FleetRequest(Record):
-    """A fleet to be planned, and when to stop: see `Effort`. `limit_costs`: ask for them too.
-
-    Rates read more than `max_price_age_s` before the price date are warned of.
-    """
-
-    fleet: FleetFile
-    effort: Effort
-    limit_costs: bool = True
-    max_price_age_s: float | None = None
-
-
 def fleet_run(
-    catalog: Catalog, request: FleetRequest, *, watch: Watch | None = None
+    catalog: Catalog, question: FleetQuestion, *, watch: Watch | None = None
 ) -> FleetAnswer:
     """Return the best plan of a fleet, or what stands in its way and what can be done of it."""
     watch = watch or Watch()
-    file = request.fleet
+    file = question.fleet
     refuse_unknown(catalog, file)
     finder = WaysFinder(
-        catalog=catalog, fleet=file, watch=watch, max_price_age_s=request.max_price_age_s
+        catalog=catalog, fleet=file, watch=watch, max_price_age_s=question.max_price_age_s
     )
     found = []
     for number, job in enumerate(file.job):
         watch.progress(number, len(file.job), f"jobs searched, {job.name}")
         found.append(finder.ways_of(job))
     return _Planning(
-        catalog=catalog, request=request, jobs={one.job.name: one for one in found}
+        catalog=catalog, question=question, jobs={one.job.name: one for one in found}
     ).answer(fleet_problem(catalog, file, found))
 
 
 def _answer(
     catalog: Catalog,
-    request: FleetRequest,
+    question: FleetQuestion,
     *,
     progress: Progress = quiet,
     cancel: Cancel = never,
     workers: int = 1,
 ) -> FleetAnswer:
-    return fleet_run(
-        catalog, request, watch=Watch(progress=progress, cancel=cancel, workers=workers)
-    )
-
-
-@answered_by(_answer)
-def fleet(
-    file: str,
-    *,
-    gap: float | str | None = None,
-    time_limit: float | str | None = None,
-    limit_costs: bool = True,
-    max_price_age: float | str | None = None,
-    catalog: Catalog | None = None,
-    progress: Progress = quiet,
-    cancel: Cancel = never,
-    workers: int = 1,
-) -> FleetRequest:
     """Return what every job of a fleet runs on, from when, and what to buy on which day.
 
     `file` is a path or the name of a shipped fleet. The search ends within `gap` of the least
-    cost, or, if given, after `time_limit`. `limit_costs` solves again
-    without each limit; `max_price_age` warns of older rates.
+    cost, or, if given, after `time_limit`. `limit_costs` solves again without each limit;
+    `max_price_age` warns of older rates.
 
     >>> from trnbench.app import fleet
     >>> answer = fleet("two-jobs", limit_costs=False)
     >>> answer.feasible
     True
     """
-    effort = Effort()
-    if gap is not None:
-        effort = replace(effort, gap=parsing.read(parsing.share("--gap"), gap))
-    return FleetRequest(
-        fleet=fleet_named(catalog or open_catalog(), file),
-        effort=replace(effort, time_s=maybe(parsing.duration("--time-limit"), time_limit)),
-        limit_costs=limit_costs,
-        max_price_age_s=maybe(parsing.duration("--max-price-age"), max_price_age),
-    )
+    watch = Watch(progress=progress, cancel=cancel, workers=workers)
+    return fleet_run(catalog, question, watch=watch)
 
 
-def inputs_of(request: FleetRequest) -> dict[str, object]:
-    """Return the request as plain data, for outputs that repeat what was asked."""
-    file, effort = request.fleet, request.effort
-    return {
-        "name": file.name,
-        "starts_on": file.starts_on.isoformat(),
-        "horizon_days": file.horizon_days,
-        "objective": file.objective,
-        "budget_usd": file.budget,
-        "month_budgets_usd": {one.month: one.usd for one in file.month},
-        "blocks_usd": [one.usd for one in file.block if one.usd is not None],
-        "discount": file.discount,
-        "prices": list(file.prices),
-        "assumed_prices": list(file.assumed_prices),
-        "jobs": [job.name for job in file.job],
-        "gap": effort.gap,
-        "branches": effort.branches,
-        "time_limit_s": effort.time_s,
-    }
+fleet = verb_of("fleet", FleetQuestion, _answer)
 
 
 class _Planning(Record):
     catalog: Catalog
-    request: FleetRequest
+    question: FleetQuestion
     jobs: Mapping[str, JobWays]
 
     @property
     def file(self) -> FleetFile:
         """What was asked."""
-        return self.request.fleet
+        return self.question.fleet
 
     def answer(self, problem: Fleet) -> FleetAnswer:
         """Return the plan."""
-        effort = self.request.effort
+        effort = self.question.effort
         if not problem.tasks:
             return self._said(problem, None, None, found_by="nothing", feasible=True)
         wayless = [task.name for task in problem.tasks if not task.ways]
@@ -180,7 +125,7 @@ class _Planning(Record):
                 feasible=True,
             )
             costs: tuple[FleetLimitCost, ...] = ()
-            if self.request.limit_costs and self.file.objective != "time":
+            if self.question.limit_costs and self.file.objective != "time":
                 costs = tuple(
                     FleetLimitCost(what=one.what, usd=one.usd, sure=one.sure)
                     for one in limit_costs(problem, plan, effort)
@@ -192,7 +137,7 @@ class _Planning(Record):
         self, problem: Fleet, start: FleetPlan | None
     ) -> tuple[Solved, tuple[FrontPoint, ...]]:
         """Return the plan that the objective asks for, and the front if it is asked for."""
-        effort, objective = self.request.effort, self.file.objective
+        effort, objective = self.question.effort, self.file.objective
         known = start.usd if start else None
         if objective == "cost":
             return solve(problem, effort=effort, below=known), ()
@@ -224,7 +169,7 @@ class _Planning(Record):
 
     def _partly(self, problem: Fleet, wayless: Sequence[str], solved: Solved | None) -> FleetAnswer:
         """Return what can be done of a fleet that cannot be done whole, by priority."""
-        effort = self.request.effort
+        effort = self.question.effort
         stopped = solved is not None and solved.state == "stopped"
         words: tuple[str, ...] = tuple(
             f"{name}: {'; '.join(self.jobs[name].reasons) or 'no instance to run on'}"

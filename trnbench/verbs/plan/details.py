@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from trnbench.answers.plan import BreakEven, PlanAnswer
 from trnbench.facts.units import counted, money_text, significant
 from trnbench.money.objective import Candidate
 from trnbench.money.sensitivity import Change
 from trnbench.report.quote_text import chain_text, time_text
 from trnbench.show.text_table import Style
+from trnbench.verbs.plan.answer import BreakEven, PlanAnswer
 
 _MOVED = {"price": "price", "speed": "speed", "failures": "failure rate"}
 

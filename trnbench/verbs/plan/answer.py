@@ -9,7 +9,7 @@ from trnbench.answers.fleet import SpotRisk
 from trnbench.answers.lead import Lead
 from trnbench.answers.quote import Quote
 from trnbench.facts.records import Record
-from trnbench.money.objective import Objective
+from trnbench.money.choices import Objective
 from trnbench.money.quotas import QuotaRequest
 from trnbench.money.sensitivity import Change
 from trnbench.predict.search.result import Tally

@@ -1,0 +1,1 @@
+"""Many jobs and one purchase."""

@@ -1,0 +1,1 @@
+"""Which machines run a training, how many, bought how."""

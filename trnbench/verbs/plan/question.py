@@ -1,0 +1,135 @@
+"""What `plan` is asked: a run, its limits, what decides, and how the plan is shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trnbench.app.run_request import DEADLINE_S, RunRequest
+from trnbench.asking.option import Given
+from trnbench.asking.question import Question, group, option
+from trnbench.errors import InputError
+from trnbench.facts import parsing
+from trnbench.money.choices import Objective
+from trnbench.verbs.shared import DETAILS
+
+if TYPE_CHECKING:
+    from trnbench.facts.catalog.search import Catalog
+    from trnbench.money.objective import Limits
+    from trnbench.verbs.plan.answer import Asked
+
+
+class PlanQuestion(Question):
+    """A run to be planned.
+
+    Without an objective the cheapest plan is wanted, or the fastest within a budget. The cheapest
+    is wanted within a usual deadline if none is given: it would take years otherwise. `confirm`
+    plays so many of the best configurations in the emulator. `baseline` is what the others are
+    held against at break-even: the plan itself, unless named.
+    """
+
+    run: RunRequest = group(RunRequest)
+    deadline_s: float | None = option(
+        "Finish within this time, e.g. 30d; default for least cost: 60d.",
+        default=None,
+        name="deadline",
+        read=parsing.duration,
+        metavar="TIME",
+    )
+    budget_usd: float | None = option(
+        "Spend at most, e.g. 5M.", default=None, name="budget", read=parsing.money, metavar="USD"
+    )
+    objective: Objective | None = option(
+        "What to minimise; default: cost, or time with --budget alone.",
+        default=None,
+        metavar="cost|time|pareto",
+    )
+    confirm: int = option(
+        "Simulate the best K layouts in the emulator too.",
+        default=0,
+        metavar="K",
+        bounds=(0, None),
+    )
+    baseline: str | None = option(
+        "Instance type for the break-even MFU; default: that of the plan.",
+        default=None,
+        metavar="INSTANCE",
+        completes=("instances",),
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse limits that nothing can keep."""
+        if self.deadline_s is not None and not self.deadline_s > 0:
+            raise InputError("the deadline must be above 0")
+        if self.budget_usd is not None and not self.budget_usd > 0:
+            raise InputError("the budget must be above 0")
+        if self.confirm < 0:
+            raise InputError("the number of configurations to play must not be negative")
+
+    @property
+    def goal(self) -> Asked:
+        """What the plan has to keep and what decides."""
+        from trnbench.verbs.plan.answer import Asked
+
+        budget_alone = self.budget_usd is not None and self.deadline_s is None
+        objective = self.objective or ("time" if budget_alone else "cost")
+        assumed = objective == "cost" and self.deadline_s is None
+        return Asked(
+            objective=objective,
+            deadline_s=DEADLINE_S if assumed else self.deadline_s,
+            budget_usd=self.budget_usd,
+            assumed_deadline=assumed,
+            confidence=self.run.confidence,
+        )
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of a plan; it needs a price."""
+        from trnbench.money.objective import Limits
+
+        asked = self.goal
+        return Limits(deadline_s=asked.deadline_s, budget_usd=asked.budget_usd)
+
+    @classmethod
+    def filled(cls, given: Given, catalog: Catalog) -> Given:
+        """Return the options with those of a fleet's job."""
+        from trnbench.app.fleet_jobs import with_job
+
+        if not given.get("model"):
+            raise InputError(
+                "which model? e.g. `trnbench plan llama3.1-8b --tokens 1T --on trn2.48xlarge`"
+            )
+        model, options = with_job(catalog, given["model"], given)
+        return {**options, "model": model}
+
+    def settled(self, catalog: Catalog) -> PlanQuestion:
+        """Return the question with the run's own prices, and what decides."""
+        return self.but(run=self.run.settled(catalog), objective=self.goal.objective)
+
+    def inputs(self) -> dict[str, object]:
+        """Return the question as plain data, with the limits that are kept."""
+        asked = self.goal
+        return self.run.inputs() | {
+            "objective": asked.objective,
+            "deadline_s": asked.deadline_s,
+            "deadline_assumed": asked.assumed_deadline,
+            "budget_usd": asked.budget_usd,
+            "confirm": self.confirm,
+            "baseline": self.baseline,
+        }
+
+
+class PlanShowing(Question):
+    """How a plan is shown, and the files that start it."""
+
+    into: Path | None = option(
+        "Write the files that start the plan there.",
+        default=None,
+        name="launch",
+        metavar="FOLDER",
+    )
+    scheduler: str | None = option(
+        "With --launch: see `launch --list`.", default=None, name="with", metavar="SCHEDULER"
+    )
+    plot: bool = option("Draw cost over days.", default=False)
+    details: bool = DETAILS
