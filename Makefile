@@ -79,11 +79,8 @@ fmt: $(TOOLS) ## format and fix what can be fixed by itself
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-lines: ## show the lines and files of each package
-	@find trnbench -name '*.py' -exec wc -l {} + | awk '$$2 != "total" { split($$2, part, "/"); \
-	  name = part[2] ~ /\.py$$/ ? "(top)" : part[2]; lines[name] += $$1; files[name]++; all += $$1; count++ } \
-	  END { for (name in lines) printf "%-12s %6d lines %4d files\n", name, lines[name], files[name] | "sort"; \
-	  close("sort"); printf "%-12s %6d lines %4d files\n", "all", all, count }'
+lines: $(READY) ## show the lines of each folder, and what else is held within a budget
+	@$(BIN)/python .ci/budget.py
 
 bench: $(READY) ## run the matrix, collective and training suites as one study, and say what moved since the last one
 	@$(BIN)/trnbench runs list --tag bench --quiet --format jsonl | head -n 1 | sed -nE 's/.*"id": "([^"]*)".*/\1/p' >$(VENV)/bench-before
