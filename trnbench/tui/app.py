@@ -118,6 +118,7 @@ class TrnbenchApp(ViewModes):
         self._exported: set[Path] = set()
         self._styled, self._undimmed = Styled(), Undimmed()
         self._interrupted = -TWICE_S
+        self._leaving = False
         self.folder = folder or Path.cwd()
         for theme in HIGH_CONTRAST:
             self.register_theme(theme)
@@ -181,6 +182,8 @@ class TrnbenchApp(ViewModes):
         What is pressed before the screen it is meant for stands waits for it.
         """
         if isinstance(event, events.InputEvent | events.Paste):
+            if self._leaving:
+                return  # a screen opened after the exit gets no widgets
             await self.standing()
         if isinstance(event, events.Key) and not event.is_forwarded:
             for key in read_apart(event, self._config.keys.values()):
@@ -318,6 +321,7 @@ class TrnbenchApp(ViewModes):
         """Leave once every widget stands: one that is left half made looks for what it lacks."""
         while not all(one.is_mounted for one in self.screens_and_widgets()):
             await asyncio.sleep(0)
+        self._leaving = True
         self._keep_state()
         self.exit(return_code=code)
 
