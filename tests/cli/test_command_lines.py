@@ -144,7 +144,7 @@ RUNS = st.builds(
     commitment=st.sampled_from(("whole", "share")),
     keep_checkpoints=st.sampled_from((None, "3@s3-standard")),
     max_price_age_s=st.none() | st.floats(1, 1e8),
-    failures_per_node_day=st.none() | st.floats(0, 10),
+    failures_per_node_day=st.none() | st.just(0.0) | st.floats(1e-9, 10),
     checkpoint_interval_s=st.none() | st.floats(1, 1e6),
 )
 LIMIT = st.none() | st.floats(1, 1e9)
