@@ -38,7 +38,11 @@ def until(wanted: Callable[[], T], longest_s: float = 60.0) -> T:
 
 @contextmanager
 def begun(
-    words: Sequence[str], folder: Path, *, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    words: Sequence[str],
+    folder: Path,
+    *,
+    stdout: int = subprocess.DEVNULL,
+    stderr: int = subprocess.DEVNULL,
 ):
     """Start a command line in a folder of its own session; yield it and the mark of its tree."""
     mark = str(folder)
@@ -49,7 +53,7 @@ def begun(
         cwd=folder,
         start_new_session=True,
         text=True,
-        stdout=subprocess.DEVNULL,
+        stdout=stdout,
         stderr=stderr,
     )
     try:

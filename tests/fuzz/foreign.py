@@ -150,7 +150,7 @@ def kept(folder: Path) -> list[tuple[int, Sequence[str]]]:
 
     A line of `lines.txt` is an exit code and a command line; `#` begins a remark.
     """
-    for path in (HERE / "corpus").iterdir():
+    for path in filter(Path.is_file, (HERE / "corpus").iterdir()):
         (folder / path.name).write_bytes(path.read_bytes())
     found: list[tuple[int, Sequence[str]]] = []
     for text in (HERE / "corpus" / "lines.txt").read_text("utf-8").splitlines():

@@ -252,7 +252,7 @@ def test_what_is_taken_away_is_what_the_command_prints(terminal, home, monkeypat
     command = shlex.split(line)[1:]
     assert spoken(*command, "--format", "csv", "--quiet") == rows.read_bytes()
     screen.press(b"\x10")
-    screen.shows("app: quit")
+    screen.shows("view: Compare")
     screen.press(b"svg")
     # Both begin with s and have a v, so until it is gone Enter would take the wrong one.
     screen.shows("export: SVG", absent="scenario: save")
