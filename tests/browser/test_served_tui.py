@@ -103,7 +103,7 @@ async def exported(tab, folder, days):
         await press(tab, "e")
         (new,) = await until(lambda known=before: {*folder.glob("*.csv")} - known)
         rows = list(csv.DictReader(new.read_text().splitlines()))
-        if [float(row["days"]) for row in rows if row["days"]] == days:
+        if [float(row["days"]) for row in rows if row.get("days")] == days:
             return rows
     raise AssertionError(f"never exported: {days}")
 

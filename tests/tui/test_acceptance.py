@@ -199,7 +199,7 @@ def toured(screen, home, key, size):
 def test_some_views_are_opened_filled_in_filtered_exported_and_left(terminal, home):
     chosen = random.Random(19)
     screen = terminal("matrix", columns=80, lines=24)
-    for key, size in zip(chosen.sample(sorted("1347"), 2), chosen.sample(SIZES, 2), strict=True):
+    for key, size in zip(chosen.sample(sorted("137"), 2), chosen.sample(SIZES, 2), strict=True):
         toured(screen, home, key, size)
     assert screen.left_by(b"\x03\x03") == 0
     assert screen.restored
