@@ -216,10 +216,6 @@ def _reason(verdict: Verdict, check: CostCheck, moves: Sequence[Move]) -> str:
     return f"no case reaches {claimed}, even at the favourable end of its interval"
 
 
-def _why_unknown(moves: Sequence[Move]) -> str:
-    return listed([case.says for move in moves for case in move.cases], 1)
-
-
 def _unpriced(offers: Offers) -> tuple[str, ...]:
     return tuple(
         f"no price of {one.instance} as {one.option}" + (f": {one.known}" if one.known else "")

@@ -14,7 +14,6 @@ from trnbench.facts.workload.layout import AttentionKernel
 from trnbench.facts.workload.operation import Op
 
 KINDS = ("matrix", "collective", "train")
-SUITES = ("quick", "full")
 SuiteName = Literal["quick", "full"]
 OPERATIONS: tuple[Op, ...] = (
     *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute"),

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from trnbench.facts.records import Record, field, replace
 
 PoolKey = tuple[str, str, str]
 """Machines bought together: instance type, region, purchase option."""
-FleetObjective = Literal["cost", "time", "pareto"]
 _NEARLY = 1e-9
 
 
