@@ -13,6 +13,7 @@ import numpy as np
 from trnbench.answers.functional import FormatFlop, FunctionalRun, StageHeld
 from trnbench.app.knobs import layout_of, refuse_wanted
 from trnbench.app.layout_defaults import SEARCHED
+from trnbench.app.step_answers import step_answers
 from trnbench.app.use_case import (
     Cancel,
     Progress,
@@ -21,7 +22,6 @@ from trnbench.app.use_case import (
     quiet,
     takes_options_of,
 )
-from trnbench.app.verbs.train import step_answers
 from trnbench.engines.analytic.step.memory import memory
 from trnbench.engines.execute.accounting import program_flop, traffic_lines
 from trnbench.engines.execute.checkpoint import resume, save

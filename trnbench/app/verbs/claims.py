@@ -7,8 +7,8 @@ import functools
 import math
 from collections.abc import Sequence
 
+from trnbench.app.step_answers import step_answers
 from trnbench.app.use_case import Progress, quiet
-from trnbench.app.verbs.train import step_answers
 from trnbench.errors import UnknownNameError, unhandled
 from trnbench.evidence.claims.claim import (
     ClaimedRun,

@@ -10,8 +10,8 @@ from trnbench.answers.launch import Launched, LaunchPair
 from trnbench.answers.train import TrainAnswer
 from trnbench.app.knobs import layout_of
 from trnbench.app.settled_steps import blank_answer
+from trnbench.app.step_answers import step_answers
 from trnbench.app.use_case import Progress, answered_by, quiet, takes_options_of
-from trnbench.app.verbs.train import step_answers
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts import parsing
 from trnbench.facts.calibration.stack_of import Stacks
