@@ -44,6 +44,7 @@ def question_of(
         platform=setup.platform,
         efficiency=setup.efficiency,
         collectives=setup.collectives,
+        rates=setup.rates,
         nodes=tuple(count - apart for count in nodes),
         generation_nodes=apart,
         layout=layout,

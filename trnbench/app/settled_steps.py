@@ -10,7 +10,7 @@ from trnbench.facts.units import Dimension, show
 from trnbench.facts.workload.jobs import REINFORCED
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.pipeline_layout import stages_of
-from trnbench.predict.job_rates import ENGINE, host_link, host_memory
+from trnbench.predict.job_rates import host_link, host_memory, range_of
 from trnbench.predict.prediction import Prediction
 from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import Playing, predict_between
@@ -102,8 +102,9 @@ def _writing_notes(setup: TrainSetup, layout: PartialLayout) -> tuple[str, ...]:
     if layout["job"] not in REINFORCED:
         return ()
     rate = layout["generation_tokens_per_s"]
+    share = range_of(setup.rates, "engine_share")
     speed = (
-        f"{ENGINE.value:.0%} ({ENGINE.low:.0%} to {ENGINE.high:.0%}, assumed) of memory bandwidth "
+        f"{share.value:.0%} ({share.low:.0%} to {share.high:.0%}, assumed) of memory bandwidth "
         "while answers are written (--generation-tokens-per-s says a measured rate instead)"
         if rate is None
         else f"a chip writes {rate:g} tokens/s, as stated"
@@ -128,7 +129,7 @@ def _offload_notes(setup: TrainSetup, layout: PartialLayout) -> tuple[str, ...]:
     if layout["optimizer_offload"] != "host":
         return ()
     instance = setup.platform.instance
-    rates = host_memory(instance)
+    rates = host_memory(setup.rates, instance)
     rate, low, high = (
         show(one, Dimension.BYTES_PER_S, digits=2) for one in (rates.value, rates.low, rates.high)
     )
@@ -141,7 +142,7 @@ def _offload_notes(setup: TrainSetup, layout: PartialLayout) -> tuple[str, ...]:
 
 def _link(setup: TrainSetup) -> str:
     """Return in words the rate of a chip's link to its host."""
-    link = host_link(setup.platform.instance)
+    link = host_link(setup.rates, setup.platform.instance)
     known = setup.platform.instance.host.link_per_chip_one_way_bytes_per_s is not None
     rate, low, high = (
         show(one, Dimension.BYTES_PER_S, digits=2) for one in (link.value, link.low, link.high)

@@ -12,6 +12,7 @@ from trnbench.evidence.explain.causes import CauseList
 from trnbench.facts.calibration import collective_stack, training_stack
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
 from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.hosts import JobRates
 from trnbench.facts.calibration.supports import ANYTHING_ELSE, KEY
 from trnbench.facts.calibration.training_stack import TrainingStack
 from trnbench.facts.calibration.transfer import stack_file
@@ -27,10 +28,11 @@ from trnbench.facts.prices.price import PriceList
 from trnbench.facts.prices.purchase import PurchaseRules
 from trnbench.program.features import known_features
 
-_CALIBRATIONS: Mapping[str, type[CollectiveStack | ChipEfficiency | TrainingStack]] = {
+_CALIBRATIONS: Mapping[str, type[CollectiveStack | ChipEfficiency | TrainingStack | JobRates]] = {
     "tunings": CollectiveStack,
     "tensor_share": ChipEfficiency,
     "kernels": TrainingStack,
+    "engine_share": JobRates,
 }
 """Calibrations by a key that no other has."""
 

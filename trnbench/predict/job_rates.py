@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from trnbench.engines.analytic.step.job_time import (
-    ENGINE_SHARE,
-    HOST_LINK_BYTES_PER_S,
-    HOST_MEMORY_BYTES_PER_S,
-    JobRates,
-)
 from trnbench.facts.calibration.chip_efficiency import Numbers
+from trnbench.facts.calibration.hosts import JobRates
+from trnbench.facts.catalog.schema import keys_of
 from trnbench.facts.hardware.instance import Instance
+from trnbench.facts.records import replace
 from trnbench.facts.units import Dimension, show
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.ranges import Range
@@ -21,34 +19,34 @@ from trnbench.predict.sampling import SAMPLES
 from trnbench.predict.setup import TrainSetup
 from trnbench.program.job_phases import JobPhase
 
-ENGINE = Range(value=ENGINE_SHARE, low=0.4, high=0.8)
-"""Share of memory bandwidth and peak that generation engines reach: an assumption."""
-HOST_LINK = Range(value=HOST_LINK_BYTES_PER_S, low=8e9, high=55e9)
-"""Bytes/s from host memory to a chip: an assumption, from 8 lanes of PCIe 4 to 16 of PCIe 5."""
-HOST_SHARE = (0.5, 0.8, 0.95)
-"""Share reached of a link that a file states: an assumption, lowest, likely and highest."""
+
+def range_of(rates: JobRates, name: str) -> Range:
+    """A rate of the file with its range; the rate alone where the file gives no range."""
+    value = getattr(rates, name)
+    stated = rates.provenance.evidence.get(keys_of(JobRates)[name])
+    ends = (value, value)
+    if stated is not None and stated.low is not None and stated.high is not None:
+        ends = (stated.low, stated.high)
+    most = 1.0 if name.endswith("share") else math.inf
+    return Range(value=value, low=ends[0], high=ends[1], most=most)
 
 
-HOST_MEMORY = Range(value=HOST_MEMORY_BYTES_PER_S, low=150e9, high=500e9)
-"""Bytes/s that a host's processors reach of its memory: an assumption, stated in no data file."""
-
-
-def host_memory(instance: Instance) -> Range:
+def host_memory(rates: JobRates, instance: Instance) -> Range:
     """Bytes/s that processors of all hosts of an instance read and write in their memory."""
-    return Range(
-        value=instance.hosts * HOST_MEMORY.value,
-        low=instance.hosts * HOST_MEMORY.low,
-        high=instance.hosts * HOST_MEMORY.high,
-    )
+    return _times(range_of(rates, "host_memory_bytes_per_s"), instance.hosts)
 
 
-def host_link(instance: Instance) -> Range:
+def host_link(rates: JobRates, instance: Instance) -> Range:
     """Bytes/s from the host's memory to a chip."""
     stated = instance.host.link_per_chip_one_way_bytes_per_s
     if stated is None:
-        return HOST_LINK
-    low, likely, high = (share * stated for share in HOST_SHARE)
-    return Range(value=likely, low=low, high=high)
+        return range_of(rates, "host_link_bytes_per_s")
+    return _times(range_of(rates, "host_link_share"), stated)
+
+
+def _times(rate: Range, factor: float) -> Range:
+    low, likely, high = (factor * one for one in (rate.low, rate.value, rate.high))
+    return Range(value=likely, low=low, high=high, most=factor * rate.most)
 
 
 def host_warnings(setup: TrainSetup, phases: Sequence[JobPhase]) -> tuple[str, ...]:
@@ -75,22 +73,22 @@ def host_states_refusal(instance: Instance, needed_bytes: float) -> str | None:
     )
 
 
-def job_rates(instance: Instance, samples: int | None) -> JobRates:
-    """Rates of a job's phases, or samples of them.
+def job_rates(rates: JobRates, instance: Instance, samples: int | None) -> JobRates:
+    """Rates of an instance's phases, or samples of them.
 
     With `SAMPLES + 1` samples the first is the assumption itself, as in `sampling.sampled`.
     """
-    link, memory = host_link(instance), host_memory(instance)
-    if samples is None:
-        return JobRates(
-            engine_share=ENGINE.value,
-            host_link_bytes_per_s=link.value,
-            host_memory_bytes_per_s=memory.value,
-        )
-    return JobRates(
-        engine_share=_drawn("engine", ENGINE, samples),
-        host_link_bytes_per_s=_drawn("host link", link, samples),
-        host_memory_bytes_per_s=_drawn("host memory", memory, samples),
+    ranges = {
+        "engine": range_of(rates, "engine_share"),
+        "host link": host_link(rates, instance),
+        "host memory": host_memory(rates, instance),
+    }
+    share, link, memory = (
+        known.value if samples is None else _drawn(name, known, samples)
+        for name, known in ranges.items()
+    )
+    return replace(
+        rates, engine_share=share, host_link_bytes_per_s=link, host_memory_bytes_per_s=memory
     )
 
 

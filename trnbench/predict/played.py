@@ -38,8 +38,9 @@ def played_step(
         collectives=setup.collectives,
         use=use,
         host=HostPace(
-            link_bytes_per_s=host_link(instance).value / chip.ranks(setup.logical_size),
-            memory_bytes_per_s=host_memory(instance).value,
+            link_bytes_per_s=host_link(setup.rates, instance).value
+            / chip.ranks(setup.logical_size),
+            memory_bytes_per_s=host_memory(setup.rates, instance).value,
         ),
         runs=setup.memo.runs,
         sites=setup.memo.sites,

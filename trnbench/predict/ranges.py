@@ -24,7 +24,7 @@ from trnbench.facts.calibration.chip_efficiency import (
     Numbers,
     numbers_of,
 )
-from trnbench.facts.calibration.host_launch import HostLaunch
+from trnbench.facts.calibration.hosts import HostLaunch
 from trnbench.facts.calibration.training_stack import Overlaps, TrainingEfficiency, TrainingStack
 from trnbench.facts.catalog.provenance import Evidence, join
 from trnbench.facts.catalog.schema import keys_of

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trnbench.engines.analytic.step.engines import Engines
 from trnbench.errors import InputError
 from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack, stack_of
+from trnbench.facts.calibration.hosts import JobRates, load_job_rates
 from trnbench.facts.calibration.stack_names import serving_by_name
 from trnbench.facts.calibration.supports import Support
 from trnbench.facts.calibration.training_stack import (
@@ -62,6 +63,8 @@ class TrainSetup(Record, eq=False):
     logical_size: int | None = None
     efficiency: TrainingEfficiency
     collectives: CollectiveStack
+    rates: JobRates
+    """Rates of engines that write answers, and of a host."""
     own_stack: bool = True
     """False where the stack represents other software."""
     assume_supported: bool = False
@@ -184,6 +187,7 @@ def train_setup(
         logical_size=logical_size,
         efficiency=efficiency,
         collectives=collectives,
+        rates=load_job_rates(catalog),
         assume_supported=assume_supported,
         measured=_measured(catalog, efficiency.stack),
         taken_over=(

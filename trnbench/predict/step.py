@@ -255,8 +255,8 @@ def prices_of(
     return job_prices(
         program,
         phase_prices,
+        job_rates(setup.rates, setup.platform.instance, taken.samples),
         logical_size=setup.logical_size,
-        rates=job_rates(setup.platform.instance, taken.samples),
     )
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from tests.fakes import decoder, hand_collectives, hand_efficiency, hand_platform, known
 from tests.unit.analytic.test_step_time import hand_prices, seconds
-from trnbench.facts.calibration.host_launch import HostLaunch
+from trnbench.facts.calibration.hosts import HostLaunch, load_job_rates
+from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.predict.played import played_step
 from trnbench.predict.ranges import ranges_of, replaced
@@ -146,6 +147,7 @@ def test_a_played_step_is_launched_as_the_closed_one(layout, host):
         nodes=1,
         efficiency=closed.efficiency,
         collectives=hand_collectives(),
+        rates=load_job_rates(open_catalog(environment={})),
     )
     played = played_step(setup, closed.program)
     # What the engines make of messages and of slots that split differs a little.

@@ -70,6 +70,7 @@ def test_a_search_over_domains_of_several_sizes_prices_each_as_predict_does() ->
         platform=setup.platform,
         efficiency=setup.efficiency,
         collectives=setup.collectives,
+        rates=setup.rates,
         nodes=(3, 16, 20, 32),
         layout=PartialLayout(
             tp=1,

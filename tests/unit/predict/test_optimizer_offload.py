@@ -12,7 +12,9 @@ from trnbench import app
 from trnbench.engines.emulate.step.host_update import HostPace, host_updates_s
 from trnbench.engines.emulate.step.stages import chunk_counts
 from trnbench.engines.execute.coverage import problems
-from trnbench.facts.catalog.search import open_catalog
+from trnbench.errors import DataFileError
+from trnbench.facts.calibration.hosts import load_job_rates
+from trnbench.facts.catalog.search import built_in_folder, open_catalog
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.program.host_states import host_states_bytes
@@ -182,3 +184,23 @@ def test_a_search_finds_what_fits_the_host():
     model = load_model(open_catalog(), "llama3.1-8b")
     needed = host_states_bytes(training_step(model, away.layout.complete()), 8)
     assert needed <= 2048 * 2**30
+
+
+def test_rates_of_hosts_and_engines_come_from_a_file(tmp_path):
+    text = (built_in_folder() / "specs/calibration/job-rates.toml").read_text()
+    (tmp_path / "calibration").mkdir()
+    own = tmp_path / "calibration/job-rates.toml"
+    own.write_text(text.replace('"300 GB/s", low = "150', '"200 GB/s", low = "100'))
+    slower = step_of(optimizer_offload="host", catalog=open_catalog([tmp_path], environment={}))
+    assert slower.step is not None
+    # 80 % of 64 GB/s of link; 200 GB/s of host memory for 8 ranks.
+    expected_s = 6 * OF_RANK / (0.8 * 64e9) + 30 * OF_RANK * 8 / 200e9
+    assert slower.step.exposed_s["optimizer"] == pytest.approx(expected_s, rel=1e-6)
+    assert any("200 GB/s of its memory's bandwidth (100" in note for note in slower.notes)
+    own.write_text(
+        text.replace(
+            "engine_share = { value = 0.6, low = 0.4", "engine_share = { value = 0, low = 0"
+        )
+    )
+    with pytest.raises(DataFileError, match=r"engine_share.*above 0"):
+        load_job_rates(open_catalog([tmp_path], environment={}))

@@ -7,7 +7,7 @@ import pytest
 
 from trnbench.engines.analytic.step.compute import compute_time
 from trnbench.engines.analytic.step.time import StepPrices
-from trnbench.facts.calibration.host_launch import HostLaunch
+from trnbench.facts.calibration.hosts import HostLaunch
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import replace

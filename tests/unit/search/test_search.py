@@ -17,6 +17,7 @@ from trnbench.engines.analytic.step.memory import memory
 from trnbench.engines.analytic.step.utilization import utilization
 from trnbench.errors import InputError
 from trnbench.facts.calibration.collective_stack import stack_of
+from trnbench.facts.calibration.hosts import load_job_rates
 from trnbench.facts.calibration.supports import ANYTHING_ELSE, SupportLine
 from trnbench.facts.calibration.training_stack import (
     TrainingEfficiency,
@@ -69,6 +70,7 @@ def question(
         platform=platform,
         efficiency=efficiency,
         collectives=stack_of(CATALOG, platform.instance.name),
+        rates=load_job_rates(CATALOG),
         nodes=tuple(nodes),
         layout=PartialLayout(**given, **(fixed or {})),
         **kept,

@@ -8,6 +8,7 @@ from trnbench.app.knobs import layout_of
 from trnbench.app.layout_defaults import refuse_senseless
 from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack
+from trnbench.facts.calibration.hosts import load_job_rates
 from trnbench.facts.calibration.training_stack import TrainingEfficiency, TrainingStack
 from trnbench.facts.catalog.search import Catalog, open_catalog
 from trnbench.facts.hardware.instance import Platform
@@ -71,6 +72,7 @@ def search_layouts(
         platform=platform,
         efficiency=efficiency,
         collectives=_collectives(catalog, platform, efficiency.stack, collectives),
+        rates=load_job_rates(catalog),
         nodes=(nodes,) if isinstance(nodes, int) else tuple(nodes),
         layout=layout,
         headroom=memory_headroom,

@@ -27,7 +27,7 @@ from trnbench.evidence.explain.causes import (
 from trnbench.evidence.explain.conventions import counted_in_words, counted_otherwise
 from trnbench.facts.calibration.chip_efficiency import Numbers
 from trnbench.facts.calibration.collective_stack import CollectiveStack
-from trnbench.facts.calibration.host_launch import HostLaunch
+from trnbench.facts.calibration.hosts import HostLaunch
 from trnbench.facts.calibration.node_scatter import slowest_node
 from trnbench.facts.calibration.training_stack import RankOrder
 from trnbench.facts.hardware.fabric import Level, Network, OnChip, Switch, times

@@ -15,7 +15,7 @@ from typing import get_args
 from trnbench.errors import InputError
 from trnbench.evidence.rows import EvidenceFile, RowFault
 from trnbench.evidence.step_row import StepRow, step_of
-from trnbench.facts.calibration.host_launch import Dispatch
+from trnbench.facts.calibration.hosts import Dispatch
 from trnbench.facts.calibration.stack_of import Stacks, framework_named
 from trnbench.facts.calibration.training_stack import (
     STACK_PREFIX,

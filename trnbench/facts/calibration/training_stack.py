@@ -22,7 +22,7 @@ from trnbench.facts.calibration.chip_efficiency import (
     numbers_of,
     samples_of,
 )
-from trnbench.facts.calibration.host_launch import Dispatch, HostLaunch
+from trnbench.facts.calibration.hosts import Dispatch, HostLaunch
 from trnbench.facts.calibration.memory_overheads import PLAIN, MemoryOverheads
 from trnbench.facts.calibration.stack_names import STACK_KEYS as STACK_KEYS
 from trnbench.facts.calibration.stack_names import STACK_PREFIX as STACK_PREFIX

@@ -7,6 +7,7 @@ from math import isfinite
 
 from trnbench.errors import InputError
 from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.hosts import JobRates
 from trnbench.facts.calibration.supports import Support
 from trnbench.facts.calibration.training_stack import TrainingEfficiency, TrainingStack
 from trnbench.facts.hardware.instance import Platform
@@ -29,6 +30,7 @@ class SearchQuestion(Record):
     platform: Platform
     efficiency: TrainingEfficiency
     collectives: CollectiveStack
+    rates: JobRates
     nodes: tuple[int, ...]
     """Instances of each cluster."""
     layout: PartialLayout

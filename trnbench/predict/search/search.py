@@ -255,8 +255,8 @@ class _Search:
                         exchanges=shared,
                         products=products,
                     ),
+                    job_rates(self.question.rates, self.question.platform.instance, None),
                     logical_size=self.question.logical_size,
-                    rates=job_rates(self.question.platform.instance, None),
                 )
                 self._refuse(prices[key])
             self._time(batch, prices[key].played(batch.memory.program))

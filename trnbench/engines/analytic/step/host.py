@@ -21,7 +21,7 @@ from trnbench.engines.analytic.step.blocks import NOTHING, total, weighted
 from trnbench.engines.analytic.step.exchanges import Exchanges, along
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.chip_efficiency import Numbers, ends_of
-from trnbench.facts.calibration.host_launch import HostLaunch
+from trnbench.facts.calibration.hosts import HostLaunch
 from trnbench.facts.records import Record
 from trnbench.program.blocks import layers_of
 from trnbench.program.launches import launches

@@ -19,6 +19,7 @@ from trnbench.engines.analytic.step.exchanges import along
 from trnbench.engines.analytic.step.time import HostRates, StepPrices, StepTime
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.chip_efficiency import Numbers
+from trnbench.facts.calibration.hosts import JobRates
 from trnbench.facts.records import Record, replace
 from trnbench.program.generation import Generation
 from trnbench.program.job_passes import TRAIN
@@ -28,27 +29,6 @@ from trnbench.program.reasons import Reason
 from trnbench.program.slots import StepCategory
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import array
-
-ENGINE_SHARE = 0.6
-"""Share of memory bandwidth and peak that engines reach; a stated assumption."""
-HOST_LINK_BYTES_PER_S = 25e9
-"""Bandwidth between a chip and its host's memory where no file gives another; an assumption."""
-HOST_MEMORY_BYTES_PER_S = 300e9
-"""Reads and writes of a host's processors to its memory; a stated assumption."""
-
-
-class JobRates(Record, eq=False):
-    """Assumed rates of a job's phases, as numbers or rows of samples."""
-
-    engine_share: Numbers = ENGINE_SHARE
-    """Share of memory bandwidth and of peak that engines reach."""
-    host_link_bytes_per_s: Numbers = HOST_LINK_BYTES_PER_S
-    """Link of one chip to its host's memory."""
-    host_memory_bytes_per_s: Numbers = HOST_MEMORY_BYTES_PER_S
-    """Bandwidth of that memory, shared by all ranks of a node."""
-
-
-ASSUMED = JobRates()
 
 _THERE_AND_BACK = 2
 
@@ -222,11 +202,14 @@ def _added(each: list[Mapping[StepCategory, FloatArray]]) -> dict[StepCategory, 
 def job_prices(
     program: StepProgram,
     price: Callable[[StepProgram], StepPrices],
+    rates: JobRates,
     *,
     logical_size: int | None = None,
-    rates: JobRates = ASSUMED,
 ) -> JobPrices:
-    """Prices of a job's step; `price` returns those of a phase's program."""
+    """Prices of a job's step; `price` returns those of a phase's program.
+
+    `rates` are those of the instance's hosts, all of a node together.
+    """
     phases = phases_of(program)
     priced = tuple((one, price(one.program)) for one in phases if one.generation is None)
     found = JobPrices(program=program, phases=priced)

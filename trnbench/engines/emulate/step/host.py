@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.facts.calibration.host_launch import HostLaunch
+from trnbench.facts.calibration.hosts import HostLaunch
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.records import Record
 from trnbench.program.blocks import layers_of

@@ -1,11 +1,21 @@
-"""Host costs of launching the work of a step: numbers of a stack and of the host's cores."""
+"""Hosts: costs of launching a step's work, and rates of what a job does besides training."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from trnbench.facts.calibration.chip_efficiency import PART, Ratios, Times, ends_of
+from trnbench.facts.calibration.chip_efficiency import PART, Numbers, Ratios, Times, ends_of
+from trnbench.facts.catalog.document import load_named
+from trnbench.facts.catalog.provenance import Sourced
+from trnbench.facts.catalog.quantity import BytesPerS
+from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record, field
+
+if TYPE_CHECKING:
+    Rates = Numbers
+else:
+    # A file holds single numbers; rows of samples arise only in a prediction.
+    Rates = BytesPerS
 
 Dispatch = Literal["eager", "compiled", "graph"]
 
@@ -45,3 +55,30 @@ class HostLaunch(Record):
                 raise ValueError(f"`{name}` must be from 0 to 1")
         if self.dispatch != "graph" and ends_of(self.graph_s)[1] > 0:
             raise ValueError("`graph` is the cost of a graph, and `dispatch` is not `graph`")
+
+
+class JobRates(Sourced):
+    """Rates of engines that write answers, and of hosts, from `calibration/job-rates.toml`."""
+
+    name: str
+    title: str
+    engine_share: Ratios
+    """Share of memory bandwidth and of peak that engines reach."""
+    host_link_bytes_per_s: Rates
+    """Link of one chip to its host's memory, one way, where its instance's file states none."""
+    host_link_share: Ratios
+    """Share reached of a link that the instance's file states."""
+    host_memory_bytes_per_s: Rates
+    """Bandwidth of a host's memory for its processors, shared by all ranks of a node."""
+
+    def __post_init__(self) -> None:
+        """Refuse shares of 0 and above 1."""
+        for name in ("engine_share", "host_link_share"):
+            least, most = ends_of(getattr(self, name))
+            if not 0 < least <= most <= 1:
+                raise ValueError(f"`{name}` must be above 0 and at most 1")
+
+
+def load_job_rates(catalog: Catalog) -> JobRates:
+    """The assumed rates, or the user's own of the same name."""
+    return load_named(catalog, "calibration", "job-rates", JobRates)
