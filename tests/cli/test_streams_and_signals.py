@@ -50,8 +50,8 @@ def test_a_verdict_counts_though_nobody_reads_it(most, reader):
 
 def test_sigterm_is_an_interrupt_with_a_code_of_its_own(tmp_path):
     script = (
-        "import os, signal, trnbench.app as app\n"
-        "app.info = lambda *_: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "import os, signal, trnbench.verbs.info.run as asked\n"
+        "asked.info = lambda *_: os.kill(os.getpid(), signal.SIGTERM)\n"
         "import sys; sys.argv[1:] = ['info']\n"
         "from trnbench.__main__ import run; run()\n"
     )

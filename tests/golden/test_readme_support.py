@@ -8,8 +8,8 @@ import pytest
 
 from tests.golden.test_readme import README, check
 from trnbench.app import jobs_supported, support
-from trnbench.report.support import jobs_table, support_table
 from trnbench.show.text_table import markdown
+from trnbench.verbs.info.text import jobs_table, support_table
 
 
 def check_table(name, table):

@@ -18,18 +18,12 @@ if TYPE_CHECKING:
     from trnbench.app.files import check_files as check_files
     from trnbench.app.files import diff as diff
     from trnbench.app.files import import_model as import_model
-    from trnbench.app.files import info as info
     from trnbench.app.files import model_facts as model_facts
     from trnbench.app.files import parameters as parameters
     from trnbench.app.files import platform_named as platform_named
     from trnbench.app.files import prices_named as prices_named
     from trnbench.app.files import sheet as sheet
     from trnbench.app.launching import write_launch as write_launch
-    from trnbench.app.prices import price_history as price_history
-    from trnbench.app.prices import refresh_prices as refresh_prices
-    from trnbench.app.prices import write_rates as write_rates
-    from trnbench.app.support_matrix import jobs_supported as jobs_supported
-    from trnbench.app.support_matrix import support as support
     from trnbench.app.train_functional import train_functional as train_functional
     from trnbench.app.verbs.calibrate import calibrate as calibrate
     from trnbench.app.verbs.claims import claims as claims
@@ -50,8 +44,14 @@ if TYPE_CHECKING:
     from trnbench.verbs.compare.run import compare as compare
     from trnbench.verbs.compare.scaling import scale_run as scale_run
     from trnbench.verbs.fleet.run import fleet as fleet
+    from trnbench.verbs.info.run import info as info
+    from trnbench.verbs.info.support import jobs_supported as jobs_supported
+    from trnbench.verbs.info.support import support as support
     from trnbench.verbs.matrix.run import matrix as matrix
     from trnbench.verbs.plan.run import plan as plan
+    from trnbench.verbs.prices.run import price_history as price_history
+    from trnbench.verbs.prices.run import refresh_prices as refresh_prices
+    from trnbench.verbs.prices.run import write_rates as write_rates
 
 VERBS = (
     *("matrix", "collective", "train", "compare", "plan", "fleet", "launch", "verify"),
@@ -71,16 +71,16 @@ _HOMES = {
                 "check_files",
                 "diff",
                 "import_model",
-                "info",
                 "model_facts",
                 "parameters",
             ),
             *("platform_named", "prices_named", "sheet"),
         ),
         "trnbench.app.launching": ("write_launch",),
-        "trnbench.app.prices": ("price_history", "refresh_prices", "write_rates"),
+        "trnbench.verbs.prices.run": ("price_history", "refresh_prices", "write_rates"),
         "trnbench.verbs.compare.scaling": ("scale_run",),
-        "trnbench.app.support_matrix": ("jobs_supported", "support"),
+        "trnbench.verbs.info.run": ("info",),
+        "trnbench.verbs.info.support": ("jobs_supported", "support"),
         "trnbench.app.train_functional": ("train_functional",),
         "trnbench.facts.catalog.listing": ("listed",),
         "trnbench.facts.catalog.search": (

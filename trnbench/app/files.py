@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import platform as machine
 from collections.abc import Iterator, Mapping, Sequence
 from os.path import isdir
 from pathlib import Path
 
-from trnbench import __version__
-from trnbench.app import configuration as settings
 from trnbench.app import spec_files
 from trnbench.app.study_options import OptionsOf, check_options
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
@@ -25,7 +22,6 @@ from trnbench.facts.catalog.search import (
     Catalog,
     Entry,
     Folder,
-    user_folder,
 )
 from trnbench.facts.catalog.text_file import files_below
 from trnbench.facts.catalog.toml_file import read_toml
@@ -34,7 +30,6 @@ from trnbench.facts.hardware.figures import Compared, chip_figures, compare, fig
 from trnbench.facts.hardware.instance import Instance, Platform
 from trnbench.facts.hardware.library import load_chip, load_platform
 from trnbench.facts.prices.price import PriceList, find_prices
-from trnbench.facts.units import Dimension, show
 from trnbench.facts.workload import files as workload_files
 from trnbench.facts.workload.hf_config import FILE, ImportedModel, import_config, read_config
 from trnbench.facts.workload.library import load_model
@@ -47,7 +42,6 @@ from trnbench.facts.workload.weights import (
 )
 from trnbench.show.row import Row
 from trnbench.show.sheet_table import Sheet
-from trnbench.store.place import is_null, shared_file_system, store_path
 
 READERS = {**spec_files.READERS, **workload_files.READERS}
 
@@ -177,47 +171,6 @@ def check_files(
     return tuple(_check(searched, path, sections, options_of) for path in files)
 
 
-def info(catalog: Catalog) -> Mapping[str, object]:
-    """Return versions, the folders searched, where the user's may be, and what was found."""
-    return {
-        "trnbench": __version__,
-        "python": machine.python_version(),
-        "platform": machine.platform(),
-        "packages": {name: _version(name) for name in ("numpy", "scipy", "textual", "typer")},
-        "folders": [
-            {"path": str(folder.path), "origin": folder.origin} for folder in catalog.folders
-        ],
-        "user_folder": str(user_folder()),
-        "runs": _kept_runs(),
-        "defaults": _defaults(),
-        "found": {section: len(catalog.entries(section)) for section in SECTIONS},
-        "hidden": [
-            str(path)
-            for section in SECTIONS
-            for entry in catalog.entries(section)
-            for path in entry.hides
-        ],
-    }
-
-
-def _defaults() -> Mapping[str, str]:
-    """Return the user's defaults with where each was said, or where they may be."""
-    found = settings.configuration()
-    said = {key: f"{one.said} ({one.origin})" for key, one in found.values.items()}
-    return said or {"none": f"{found.files[0]}, then {settings.FILE} of the working folder"}
-
-
-def _kept_runs() -> str:
-    """Return where answers are kept, how large that file is, and how it is written."""
-    path = store_path()
-    if is_null(path):
-        return f"{path} (nothing is kept)"
-    shared = shared_file_system(path)
-    way = f"rollback journal, as on {shared}" if shared else "write-ahead log"
-    size = show(path.stat().st_size, Dimension.BYTES, digits=3) if path.is_file() else "none yet"
-    return f"{path} ({size}; {way})"
-
-
 def _find(catalog: Catalog, name: str, sections: Sequence[str]) -> Entry:
     wanted, _, bare = name.rpartition("/")
     if wanted in sections:
@@ -294,12 +247,3 @@ def _name_faults(catalog: Catalog, section: str, path: Path, record: Documented)
         elif others:
             key = "name" if name == record.name else "aliases"
             yield Fault(path=key, message=f"duplicate name {name!r}: {others[0].path} has it")
-
-
-def _version(package: str) -> str | None:
-    from importlib import metadata
-
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

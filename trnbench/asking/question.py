@@ -214,7 +214,7 @@ class Question:
                 if left.get(one.name) is not None:
                     values[field] = one.value(left[one.name])
                 elif one.required:
-                    raise InputError(f"give {one.flag}: {one.help}")
+                    raise InputError(f"give {one.flag}{': ' if one.help else ''}{one.help}")
                 left.pop(one.name, None)
             elif hasattr(one, "options"):
                 mine = {name: left.pop(name) for name in one.options() if name in left}

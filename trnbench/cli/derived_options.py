@@ -22,21 +22,21 @@ from trnbench.cli.printing import Command, typed_option, with_signature
 def asks(*kinds: type[Question]) -> Callable[[Command], Command]:
     """Return a decorator: a command takes these questions in place of their options.
 
-    The command takes `out` and `catalog` first, then a question of each kind: what is asked, and
-    how the answer is shown. Nothing of them is settled yet.
+    The command takes a question of each kind last: what is asked, and how the answer is shown.
+    Nothing of them is settled yet. Before them it may take `out` and `catalog`.
     """
 
     def decorate(command: Command) -> Command:
-        head = list(inspect.signature(command).parameters.values())[:2]
+        head = list(inspect.signature(command).parameters.values())[: -len(kinds)]
         parameters = [parameter_of(one) for kind in kinds for one in _shown(kind)]
 
         @functools.wraps(command)
-        def run(out: Any, catalog: Any, **options: Any) -> int | None:  # noqa: ANN401
+        def run(*before: Any, **options: Any) -> int | None:  # noqa: ANN401
             questions = []
             for kind in kinds:
                 given = {one.name: _plain(options[_place(one)]) for one in _shown(kind)}
-                questions.append(kind.read(kind.filled(given, catalog)))
-            return command(out, catalog, *questions)
+                questions.append(kind.read(kind.filled(given, before[-1]) if before else given))
+            return command(*before, *questions)
 
         return with_signature(run, [*head, *parameters])
 
@@ -47,9 +47,9 @@ def _shown(kind: type[Question]) -> list[Option]:
     return [one for one in kind.options().values() if one.shown]
 
 
-def parameter_of(one: Option) -> Parameter:
-    """Return the parameter that Typer makes an option of."""
-    about: dict[str, Any] = {"help": one.help, "metavar": one.metavar, "envvar": one.variable}
+def parameter_of(one: Option, **about: Any) -> Parameter:  # noqa: ANN401
+    """Return the parameter that Typer makes an option of; `about` is what it is told besides."""
+    about |= {"help": one.help, "metavar": one.metavar, "envvar": one.variable}
     if one.completes:
         about["autocompletion"] = _completion(one)
     if one.fills is not None:
@@ -63,7 +63,8 @@ def parameter_of(one: Option) -> Parameter:
     if one.required:
         form, default = kind, Parameter.empty
     if one.argument:
-        form = list[str] | None if one.several else form
+        if one.several:
+            form = list[kind] if one.required else list[kind] | None  # type: ignore[valid-type]
         return typed_option(_place(one), form, typer.Argument(**about), default)
     if one.several == "repeated":
         form, default = list[kind] | None, None  # type: ignore[valid-type]
@@ -82,7 +83,7 @@ def _place(one: Option) -> str:
 def _type_of(one: Option) -> Any:  # noqa: ANN401
     if one.choices and one.metavar is None and one.several in ("", "one text"):
         return StrEnum(one.name, {name.upper(): name for name in one.choices})
-    return one.kind if one.several in ("", "repeated") else str
+    return one.kind if one.argument or one.several in ("", "repeated") else str
 
 
 def _default(one: Option) -> Any:  # noqa: ANN401

@@ -79,7 +79,7 @@ def diff_specs(
 ) -> None:
     """Line up two or more instances (or chips), with ratios to the first."""
     from trnbench import app
-    from trnbench.report.comparison import diff_report
+    from trnbench.report.catalog_reports import diff_report
 
     out.write(diff_report(*app.diff(catalog, names)))
 

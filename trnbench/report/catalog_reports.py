@@ -1,4 +1,4 @@
-"""Reports about data files as files: lists, validation, and the installation."""
+"""Reports about data files: lists, validation, specs side by side, and new clusters."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trnbench.facts.catalog.listing import FileCheck, Listed
+from trnbench.facts.hardware.figures import Compared
 from trnbench.facts.prices.owned import RateTerm
 from trnbench.facts.records import asdict
 from trnbench.facts.units import counted, significant
-from trnbench.show.report import Report, columns
+from trnbench.show.figures import Figure
+from trnbench.show.report import Column, Report, columns
 from trnbench.show.row import Row
+from trnbench.show.sheet import figure_text
 from trnbench.show.text_table import Style
 
 _OF_MODELS = ("family", "parameters", "active", "context")
@@ -135,26 +138,41 @@ def _draw_new(
     return "\n".join([*lines, "", f"try: {show}"])
 
 
-def info_report(facts: Mapping[str, object]) -> Report:
-    """Return the report of an installation, one row a fact."""
-    rows: list[Row] = []
-    for key, value in facts.items():
-        parts: dict[str, object] = {key: value}
-        if isinstance(value, Mapping):
-            parts = {f"{key}.{name}": item for name, item in value.items()}
-        elif isinstance(value, list):
-            parts = {f"{key}[{i}]": item for i, item in enumerate(value)}
-        rows += [{"key": name, "value": _text(item)} for name, item in parts.items()]
+def diff_report(names: Sequence[str], compared: Sequence[Compared]) -> Report:
+    """Return the report of several specs side by side, with ratios to the first."""
+    ratios = [f"{name}_ratio" for name in names]
+    rows: tuple[Row, ...] = tuple(
+        {
+            "figure": line.key,
+            **dict(zip(names, line.values, strict=True)),
+            **dict(zip(ratios[1:], line.ratios[1:], strict=True)),
+        }
+        for line in compared
+    )
+    keys = [key for pair in zip(names, ratios, strict=True) for key in pair if key != ratios[0]]
     return Report(
-        verb="info",
-        inputs={},
-        rows=tuple(rows),
-        columns=columns("key", "value"),
-        summary=facts,
+        verb="spec-diff",
+        inputs={"names": list(names)},
+        rows=rows,
+        columns=(*columns("figure"), *(Column(figure=Figure(key=key, title=key)) for key in keys)),
+        people=lambda _, style: _draw_diff(names, compared, style),
     )
 
 
-def _text(value: object) -> str:
-    if isinstance(value, Mapping):
-        return f"{value['path']} ({value['origin']})"
-    return "not installed" if value is None else str(value)
+def _draw_diff(names: Sequence[str], compared: Sequence[Compared], style: Style) -> str:
+    headings = [
+        "",
+        f">{names[0]}",
+        *(head for name in names[1:] for head in (f">{name}", ">ratio")),
+    ]
+    rows = []
+    for line in compared:
+        first, *others = (
+            "-" if value is None else figure_text(value, line.dimension, line.key)
+            for value in line.values
+        )
+        cells = [line.label, first]
+        for value, ratio in zip(others, line.ratios[1:], strict=True):
+            cells += [value, "" if ratio is None else f"{ratio:.2f}x"]
+        rows.append(cells)
+    return style.table(headings, rows)

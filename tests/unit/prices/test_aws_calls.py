@@ -10,12 +10,12 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from trnbench.app.prices import refresh_prices
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_instance
 from trnbench.facts.prices.feed.aws_calls import HOME, POLICY_ACTIONS, AwsQuestion, read_aws
 from trnbench.facts.prices.feed.offer_file import WANTED
 from trnbench.facts.prices.purchase import Quota
+from trnbench.verbs.prices.run import refresh_prices
 
 NOW = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 REGION = "us-east-2"

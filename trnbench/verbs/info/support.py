@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
-from trnbench.answers.support import JobCell, SupportCell, SupportStatus
 from trnbench.app.verbs.validate import shipped_evidence
 from trnbench.evidence.training_cases import EvidenceCase, Reader
 from trnbench.facts.calibration.training_stack import TrainingStack, load_training_stack
@@ -20,6 +19,7 @@ from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.setup import family_of
 from trnbench.predict.supported import beyond, support_of
 from trnbench.program.features import feature_of
+from trnbench.verbs.info.answer import JobCell, SupportCell, SupportStatus
 
 _OPEN = PartialLayout()
 

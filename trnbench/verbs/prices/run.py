@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from trnbench.answers.prices import ClaimOnDay, PriceHistory, Refresh
 from trnbench.app.verbs.claims import claims
+from trnbench.asking.function import verb_of
 from trnbench.errors import DataFileError, EnvironmentFault, InputError
 from trnbench.evidence.claims.claim import NoCheck, instances_of, load_claims
 from trnbench.facts.catalog.document import load
@@ -26,30 +26,29 @@ from trnbench.facts.prices.feed.reading import FoundRate, RatesRead
 from trnbench.facts.prices.price import PriceList, find_prices, load_prices
 from trnbench.facts.prices.purchase import load_purchase_rules
 from trnbench.facts.records import replace
+from trnbench.verbs.prices.answer import ClaimOnDay, PriceHistory, Refresh
+from trnbench.verbs.prices.question import PriceHistoryQuestion
 
 AWS = "aws"
 
 
-def price_history(
-    instance: str, *, since: datetime.date | None = None, catalog: Catalog | None = None
-) -> PriceHistory:
+def run(catalog: Catalog, question: PriceHistoryQuestion) -> PriceHistory:
     """Return the dated rates of an instance type, and the verdicts of claims about it by day.
 
-    >>> from trnbench.app.prices import price_history
+    >>> from trnbench.app import price_history
     >>> history = price_history("trn1.32xlarge")
     >>> history.rows[0].region
     'us-east-1'
     """
-    catalog = catalog or open_catalog()
-    entry = catalog.find("instances", instance)
-    prices = load_prices(catalog, entry.name)
+    name, since = question.instance, question.since
+    prices = load_prices(catalog, name)
     rows = [row for row in prices.price if since is None or row.date_to >= since]
     rows.sort(key=lambda row: (row.applies_from, row.option, row.region, row.terms or ""))
     about = [
         statement.id
         for listed in catalog.entries("claims")
         for statement in load_claims(listed.path).statement
-        if not isinstance(statement.check, NoCheck) and entry.name in instances_of(statement.check)
+        if not isinstance(statement.check, NoCheck) and name in instances_of(statement.check)
     ]
     found = claims(about, catalog=catalog) if about else ()
     verdicts = [
@@ -60,6 +59,9 @@ def price_history(
     ]
     verdicts.sort(key=lambda one: (one.day, one.claim))
     return PriceHistory(prices=prices, rows=tuple(rows), verdicts=tuple(verdicts))
+
+
+price_history = verb_of("price_history", PriceHistoryQuestion, run)
 
 
 def refresh_prices(

@@ -1,16 +1,17 @@
-"""What runs with which stack where, and how that is known: a matrix for people, cells for machines.
+"""The installation, and what runs with which stack where: a matrix for people, cells for machines.
 
-People see a line for each stack and the instances on which it stands alike, and what is refused
-with who says so.
+Of the matrix people see a line for each stack and the instances on which it stands alike, and what
+is refused with who says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from trnbench.answers.support import JobCell, SupportCell
 from trnbench.show.report import Report, columns
+from trnbench.show.row import Row
 from trnbench.show.text_table import Style, TextTable, draw, text_table
+from trnbench.verbs.info.answer import JobCell, SupportCell
 
 MEANINGS = {
     "fitted": "the stack's numbers were fitted to measured rows of such models there; a number "
@@ -109,3 +110,28 @@ def _drawn(
     reasons = [style.wrap(reason, "  ") for reason in dict.fromkeys(refused)]
     told = ["", style.strong("Refused"), *reasons] if reasons else []
     return "\n".join([draw(table, style), "", *words, *told])
+
+
+def info_report(facts: Mapping[str, object]) -> Report:
+    """Return the report of an installation, one row a fact."""
+    rows: list[Row] = []
+    for key, value in facts.items():
+        parts: dict[str, object] = {key: value}
+        if isinstance(value, Mapping):
+            parts = {f"{key}.{name}": item for name, item in value.items()}
+        elif isinstance(value, list):
+            parts = {f"{key}[{i}]": item for i, item in enumerate(value)}
+        rows += [{"key": name, "value": _text(item)} for name, item in parts.items()]
+    return Report(
+        verb="info",
+        inputs={},
+        rows=tuple(rows),
+        columns=columns("key", "value"),
+        summary=facts,
+    )
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{value['path']} ({value['origin']})"
+    return "not installed" if value is None else str(value)

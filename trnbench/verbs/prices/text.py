@@ -6,7 +6,6 @@ import datetime
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from trnbench.answers.prices import PriceHistory, Refresh
 from trnbench.facts.prices.feed.aws_calls import POLICY_ACTIONS
 from trnbench.facts.prices.feed.ledger import ComparedRate
 from trnbench.facts.prices.price import Price
@@ -16,6 +15,7 @@ from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.show.report import Column, Report, columns, draw_rows, figure_or_key
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
+from trnbench.verbs.prices.answer import PriceHistory, Refresh
 
 MOST_SERIES = 8
 

@@ -1,14 +1,26 @@
-"""An answer with what it was held against, as people and machines read it."""
+"""An answer held against a kept one: found, compared, and as people and machines read it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trnbench.app.keeping import kept_answer
+from trnbench.app.runs import answered_run
+from trnbench.errors import InputError
 from trnbench.facts.records import replace
 from trnbench.show.figures import figure_of
 from trnbench.show.report import Report, cell_text
 from trnbench.show.row import cells
-from trnbench.store.against import MEAN_ERROR, Against
+from trnbench.store.against import MEAN_ERROR, Against, held_against
+
+
+def compared_with(report: Report, name: str, allowed: float | None) -> tuple[Report, bool]:
+    """Return a report beside the kept answer of a name, and whether it got worse than allowed."""
+    base = answered_run(name)
+    if base.run.verb != report.verb:
+        raise InputError(f"--against: {name} is of {base.run.verb}, and this is {report.verb}")
+    against = held_against(base.answer, base.run, kept_answer(report), allowed)
+    return with_comparison(report, against), against.regressed
 
 
 def with_comparison(report: Report, against: Against) -> Report:

@@ -1,0 +1,1 @@
+"""What is installed, what was found, and what runs with which stack."""

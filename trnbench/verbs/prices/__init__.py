@@ -1,0 +1,1 @@
+"""Prices: what was paid for a machine when, and rates read anew."""
