@@ -10,9 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trnbench.app.collective_request import CollectiveRequest, sizes_between
 from trnbench.app.command_lines import (
-    collective_question,
     command_line,
     train_question,
 )
@@ -21,11 +19,14 @@ from trnbench.app.run_request import RunRequest
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.cli.main import main
 from trnbench.engines.emulate.schedule.disturbance import Straggler
+from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.parsing import count, duration, place, share, size
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.suite import Place, Product
 from trnbench.facts.written import count_text, place_text, share_text, size_text, time_text
+from trnbench.machine.fabric import LinkFault
 from trnbench.verbs.again import command_question
+from trnbench.verbs.collective.question import CollectiveQuestion, Neighbour
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion
 from trnbench.verbs.plan.question import PlanQuestion
@@ -37,7 +38,7 @@ LEAST_SHARE = 1e-9
 """Less is refused as nonsense, unless it is 0."""
 USE_CASES = {
     "matrix": "trnbench.verbs.matrix.run.run",
-    "collective": "trnbench.app.verbs.collective.run",
+    "collective": "trnbench.verbs.collective.run.run",
     "train": "trnbench.app.verbs.train.run",
     "compare": "trnbench.verbs.compare.run.compare_run",
     "plan": "trnbench.verbs.plan.run.plan_run",
@@ -236,18 +237,40 @@ def test_products_are_asked_again(asked_by):
     smallest=st.floats(1, 1e6),
     larger=st.floats(1, 1e6),
     factor=st.floats(1.5, 64),
-    algorithm=st.sampled_from((None, "ring")),
+    algorithm=st.sampled_from(("auto", "ring")),
 )
 def test_a_sweep_is_asked_again(asked_by, smallest, larger, factor, algorithm):
-    sizes = (smallest, smallest * larger, factor)
-    places = (("trn1.32xlarge", 1), ("p5.48xlarge", 4))
-    line = collective_question("all-gather", places, sizes, algorithm=algorithm).line
-    assert asked_by(line) == CollectiveRequest(
-        ops=("all-gather",),
-        places=tuple(Place(instance=name, nodes=nodes) for name, nodes in places),
-        sizes_bytes=sizes_between(*sizes),
+    question = CollectiveQuestion(
+        op="all-gather",
+        places=(Place(instance="trn1.32xlarge"), Place(instance="p5.48xlarge", nodes=4)),
+        smallest_bytes=smallest,
+        largest_bytes=smallest * larger,
+        factor=factor,
         algorithm=algorithm,
-    )
+    ).settled(open_catalog())
+    assert asked_by(command_question("collective", question).line) == question
+
+
+def test_faults_neighbours_and_a_suite_are_asked_again(asked_by):
+    question = CollectiveQuestion(
+        op="all-reduce",
+        places=(Place(instance="trn2.48xlarge"),),
+        ranks=32,
+        groups="16@2",
+        logical_size=1,
+        number_format="bf16",
+        engines=("analytic", "emulate"),
+        faults=(LinkFault(source=0, target=1, factor=0.5), LinkFault(source=3, target=None)),
+        beside=(Neighbour(op="all-to-all", size_bytes=3000.0, groups="8"),),
+        links=True,
+        check=True,
+        seed=0,
+    ).settled(open_catalog())
+    assert asked_by(command_question("collective", question).line) == question
+    suite = CollectiveQuestion(suite="trn3", algorithm="ring").settled(open_catalog())
+    line = command_question("collective", suite).line
+    assert line == "trnbench collective --suite trn3 --algorithm ring"
+    assert asked_by(line) == suite
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from rich.style import Style
 
 from trnbench.answers.step_beside import time_beside
-from trnbench.app.collective_steps import Plane
 from trnbench.facts.units import Dimension, significant
 from trnbench.show.report import Report, as_table, columns
 from trnbench.tui.chart_data import ChartAxis, log_axis, tag_place
@@ -29,6 +28,7 @@ from trnbench.tui.ticks import MOST_TICKS, labels_of, ticks_of
 from trnbench.tui.torus import draw_planes
 from trnbench.tui.widgets.bars import Bar, BarsData, cells_of, draw_bars, letters_for
 from trnbench.tui.widgets.chart import flowed
+from trnbench.verbs.collective.steps import Plane
 
 PLAIN = (Style(), Style(), Style(), Style(), Style())
 

@@ -20,12 +20,12 @@ from trnbench.app.runs import read_run
 from trnbench.cli.main import ask
 from trnbench.facts.records import replace
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.facts.workload.suite import Product
+from trnbench.facts.workload.suite import Place, Product
 from trnbench.scenario import Scenario
 from trnbench.show.report import Report, columns
 from trnbench.store.database import opened
 from trnbench.store.runs import RunFilter, listed
-from trnbench.tui.collective_questions import AUTO, CollectiveQuestion, collective_sweep
+from trnbench.tui.collective_questions import collective_sweep
 from trnbench.tui.compare_questions import compare_rows
 from trnbench.tui.keeping import AnswerKeeper
 from trnbench.tui.layout_questions import ClusterJob, Window, layout_detail, schedule_chart
@@ -35,6 +35,7 @@ from trnbench.tui.plan_questions import PlanLimits, plan_rows
 from trnbench.tui.run_questions import run_suite
 from trnbench.tui.work import WorkLane
 from trnbench.tui.work_process import WorkAnswer, WorkHooks, WorkNotice, WorkProgress
+from trnbench.verbs.collective.question import AUTO, CollectiveQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion
 
 SCENARIO = Scenario(
@@ -61,11 +62,10 @@ PRODUCTS = MatrixQuestion(
 )
 SWEEP = CollectiveQuestion(
     op="all-reduce",
-    places=(("trn1.32xlarge", 2),),
-    algorithms=(AUTO, "ring"),
-    min_size=1024,
-    max_size=2**20,
-    factor=4,
+    places=(Place(instance="trn1.32xlarge", nodes=2),),
+    smallest_bytes=1024.0,
+    largest_bytes=2.0**20,
+    factor=4.0,
 )
 QUESTIONS: dict[str, Callable[..., object]] = {
     "compare": partial(compare_rows, scenario=SCENARIO),
@@ -76,7 +76,7 @@ QUESTIONS: dict[str, Callable[..., object]] = {
     ),
     "memory": partial(memory_slots, job=JOB, layout=TP8),
     "matrix": partial(matrix_rows, question=PRODUCTS),
-    "collective": partial(collective_sweep, question=SWEEP),
+    "collective": partial(collective_sweep, question=SWEEP, algorithms=(AUTO, "ring")),
     "run": partial(run_suite, kind="matrix", name="square", engine="analytic"),
 }
 """By view, the question that fills it."""

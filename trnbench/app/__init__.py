@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from trnbench.app.train_functional import train_functional as train_functional
     from trnbench.app.verbs.calibrate import calibrate as calibrate
     from trnbench.app.verbs.claims import claims as claims
-    from trnbench.app.verbs.collective import collective as collective
     from trnbench.app.verbs.explain import explain as explain
     from trnbench.app.verbs.launch import launch as launch
     from trnbench.app.verbs.measure import measure as measure
-    from trnbench.app.verbs.numerics import numerics as numerics
     from trnbench.app.verbs.search_layouts import search_layouts as search_layouts
     from trnbench.app.verbs.train import train as train
     from trnbench.app.verbs.validate import validate as validate
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from trnbench.facts.catalog.search import WORKLOAD_SECTIONS as WORKLOAD_SECTIONS
     from trnbench.facts.catalog.search import Catalog as Catalog
     from trnbench.facts.catalog.search import open_catalog as open_catalog
+    from trnbench.verbs.collective.run import collective as collective
     from trnbench.verbs.compare.run import compare as compare
     from trnbench.verbs.compare.scaling import scale_run as scale_run
     from trnbench.verbs.fleet.run import fleet as fleet
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from trnbench.verbs.info.support import jobs_supported as jobs_supported
     from trnbench.verbs.info.support import support as support
     from trnbench.verbs.matrix.run import matrix as matrix
+    from trnbench.verbs.numerics.run import numerics as numerics
     from trnbench.verbs.plan.run import plan as plan
     from trnbench.verbs.prices.run import price_history as price_history
     from trnbench.verbs.prices.run import refresh_prices as refresh_prices
@@ -57,7 +57,7 @@ VERBS = (
     *("matrix", "collective", "train", "compare", "plan", "fleet", "launch", "verify"),
     *("measure", "validate", "calibrate", "explain", "search_layouts", "numerics", "claims"),
 )
-_IN_FOLDERS = ("matrix", "compare", "plan", "fleet")
+_IN_FOLDERS = ("matrix", "compare", "plan", "fleet", "numerics", "collective")
 """Verbs that are a folder of `trnbench.verbs`."""
 _HOMES = {
     name: f"trnbench.verbs.{name}.run" if name in _IN_FOLDERS else f"trnbench.app.verbs.{name}"

@@ -13,7 +13,6 @@ from trnbench.facts.written import (
     engine_text,
     number_text,
     place_text,
-    size_text,
 )
 
 if TYPE_CHECKING:
@@ -80,26 +79,6 @@ def command_line(verb: str, *arguments: str, **options: Value | Sequence[str]) -
             for one in value or ():
                 words += [option, one]
     return shlex.join(words)
-
-
-def collective_question(
-    op: str,
-    places: Sequence[tuple[str, int]],
-    sizes: tuple[float, float, float],
-    *,
-    algorithm: str | None = None,
-) -> CommandQuestion:
-    """Return the question of a sweep; `sizes` are smallest, largest, in bytes, and factor."""
-    smallest, largest, factor = sizes
-    options: dict[str, Value] = {
-        "op": op,
-        "on": ",".join(place_text(*place) for place in places),
-        "min_size": size_text(smallest),
-        "max_size": size_text(largest),
-        "factor": factor,
-        "algorithm": algorithm,
-    }
-    return CommandQuestion(verb="collective", options=options)
 
 
 def train_question(request: TrainRequest, *, plot: bool = False) -> CommandQuestion:

@@ -100,6 +100,8 @@ def _default(one: Option) -> Any:  # noqa: ANN401
 def _completion(one: Option) -> Callable[[str], list[str]]:
     if one.completes == ("stacks",):
         return completes_stacks()
+    if one.completes == ("links",):
+        return completes(("calibration",), prefix="collective-")
     return completes(one.completes, several=one.several == "commas" and not one.argument)
 
 

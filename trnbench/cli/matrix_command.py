@@ -56,8 +56,8 @@ def matrix(out: Output, catalog: Catalog, question: MatrixQuestion, showing: Mat
 
 def _bare_array(out: Output, products: Sequence[Product], array: str) -> int:
     from trnbench.engines.analytic.matrix.systolic import SCALE_SIM
-    from trnbench.report.systolic import systolic_report
     from trnbench.verbs.matrix.run import on_array
+    from trnbench.verbs.matrix.text import systolic_report
 
     match = _ARRAY.fullmatch(array)
     if match is None or "0" in (match[1].lstrip("0") or "0", match[2].lstrip("0") or "0"):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.names import completes
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
+from trnbench.verbs.numerics.question import NumericsQuestion
 
 if TYPE_CHECKING:
     from trnbench.cli.output import Output
@@ -17,49 +16,18 @@ if TYPE_CHECKING:
 
 
 @keeping()
-def numerics(
-    out: Output,
-    catalog: Catalog,
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="A small text model.", autocompletion=completes(("models",))
-        ),
-    ] = "tiny-gpt",
-    precision: Annotated[
-        str, typer.Option(metavar="RECIPE,...", help="Recipes beside fp32.")
-    ] = "bf16-master,bf16-sr,bf16",
-    steps: Annotated[str, typer.Option(metavar="N", help="Steps of each run.")] = "100",
-    seeds: Annotated[str, typer.Option(metavar="N", help="Runs of each recipe.")] = "3",
-    global_batch: Annotated[str, typer.Option(metavar="N", help="Samples of a step.")] = "4",
-    sequence: Annotated[str, typer.Option(metavar="N", help="Tokens of a sample.")] = "32",
-    learning_rate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NUMBER",
-            help="Default: 3e-5, small as late in a run, where rounding matters most.",
-        ),
-    ] = None,
-) -> int:
+@asks(NumericsQuestion)
+def numerics(out: Output, catalog: Catalog, question: NumericsQuestion) -> int:
     """Train one small model in several precisions: what do I lose, and what gives it back?
 
     Every recipe sees the same weights and texts, seed by seed; matrix products, sums and rounding
     are those of the emulated tensor engine.
     """
-    from trnbench.app.verbs.numerics import inputs_of, run
-    from trnbench.app.verbs.numerics import numerics as use_case
-    from trnbench.report.numerics import numerics_report
+    from trnbench.verbs.numerics.run import run
+    from trnbench.verbs.numerics.text import numerics_report
 
-    request = use_case.request(
-        model,
-        precision=precision,
-        steps=steps,
-        seeds=seeds,
-        global_batch=global_batch,
-        sequence=sequence,
-        learning_rate=learning_rate,
-    )
+    question = question.settled(catalog)
     with ProgressLine(quiet=out.quiet) as progress:
-        answer = run(catalog, request, progress=progress)
-    out.write(numerics_report(answer, inputs_of(request)))
+        answer = run(catalog, question, progress=progress)
+    out.write(numerics_report(answer, question.inputs()))
     return ExitCode.DONE

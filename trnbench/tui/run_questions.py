@@ -101,18 +101,17 @@ def _matrix(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePieces:
 
 
 def _collective(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePieces:
-    from trnbench.app.collective_request import inputs_of
-    from trnbench.app.verbs import collective as use_case
-    from trnbench.report.collective import collective_report
+    from trnbench.verbs.collective.question import CollectiveQuestion
+    from trnbench.verbs.collective.run import run
+    from trnbench.verbs.collective.text import collective_report
 
-    request = use_case.collective.request(suite=name, catalog=catalog)
-    request = replace(request, engines=tuple(engines))
+    asked = CollectiveQuestion(suite=name, engines=tuple(engines)).settled(catalog)
     pieces = [
-        (f"{op} on {where.instance}:{where.nodes}", replace(request, places=(where,), ops=(op,)))
-        for where in request.places
-        for op in request.ops
+        (f"{op} on {where.instance}:{where.nodes}", asked.but(places=(where,), ops=(op,)))
+        for where in asked.places
+        for op in asked.ops
     ]
-    return pieces, use_case.run, lambda found: collective_report(found, inputs_of(request))
+    return pieces, run, lambda found: collective_report(found, asked.inputs())
 
 
 def _training(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePieces:

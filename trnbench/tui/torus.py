@@ -13,10 +13,10 @@ from trnbench.show.drawing import loaded_torus
 from trnbench.tui.colours import abreast
 
 if TYPE_CHECKING:
-    from trnbench.app.collective_steps import Plane
+    from trnbench.verbs.collective.steps import Plane
 
 if TYPE_CHECKING:
-    from trnbench.app.collective_steps import Plane
+    from trnbench.verbs.collective.steps import Plane
 
 _ROW_LOAD = re.compile(r"-\s*(\d+)-")
 _LOAD = re.compile(r"\d+")

@@ -3,8 +3,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.app.collective_request import CollectiveRequest
-from trnbench.app.verbs.collective import run
 from trnbench.engines.analytic.collective.sweep import sweep
 from trnbench.engines.analytic.step.collectives import CollectivePrices
 from trnbench.facts.calibration.collective_stack import stack_of
@@ -20,6 +18,8 @@ from trnbench.machine.placement import place
 from trnbench.machine.rank_groups import MEGATRON, groups_along
 from trnbench.program.grid import grid_of
 from trnbench.program.step import training_step
+from trnbench.verbs.collective.question import CollectiveQuestion
+from trnbench.verbs.collective.run import run
 
 CATALOG = open_catalog()
 SIZES = (1e3, 1e6, 3e7, 1e9)
@@ -45,13 +45,13 @@ def along(of: CollectivePrices, axis: str, op: Op, sizes=SIZES, runs=RUNS):
 
 def asked(instance: str, nodes: int, groups: str, op: Op) -> list[float]:
     """Return what the collective use case answers for the same groups."""
-    request = CollectiveRequest(
+    question = CollectiveQuestion(
         ops=(op,),
         places=(Place(instance=instance, nodes=nodes),),
         sizes_bytes=SIZES,
         groups=groups,
     )
-    answers = run(CATALOG, request)
+    answers = run(CATALOG, question)
     assert all(answer.time_s is not None for answer in answers), answers[0].reasons
     return [answer.time_s for answer in answers if answer.time_s is not None]
 

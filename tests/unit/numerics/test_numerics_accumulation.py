@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.engines.execute.numbers.accumulation import accumulate_demo
+from trnbench.engines.execute.numbers.demonstrations import accumulate_demo
 from trnbench.errors import InputError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.engines.execute.numbers.product_demo import product_demos
+from trnbench.engines.execute.numbers.demonstrations import product_demos
 
 
 def test_casts_lose_by_mantissa_scales_save_small_numbers_and_pruning_costs():

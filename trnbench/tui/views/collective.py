@@ -14,11 +14,10 @@ from trnbench.errors import UnknownNameError
 from trnbench.facts import parsing
 from trnbench.facts.units import Dimension, show
 from trnbench.facts.workload.operation import OPS
+from trnbench.facts.written import place_text
 from trnbench.program.collective import op_named
 from trnbench.tui.chart_data import ChartData, ChartSeries, log_axis
 from trnbench.tui.collective_questions import (
-    AUTO,
-    CollectiveQuestion,
     SweptSize,
     collective_rounds,
     collective_sweep,
@@ -33,9 +32,11 @@ from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
+from trnbench.verbs.again import command_question
+from trnbench.verbs.collective.question import AUTO, CollectiveQuestion
 
 if TYPE_CHECKING:
-    from trnbench.app.collective_steps import CollectiveStep, CollectiveSteps
+    from trnbench.verbs.collective.steps import CollectiveStep, CollectiveSteps
 
 FIRST_PLACES = "trn1.32xlarge, trn2.48xlarge, trn2-ultraserver, p5.48xlarge"
 LINKS = "links"
@@ -61,18 +62,13 @@ class CollectiveView(View):
     def fields(self) -> Sequence[FieldSpec]:
         """Return the form: an operation on places, by algorithms, over sizes."""
         catalog = self.trnbench.catalog
-        instance = parsing.one_of("instance", catalog.names("instances"))
+        place = parsing.place("on", parsing.one_of("instance", catalog.names("instances")))
+        places = list_of(lambda text: place_text(*place(text)))
         known = [entry.name for entry in catalog.entries("instances")]
         algorithms = (AUTO, "auto, ring", "ring, kangaring", "halving")
         return (
             field("op", plain(op_named), "all-reduce", choices=OPS, label="operation"),
-            field(
-                "places",
-                list_of(parsing.place("on", instance)),
-                FIRST_PLACES,
-                choices=known,
-                label="on",
-            ),
+            field("on", places, FIRST_PLACES, choices=known),
             field("algorithms", list_of(_algorithm), AUTO, choices=algorithms),
             field("min_size", parsing.size, "1KiB", label="from"),
             field("max_size", parsing.size, "1GiB", label="to"),
@@ -89,7 +85,8 @@ class CollectiveView(View):
     def command(self) -> str:
         """Return the command lines of the sweep, one for each algorithm."""
         asked = self._question()
-        return "\n".join(asked.asked(one).line for one in asked.algorithms)
+        lines = (asked.but(algorithm=one) for one in self._algorithms())
+        return "\n".join(command_question("collective", one).line for one in lines)
 
     def facts(self) -> tuple[str, ...]:
         """Return where the numbers come from."""
@@ -140,11 +137,16 @@ class CollectiveView(View):
         return cast("SweptSize | None", self.query_one(ResultTable).answer)
 
     def _question(self) -> CollectiveQuestion:
-        return CollectiveQuestion(**self.query_one(Form).values)
+        options = dict(self.query_one(Form).values)
+        del options["algorithms"]
+        return CollectiveQuestion.read(options)
+
+    def _algorithms(self) -> tuple[str, ...]:
+        return tuple(self.query_one(Form).values["algorithms"])
 
     def action_again(self) -> None:
         """Ask for the sweep of the form."""
-        self.ask("collective", collective_sweep, self._question())
+        self.ask("collective", collective_sweep, self._question(), self._algorithms())
 
     def _draw_chart(self) -> None:
         here, sizes = self._here, self._sizes

@@ -1,15 +1,18 @@
-"""Matrix products as people and machines read them: table, roofline, trace."""
+"""Matrix products as people and machines read them: table, roofline, trace, bare array."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 
+from trnbench.engines.analytic.matrix.systolic import ArrayConventions, ArrayTime
 from trnbench.engines.analytic.matrix.time import roofline
 from trnbench.engines.emulate.tensor_engine.matrix import OUTPUT_ROOM
 from trnbench.facts.units import Dimension, show, significant
+from trnbench.facts.workload.suite import Product
 from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.show.report import Report, columns, draw_rows
+from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
 from trnbench.show.trace import trace
 from trnbench.show.trace_events import TraceSpan
@@ -65,6 +68,38 @@ def matrix_trace(answers: Sequence[MatrixAnswer]) -> bytes:
             for event in answer.events
         ]
     )
+
+
+def systolic_report(
+    products: Sequence[Product], times: Sequence[ArrayTime], conventions: ArrayConventions
+) -> Report:
+    """Return the report of some products on an array, a row each."""
+    return Report(
+        verb="matrix-array",
+        inputs=cells(conventions, "rows columns dataflow overlap count_from_zero"),
+        rows=tuple(_array_row(p, time) for p, time in zip(products, times, strict=True)),
+        columns=(
+            *columns("shape", "folds", "cycles_per_fold", "cycles"),
+            *columns("utilization", "mapping_efficiency", "compute_utilization"),
+        ),
+        notes=(
+            "nothing overlaps: each fold loads, streams and drains; cycles are counted from 0, as "
+            "SCALE-Sim does",
+        ),
+    )
+
+
+def _array_row(product: Product, time: ArrayTime) -> Row:
+    return {
+        "shape": f"{product.m}x{product.k}x{product.n}",
+        **cells(product, "m k n batch"),
+        "folds": int(time.folds),
+        "cycles_per_fold": int(time.cycles_per_fold),
+        "cycles": int(time.cycles),
+        "utilization": float(time.overall_utilization),
+        "mapping_efficiency": float(time.mapping_efficiency),
+        "compute_utilization": float(time.compute_utilization),
+    }
 
 
 def _notes(answer: MatrixAnswer) -> list[str]:

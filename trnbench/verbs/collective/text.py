@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnbench.answers.collective import CollectiveAnswer
 from trnbench.facts.units import Dimension, counted, show, significant, unit_scale
 from trnbench.show.drawing import loaded_torus
 from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style
 from trnbench.show.trace import trace
+from trnbench.verbs.collective.answer import CollectiveAnswer
 
 GIGABYTES_PER_S = unit_scale("GB/s", Dimension.BYTES_PER_S)
 BUSIEST = 12

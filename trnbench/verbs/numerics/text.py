@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.answers.numerics import NumericsAnswer
 from trnbench.facts.records import asdict
 from trnbench.facts.units import counted, significant
 from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style
+from trnbench.verbs.numerics.answer import NumericsAnswer
 
 NOTES = {
     "first_loss, final_loss": "means over the first and the last tenth of the steps and over all "

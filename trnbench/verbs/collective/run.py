@@ -7,32 +7,21 @@ from functools import lru_cache
 
 import numpy as np
 
-from trnbench.answers.collective import CollectiveAnswer, LinkLoad, TorusLoad
-from trnbench.app.collective_request import (
-    CollectiveRequest,
-    read_fault,
-    read_neighbour,
-    read_sizes,
-    sizes_between,
-)
-from trnbench.app.replica_groups import replica_groups
-from trnbench.app.use_case import Engine, Progress, answered_by, engines_of, quiet
+from trnbench.app.use_case import Progress, quiet
+from trnbench.asking.function import verb_of
 from trnbench.engines.analytic.collective.sweep import Sweep, sweep
 from trnbench.engines.emulate.collective.data import DataCheck, check_data, most_checked
 from trnbench.engines.emulate.collective.play import PlayedCollective, play
 from trnbench.engines.emulate.collective.streams import ChunkStream, play_selected, play_together
 from trnbench.errors import InputError
-from trnbench.facts import parsing
 from trnbench.facts.arrays import IntArray
 from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack, stack_of
 from trnbench.facts.catalog.provenance import Kind
-from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.fabric import Torus
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.numbers.formats import format_named
-from trnbench.facts.parsing import clusters, read
 from trnbench.facts.records import replace
-from trnbench.facts.workload.library import load_collective_suite
 from trnbench.facts.workload.operation import Op
 from trnbench.facts.workload.suite import Place
 from trnbench.machine.legality import PlacementVerdict, cluster_verdict, verdict
@@ -49,8 +38,11 @@ from trnbench.machine.message_plan.select import (
 )
 from trnbench.machine.placement import Placement, place
 from trnbench.predict.setup import strangers
-from trnbench.program.collective import Collective, bus_factor, op_named
+from trnbench.program.collective import Collective, bus_factor
 from trnbench.show.trace_events import TraceSpan
+from trnbench.verbs.collective.answer import CollectiveAnswer, LinkLoad, TorusLoad
+from trnbench.verbs.collective.groups import replica_groups
+from trnbench.verbs.collective.question import AUTO, CollectiveQuestion
 
 MAX_TRACED = 500_000
 """Messages a trace may hold: beyond that no viewer opens it."""
@@ -60,118 +52,47 @@ CHECK_ELEMENTS = 65_537
 
 def run(
     catalog: Catalog,
-    request: CollectiveRequest,
+    question: CollectiveQuestion,
     *,
     progress: Progress = quiet,
 ) -> tuple[CollectiveAnswer, ...]:
-    """Return the answers, grouped by place and operation; `progress` hears of each one done."""
-    if request.trace and (len(request.ops), len(request.places), len(request.sizes_bytes)) != (
-        *(1, 1, 1),
-    ):
-        raise InputError(
-            "a trace shows one operation of one size on one place",
-            hint="give --min-size and --max-size the same size",
-        )
-    total = len(request.places) * len(request.ops)
-    answers: list[CollectiveAnswer] = []
-    for i, where in enumerate(request.places):
-        for j, op in enumerate(request.ops):
-            progress(i * len(request.ops) + j, total, f"{op} on {where.instance}:{where.nodes}")
-            answers += _answers(catalog, request, where, op)
-    return tuple(answers)
-
-
-@answered_by(run)
-def collective(
-    op: str | None = None,
-    *,
-    on: str | Sequence[str] = (),
-    suite: str | None = None,
-    min_size: float | str | None = None,
-    max_size: float | str | None = None,
-    factor: float | str | None = None,
-    dtype: str = "fp32",
-    ranks: int | str | None = None,
-    groups: str | None = None,
-    lnc: int | str | None = None,
-    algorithm: str = "auto",
-    stack: str | None = None,
-    engine: Engine = "analytic",
-    fail_link: str | Sequence[str] = (),
-    beside: str | Sequence[str] = (),
-    links: bool = False,
-    check: bool = False,
-    seed: int | None = None,
-    trace: bool = False,
-    catalog: Catalog | None = None,
-    progress: Progress = quiet,
-) -> CollectiveRequest:
-    """Return what an operation takes on clusters, one answer for each size and engine.
+    """Return what operations take on clusters, one answer for each size and engine.
 
     Sizes are bytes, or texts such as "1KiB"; from 1 KiB to 1 GiB, each 4 times the one before,
-    unless given. A `suite` brings operations, places and sizes. `fail_link` and `beside` are texts
-    as on the command line.
+    unless given. A `suite` brings operations, places and sizes. Answers are grouped by place and
+    operation; `progress` hears of each one that is done.
 
     >>> from trnbench.app import collective
     >>> (answer,) = collective("all-reduce", on="trn2.48xlarge:4", min_size="1GiB")
     >>> f"{answer.busbw_bytes_per_s / 1e9:.0f} GB/s over {answer.ranks} ranks"
     '176 GB/s over 256 ranks'
     """
-    if (op is None) == (suite is None):
-        raise InputError("give an operation (such as all-reduce) or --suite NAME, one of the two")
-    if seed is not None and not check:
-        raise InputError("--seed acts on the data of --check")
-    if seed is not None and seed < 0:
-        raise InputError("--seed must not be negative")
-    if beside and engine == "analytic":
-        raise InputError("--beside plays collectives at once; it needs --engine emulate or both")
-    sizes = (min_size, max_size, factor)
-    if suite is not None:
-        if on or any(size is not None for size in sizes):
-            raise InputError("a suite brings its own places and sizes; leave out --on and sizes")
-        ops, places, sizes_bytes = _of_suite(catalog or open_catalog(), suite)
-    else:
-        if not on:
-            raise InputError("on which instance? e.g. --on trn2.48xlarge or trn2.48xlarge:4")
-        ops, places = (op_named(op or ""),), clusters(on)
-        sizes_bytes = read_sizes(*sizes)
-    return CollectiveRequest(
-        ops=ops,
-        places=tuple(Place(instance=name, nodes=nodes) for name, nodes in places),
-        sizes_bytes=sizes_bytes,
-        engines=engines_of(engine),
-        ranks=None if ranks is None else read(parsing.whole("--ranks"), ranks),
-        groups=groups,
-        algorithm=None if algorithm == "auto" else algorithm,
-        stack=stack,
-        logical_size=None if lnc is None else read(parsing.whole("--lnc"), lnc),
-        number_format=dtype,
-        faults=tuple(read_fault(text) for text in parsing.texts(fail_link)),
-        links=links,
-        check=check,
-        seed=seed or 0,
-        trace=trace,
-        beside=tuple(read_neighbour(text) for text in parsing.texts(beside)),
-    )
+    if question.trace and (len(question.ops), len(question.places), len(question.sizes_bytes)) != (
+        *(1, 1, 1),
+    ):
+        raise InputError(
+            "a trace shows one operation of one size on one place",
+            hint="give --min-size and --max-size the same size",
+        )
+    total = len(question.places) * len(question.ops)
+    answers: list[CollectiveAnswer] = []
+    for i, where in enumerate(question.places):
+        for j, op in enumerate(question.ops):
+            progress(i * len(question.ops) + j, total, f"{op} on {where.instance}:{where.nodes}")
+            answers += _answers(catalog, question, where, op)
+    return tuple(answers)
 
 
-def _of_suite(
-    catalog: Catalog, name: str
-) -> tuple[tuple[Op, ...], tuple[tuple[str, int], ...], tuple[float, ...]]:
-    """Return operations, clusters, and sizes in bytes of a suite."""
-    suite = load_collective_suite(catalog, name)
-    places = tuple((place.instance, place.nodes) for place in suite.places)
-    sizes = sizes_between(suite.min_size_bytes, suite.max_size_bytes, suite.factor)
-    return suite.operations, places, sizes
+collective = verb_of("collective", CollectiveQuestion, run)
 
 
 def _answers(
-    catalog: Catalog, request: CollectiveRequest, where: Place, op: Op
+    catalog: Catalog, question: CollectiveQuestion, where: Place, op: Op
 ) -> Iterator[CollectiveAnswer]:
     platform = load_platform(catalog, where.instance)
     stack = (
-        load_stack(catalog, request.stack)
-        if request.stack
+        load_stack(catalog, question.stack)
+        if question.stack
         else stack_of(catalog, platform.instance.name)
     )
     blank = CollectiveAnswer(
@@ -182,7 +103,7 @@ def _answers(
         group_size=0,
         size_bytes=0.0,
         elements=0,
-        number_format=request.number_format,
+        number_format=question.number_format,
         engine="",
         stack=stack.name,
         evidence=_evidence(stack),
@@ -190,29 +111,29 @@ def _answers(
     )
     found = cluster_verdict(platform, where.nodes)
     if not found.legal:
-        yield from _refused(request, blank, found)
+        yield from _refused(question, blank, found)
         return
     placement = place(
         platform,
         nodes=where.nodes,
-        logical_size=request.logical_size,
-        faults=request.faults,
+        logical_size=question.logical_size,
+        faults=question.faults,
     )
-    groups = replica_groups(placement, request.ranks, request.groups)
-    beside = _beside(placement, stack, request)
+    groups = replica_groups(placement, question.ranks, question.groups)
+    beside = _beside(placement, stack, question)
     for refused in (groups, beside):
         if isinstance(refused, PlacementVerdict):
-            ranks = request.ranks or placement.ranks
-            yield from _refused(request, replace(blank, ranks=ranks), refused)
+            ranks = question.ranks or placement.ranks
+            yield from _refused(question, replace(blank, ranks=ranks), refused)
             return
     assert not isinstance(groups, PlacementVerdict)
     assert not isinstance(beside, PlacementVerdict)
     blank = replace(blank, ranks=int(groups.size), group_size=int(groups.shape[1]))
-    yield from _sizes(request, placement, stack, op, groups, beside, blank)
+    yield from _sizes(question, placement, stack, op, groups, beside, blank)
 
 
 def _sizes(
-    request: CollectiveRequest,
+    question: CollectiveQuestion,
     placement: Placement,
     stack: CollectiveStack,
     op: Op,
@@ -220,11 +141,11 @@ def _sizes(
     beside: Sequence[ChunkStream],
     blank: CollectiveAnswer,
 ) -> Iterator[CollectiveAnswer]:
-    element = format_named(request.number_format).bytes_per_element
-    wanted = algorithm_named(request.algorithm) if request.algorithm else None
+    element = format_named(question.number_format).bytes_per_element
+    wanted = None if question.algorithm == AUTO else algorithm_named(question.algorithm)
     selected: tuple[Selected, ...] | Refusal | None = None
     swept: Sweep | None = None
-    for i, size_bytes in enumerate(request.sizes_bytes):
+    for i, size_bytes in enumerate(question.sizes_bytes):
         exchange = Collective(
             op=op, ranks=blank.group_size, size_bytes=size_bytes, element_bytes=element
         )
@@ -236,7 +157,7 @@ def _sizes(
             warnings=(*blank.warnings, *found.warnings),
         )
         if not found.legal:
-            yield from _refused(replace(request, sizes_bytes=(size_bytes,)), here, found)
+            yield from _refused(question.but(sizes_bytes=(size_bytes,)), here, found)
             continue
         if selected is None:
             selected = select(
@@ -246,19 +167,19 @@ def _sizes(
                 groups,
                 algorithm=wanted,
                 pairs=_pairs(placement, op, groups),
-                symmetric=not request.beside,
+                symmetric=not question.beside,
             )
         if isinstance(selected, Refusal):
             no = PlacementVerdict(reasons=(selected.reason,))
-            yield from _refused(replace(request, sizes_bytes=(size_bytes,)), here, no)
+            yield from _refused(question.but(sizes_bytes=(size_bytes,)), here, no)
             continue
         if swept is None:
-            swept = sweep(selected, np.array(request.sizes_bytes))
-        yield from _by_engine(request, selected, swept, i, beside, here)
+            swept = sweep(selected, np.array(question.sizes_bytes))
+        yield from _by_engine(question, selected, swept, i, beside, here)
 
 
 def _by_engine(
-    request: CollectiveRequest,
+    question: CollectiveQuestion,
     selected: Sequence[Selected],
     swept: Sweep,
     i: int,
@@ -273,14 +194,14 @@ def _by_engine(
         algorithm=choice.algorithm.label,
         tuning=choice.tuning_name,
         passed_over=choice.passed_over,
-        check=_check(request, choice.placed, here) if request.check else None,
+        check=_check(question, choice.placed, here) if question.check else None,
     )
-    play_it = "emulate" in request.engines or request.links or request.trace
+    play_it = "emulate" in question.engines or question.links or question.trace
     played = play_selected(selected, size_bytes)[1] if play_it else None
     if beside:
         here = replace(here, together_s=_together(choice, size_bytes, beside))
-    loads = _loads(choice.placed, played) if played is not None and request.links else ((), ())
-    for engine in request.engines:
+    loads = _loads(choice.placed, played) if played is not None and question.links else ((), ())
+    for engine in question.engines:
         time_s = float(swept.time_s[i]) if engine == "analytic" or played is None else played.time_s
         speed = size_bytes / time_s if time_s > 0 else None
         factor = bus_factor(choice.placed.op, choice.placed.ranks)
@@ -293,18 +214,18 @@ def _by_engine(
             bound_by=swept.bound_by[i] if engine == "analytic" else None,
             links=loads[0],
             tori=loads[1],
-            spans=_spans(choice, size_bytes) if request.trace else (),
+            spans=_spans(choice, size_bytes) if question.trace else (),
         )
 
 
 def _refused(
-    request: CollectiveRequest, here: CollectiveAnswer, found: PlacementVerdict
+    question: CollectiveQuestion, here: CollectiveAnswer, found: PlacementVerdict
 ) -> Iterator[CollectiveAnswer]:
     others = f"; possible: {', '.join(found.alternatives)}" if found.alternatives else ""
     reasons = tuple(f"{reason}{others}" for reason in found.reasons)
-    element = format_named(request.number_format).bytes_per_element
-    for size_bytes in request.sizes_bytes:
-        for engine in request.engines:
+    element = format_named(question.number_format).bytes_per_element
+    for size_bytes in question.sizes_bytes:
+        for engine in question.engines:
             yield replace(
                 here,
                 size_bytes=size_bytes,
@@ -315,11 +236,11 @@ def _refused(
 
 
 def _beside(
-    placement: Placement, stack: CollectiveStack, request: CollectiveRequest
+    placement: Placement, stack: CollectiveStack, question: CollectiveQuestion
 ) -> list[ChunkStream] | PlacementVerdict:
     streams = []
-    for neighbour in request.beside:
-        groups = replica_groups(placement, request.ranks, neighbour.groups)
+    for neighbour in question.beside:
+        groups = replica_groups(placement, question.ranks, neighbour.groups)
         if isinstance(groups, PlacementVerdict):
             return groups
         exchange = Collective(
@@ -357,9 +278,9 @@ def _together(choice: Selected, size_bytes: float, beside: Sequence[ChunkStream]
     return play_together([_stream(choice, size_bytes), *beside]).end_s[0]
 
 
-def _check(request: CollectiveRequest, placed: Placed, here: CollectiveAnswer) -> str:
+def _check(question: CollectiveQuestion, placed: Placed, here: CollectiveAnswer) -> str:
     elements = max(min(here.elements, CHECK_ELEMENTS, most_checked(placed.plan)), 1)
-    found = _checked(placed.plan, elements, request.seed)
+    found = _checked(placed.plan, elements, question.seed or 0)
     if found.passed:
         return "ok" if elements == here.elements else f"ok ({elements:,} el.)"
     return f"FAILED ({found.wrong_elements:,} wrong)"

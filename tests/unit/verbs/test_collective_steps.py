@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.app.collective_steps import collective_steps
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.workload.suite import Place
+from trnbench.verbs.collective.steps import collective_steps
 
 KIB = 1024.0
 

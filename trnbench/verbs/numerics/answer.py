@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.engines.execute.numbers.accumulation import AccumulateDemo
-from trnbench.engines.execute.numbers.product_demo import ProductDemo
+from trnbench.engines.execute.numbers.demonstrations import AccumulateDemo, ProductDemo
 from trnbench.facts.records import Record
 from trnbench.program.optimizer import MOMENTS
 from trnbench.program.precision import PrecisionRecipe

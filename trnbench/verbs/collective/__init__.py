@@ -1,0 +1,1 @@
+"""Collectives on instances and clusters, over message sizes."""

@@ -1,0 +1,1 @@
+"""A small model trained in several number formats, side by side."""
