@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnbench.facts.arrays import IntArray
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.machine.message_plan.algorithm import Algorithm, Refusal
 from trnbench.machine.message_plan.build import outline, plan_of
 from trnbench.machine.message_plan.members import members_of

@@ -13,7 +13,7 @@ import pytest
 
 from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
 from trnbench.facts.records import replace
-from trnbench.facts.workload.jobs import Job
+from trnbench.facts.workload.choices import Job
 from trnbench.facts.workload.layout import KNOBS, Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.partial_layout import PartialLayout

@@ -9,7 +9,7 @@ import numpy as np
 from tests.bench.figure import best_of, show
 from trnbench.engines.analytic.matrix.time import matrix_time
 from trnbench.engines.emulate.tensor_engine.matrix import run_matrix
-from trnbench.engines.execute.numbers.operands import operands
+from trnbench.engines.execute.numbers.demonstrations import operands
 from trnbench.engines.execute.numbers.product import ProductRecipe, matmul
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_chip

@@ -20,10 +20,20 @@ from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.cli.main import main
 from trnbench.engines.emulate.schedule.disturbance import Straggler
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.facts.parsing import count, duration, place, share, size
+from trnbench.facts.parsing import (
+    count,
+    count_text,
+    duration,
+    place,
+    place_text,
+    share,
+    share_text,
+    size,
+    size_text,
+    time_text,
+)
+from trnbench.facts.workload.library import Place, Product
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.facts.workload.suite import Place, Product
-from trnbench.facts.written import count_text, place_text, share_text, size_text, time_text
 from trnbench.machine.fabric import LinkFault
 from trnbench.verbs.again import command_question
 from trnbench.verbs.collective.question import CollectiveQuestion, Neighbour

@@ -17,8 +17,8 @@ import typer
 from tests.fuzz import inputs
 from tests.fuzz.texts import JUNK, NUMBERS, STEPS
 from trnbench.cli.main import VERBS, application
-from trnbench.facts.workload.knob_text import knob_texts
 from trnbench.facts.workload.layout import KNOBS
+from trnbench.facts.workload.partial_layout import knob_texts
 
 INSTANCES = ("trn1.2xlarge", "trn1.32xlarge", "trn2.48xlarge", "p5.48xlarge", "p4d.24xlarge")
 MODELS = ("tiny-gpt", "llama2-7b", "mixtral-8x7b", "dit-xl-2", "bert-large", "resnet-50")

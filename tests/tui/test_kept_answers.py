@@ -19,8 +19,8 @@ from trnbench.app.keeping import kept_answer
 from trnbench.app.runs import read_run
 from trnbench.cli.main import ask
 from trnbench.facts.records import replace
+from trnbench.facts.workload.library import Place, Product
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.facts.workload.suite import Place, Product
 from trnbench.scenario import Scenario
 from trnbench.show.report import Report, columns
 from trnbench.store.database import opened

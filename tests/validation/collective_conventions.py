@@ -14,7 +14,7 @@ import numpy as np
 
 from trnbench.engines.analytic.collective.shape import MessageClasses, Profile, lanes
 from trnbench.facts.arrays import FloatArray
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 
 _NS_PER_S = 1e9
 _NOISE = 1e-6

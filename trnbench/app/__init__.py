@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from trnbench.app.verbs.train import train as train
     from trnbench.app.verbs.validate import validate as validate
     from trnbench.app.verbs.verify import verify as verify
-    from trnbench.facts.catalog.listing import listed as listed
     from trnbench.facts.catalog.search import SPEC_SECTIONS as SPEC_SECTIONS
     from trnbench.facts.catalog.search import WORKLOAD_SECTIONS as WORKLOAD_SECTIONS
     from trnbench.facts.catalog.search import Catalog as Catalog
+    from trnbench.facts.catalog.search import listed as listed
     from trnbench.facts.catalog.search import open_catalog as open_catalog
     from trnbench.verbs.collective.run import collective as collective
     from trnbench.verbs.compare.run import compare as compare
@@ -82,9 +82,8 @@ _HOMES = {
         "trnbench.verbs.info.run": ("info",),
         "trnbench.verbs.info.support": ("jobs_supported", "support"),
         "trnbench.app.train_functional": ("train_functional",),
-        "trnbench.facts.catalog.listing": ("listed",),
         "trnbench.facts.catalog.search": (
-            *("SPEC_SECTIONS", "WORKLOAD_SECTIONS", "Catalog", "open_catalog"),
+            *("SPEC_SECTIONS", "WORKLOAD_SECTIONS", "Catalog", "listed", "open_catalog"),
         ),
     }.items()
     for name in names

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from trnbench import __version__
-from trnbench.facts.catalog.code_digest import modules_digest
+from trnbench.facts.catalog.kept import modules_digest
 
 _LENGTHS = 12, 8
 """Digits of the commit, and of the digest of the modules."""

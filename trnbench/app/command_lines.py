@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from trnbench.app.run_request import RunRequest
 from trnbench.facts.catalog.search import BUILT_IN, USER, Catalog
-from trnbench.facts.records import Record
-from trnbench.facts.written import (
+from trnbench.facts.parsing import (
     engine_text,
     number_text,
     place_text,
 )
+from trnbench.facts.records import Record
 
 if TYPE_CHECKING:
     from trnbench.app.train_request import TrainRequest

@@ -13,7 +13,6 @@ from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
 from trnbench.facts.calibration.training_stack import TrainingStack
 from trnbench.facts.catalog.document import Documented, load, load_named
-from trnbench.facts.catalog.listing import FileCheck
 from trnbench.facts.catalog.provenance import Provenance
 from trnbench.facts.catalog.search import (
     SECTIONS,
@@ -21,6 +20,7 @@ from trnbench.facts.catalog.search import (
     WORKLOAD_SECTIONS,
     Catalog,
     Entry,
+    FileCheck,
     Folder,
 )
 from trnbench.facts.catalog.text_file import files_below

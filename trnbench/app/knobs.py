@@ -8,9 +8,8 @@ from typing import Any
 from trnbench.asking.function import signature_of
 from trnbench.asking.option import Given, Option
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.facts.workload.knob_text import knob_parser
 from trnbench.facts.workload.layout import ANY, KNOBS, Knob, Value
-from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.partial_layout import PartialLayout, knob_parser
 from trnbench.program.precision import recipe_named
 
 

@@ -11,13 +11,13 @@ from trnbench.app.use_case import Progress, quiet
 from trnbench.app.verbs.launch import MachinesFrom, inputs_of, launch, run
 from trnbench.errors import EnvironmentFault, InputError, UnknownNameError
 from trnbench.facts.calibration.training_stack import training_stack_of
+from trnbench.facts.catalog.foreign import read_object
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.catalog.text_file import refused
 from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import Record
 from trnbench.facts.units import counted
-from trnbench.facts.workload.json_file import read_object
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.launch.catalogue import SCHEDULERS, framework_for, frameworks_on, schedulers_on
 from trnbench.launch.folder import PREDICTION

@@ -8,7 +8,7 @@ from typing import cast
 
 from trnbench.errors import InputError
 from trnbench.facts.calibration.training_stack import TrainingStack
-from trnbench.facts.workload.jobs import job_defaults
+from trnbench.facts.workload.choices import job_defaults
 from trnbench.facts.workload.layout import KNOBS, AttentionKernel, Value
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout

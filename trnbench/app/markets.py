@@ -12,11 +12,10 @@ from trnbench.app.run_request import RunRequest, price_terms
 from trnbench.app.searching import Watch, question_of, search_all
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.hardware.reliability import load_reliability
-from trnbench.facts.records import Record
+from trnbench.facts.hardware.library import load_reliability
+from trnbench.facts.records import MAX_SIZE, Record
 from trnbench.facts.units import Dimension, show
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.facts.workload.sizes import MAX_SIZE
 from trnbench.money.checkpoint import checkpoint_bytes
 from trnbench.money.market import Market
 from trnbench.money.price_terms import PriceTerms

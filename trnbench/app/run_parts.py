@@ -11,13 +11,11 @@ from trnbench.asking.option import Given, Option
 from trnbench.asking.question import Question, option
 from trnbench.errors import InputError, did_you_mean
 from trnbench.facts import parsing
-from trnbench.facts.parsing import read
-from trnbench.facts.records import Record, field
+from trnbench.facts.parsing import count_text, read
+from trnbench.facts.records import MAX_SIZE, Record, field
 from trnbench.facts.units import Dimension
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.facts.workload.sizes import MAX_SIZE
-from trnbench.facts.written import count_text
 
 WHOLE = 1.0
 ROUNDING = 1e-6

@@ -15,9 +15,9 @@ from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog, open_catalog
 from trnbench.facts.parsing import LEAST_SURE, MOST_SURE
+from trnbench.facts.records import MAX_SIZE
 from trnbench.facts.units import DAY_S
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.facts.workload.sizes import MAX_SIZE
 from trnbench.money.choices import Commitment
 
 if TYPE_CHECKING:

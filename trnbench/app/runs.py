@@ -8,9 +8,9 @@ from sqlite3 import Connection
 from typing import Any
 
 from trnbench.errors import InputError
+from trnbench.facts.catalog.foreign import read_object
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record, asdict, replace
-from trnbench.facts.workload.json_file import read_object
 from trnbench.show.redaction import (
     OWN_MONEY,
     REDACTED,
@@ -21,11 +21,10 @@ from trnbench.show.redaction import (
     without_own_options,
 )
 from trnbench.store import runs as store
-from trnbench.store.check import RunFault, findings
 from trnbench.store.database import Say, begin_anew, opened, read
 from trnbench.store.faults import Damaged
 from trnbench.store.place import identity, store_path
-from trnbench.store.recovery import Recovered, put_aside, recover, salvaged
+from trnbench.store.recovery import Recovered, RunFault, findings, put_aside, recover, salvaged
 from trnbench.store.runs import KeptAnswer, KeptRun, RunFilter
 
 _MOST_NAMED = 4

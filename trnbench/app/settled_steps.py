@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from trnbench.answers.train import TrainAnswer
 from trnbench.facts.records import replace
 from trnbench.facts.units import Dimension, show
-from trnbench.facts.workload.jobs import REINFORCED
+from trnbench.facts.workload.choices import REINFORCED
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.pipeline_layout import stages_of
 from trnbench.predict.job_rates import host_link, host_memory, range_of

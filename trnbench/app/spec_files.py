@@ -17,13 +17,11 @@ from trnbench.facts.calibration.supports import ANYTHING_ELSE, KEY
 from trnbench.facts.calibration.training_stack import TrainingStack
 from trnbench.facts.calibration.transfer import stack_file
 from trnbench.facts.catalog.document import Documented, load
-from trnbench.facts.catalog.listing import unknown_name
-from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.search import Catalog, unknown_name
 from trnbench.facts.catalog.toml_file import read_toml
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.instance import Instance
-from trnbench.facts.hardware.library import load_chip
-from trnbench.facts.hardware.reliability import Reliability
+from trnbench.facts.hardware.library import Reliability, load_chip
 from trnbench.facts.prices.price import PriceList
 from trnbench.facts.prices.purchase import PurchaseRules
 from trnbench.program.features import known_features

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from trnbench.errors import InputError
 from trnbench.facts import parsing
-from trnbench.facts.written import count_text, number_text, share_text, size_text, time_text
+from trnbench.facts.parsing import count_text, number_text, share_text, size_text, time_text
 
 Given: TypeAlias = Mapping[str, Any]
 """Options by name, as texts or as values."""

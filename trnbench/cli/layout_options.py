@@ -11,8 +11,8 @@ from typing import Any
 import typer
 
 from trnbench.cli.printing import Command, hints_of, typed_option, with_signature
-from trnbench.facts.workload.knob_text import knob_parser, value_parser
 from trnbench.facts.workload.layout import KNOBS, Knob
+from trnbench.facts.workload.partial_layout import knob_parser, value_parser
 
 
 def layout_options(about: str = "") -> list[Parameter]:

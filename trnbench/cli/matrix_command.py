@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trnbench.cli.output import Output
     from trnbench.engines.analytic.matrix.systolic import Dataflow
     from trnbench.facts.catalog.search import Catalog
-    from trnbench.facts.workload.suite import Product
+    from trnbench.facts.workload.library import Product
 
 _ARRAY = re.compile(r"(\d{1,6})x(\d{1,6}):(ws|is|os)")
 _FLOWS: dict[str, Dataflow] = {"ws": "ws", "is": "is", "os": "os"}

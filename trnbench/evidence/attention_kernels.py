@@ -21,8 +21,7 @@ from trnbench.facts.calibration.training_stack import Spread
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.numbers.formats import format_named
-from trnbench.facts.records import Record
-from trnbench.facts.workload.sizes import check_sizes
+from trnbench.facts.records import Record, check_sizes
 from trnbench.machine.tiling.attention import AttentionCall
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.ranges import END, TIED, chip_ranges, chip_with

@@ -20,7 +20,7 @@ from trnbench.facts.hardware.instance import Instance
 from trnbench.facts.hardware.library import load_platform, load_published
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, State, field, replace
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.machine.message_plan.algorithm import Algorithm, Refusal
 from trnbench.machine.message_plan.select import Selected, algorithm_named, select
 from trnbench.machine.placement import Placement, place

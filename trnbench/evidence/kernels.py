@@ -31,8 +31,8 @@ from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import Dimension, show
+from trnbench.machine.tiling import DEFAULT_KERNEL, Kernel
 from trnbench.machine.tiling.attention import FusedKernel
-from trnbench.machine.tiling.choices import DEFAULT_KERNEL, Kernel
 from trnbench.program.matrix import matrix_product
 
 ATTENTION: EvidenceSet = "attention_kernels"

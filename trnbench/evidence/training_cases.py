@@ -25,7 +25,7 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record, State, field, replace
 from trnbench.facts.units import BITS_PER_BYTE
-from trnbench.facts.workload.jobs import OF_ADAPTERS
+from trnbench.facts.workload.choices import OF_ADAPTERS
 from trnbench.facts.workload.layout import (
     KNOBS,
     FrozenFormat,

@@ -1,4 +1,4 @@
-"""Names for the numpy array types of annotations, and operations on distinct values. Layer 0."""
+"""Names for the numpy array types of annotations, and operations on arrays of values. Layer 0."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
             number_of = {number: place for place, number in enumerate(ordered)}
             places_of = np.array([number_of[number] for number in flat], dtype=np.int64)
             return np.array(ordered, dtype=values.dtype), places_of.reshape(values.shape)
-    found, places = np.unique(values, return_inverse=True)
-    return found, places.reshape(values.shape)
+    ordered_values, places = np.unique(values, return_inverse=True)
+    return ordered_values, places.reshape(values.shape)
 
 
 def combined(arrays: Sequence[FloatArray]) -> tuple[FloatArray, IntArray]:
@@ -98,3 +98,31 @@ def _between(ordered: list[float], place: float) -> float:
     low, high = ordered[first], ordered[min(first + 1, len(ordered) - 1)]
     part, apart = place - first, high - low
     return high - apart * (1 - part) if part >= 0.5 else low + apart * part
+
+
+_RANK_SHIFT, _COUNT_SHIFT = 3 / 8, 1 / 4
+"""Blom's constants."""
+
+
+def expected_maximum(count: FloatArray) -> FloatArray:
+    """Mean of the largest of `count` standard normal draws; 0 for one draw.
+
+    Blom's closed form E[max] = q((n - 3/8) / (n + 1/4)), q the standard normal quantile (Blom,
+    Statistical Estimates and Transformed Beta-Variables, 1958).
+    """
+    from statistics import NormalDist  # with fractions and decimals: slow to import
+
+    counts = np.asarray(count, dtype=np.float64)
+    # Grids repeat few distinct node counts, and inv_cdf is slow.
+    values, where = np.unique(counts, return_inverse=True)
+    quantile = NormalDist().inv_cdf
+    means = [quantile((n - _RANK_SHIFT) / (n + _COUNT_SHIFT)) for n in values.tolist()]
+    return np.asarray(np.array(means)[where].reshape(counts.shape))
+
+
+def slowest_node(scatter: FloatArray | float, nodes: FloatArray) -> FloatArray:
+    """Time of the slowest of `nodes` nodes over a typical node's, at least 1.
+
+    Nodes differ by a relative scatter, normally distributed.
+    """
+    return np.asarray(1 + scatter * expected_maximum(nodes))

@@ -1,5 +1,4 @@
-"""Parsers of the texts that people type on the command line and in forms.
-
+"""Parsers of the texts that people type on the command line and in forms, and exact texts back.
 Every parser is made with the name of the option it reads, and raises InputError with the text found
 and the text expected. Numbers follow `trnbench.facts.units`, with two additions: a sequence of 8k
 has 8,192 tokens, and a size of 1K has 1,024 bytes, as nccl-tests counts; a bare size is in bytes.
@@ -11,10 +10,11 @@ import datetime
 import math
 import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import TypeVar, get_args
 
 from trnbench.errors import InputError, OutOfRange, UnitError, UnknownNameError
-from trnbench.facts.units import BINARY_PREFIXES, Dimension, parse
+from trnbench.facts.units import BINARY_PREFIXES, COUNT_SUFFIXES, DAY_S, Dimension, parse
 
 T = TypeVar("T")
 
@@ -275,3 +275,46 @@ def _binary(text: str, unit: str) -> str:
         return f"{parse(match['number'], Dimension.COUNT) * factor!r}{unit}"
     except UnitError:
         return text
+
+
+def number_text(number: float) -> str:
+    """The shortest text that reads back to the same number."""
+    return repr(number).removesuffix(".0")
+
+
+def count_text(number: float) -> str:
+    """A count with its suffix, exact: 2T, 1.5B, 123."""
+    for suffix, factor in sorted(COUNT_SUFFIXES.items(), key=lambda one: -one[1]):
+        text = number_text(number / factor) + suffix
+        if number >= factor > 1 and parse(text, Dimension.COUNT) == number:
+            return text
+    return number_text(number)
+
+
+def time_text(time_s: float) -> str:
+    """A duration in whole days, or else in seconds, exact."""
+    days = time_s / DAY_S
+    return f"{int(days)}d" if days == int(days) else f"{number_text(time_s)}s"
+
+
+def share_text(share: float) -> str:
+    """A share in %, exact."""
+    return f"{(Decimal(repr(share)) * 100).normalize():f}%"
+
+
+def size_text(size_bytes: float) -> str:
+    """A size in the largest binary unit of which the size is a whole number."""
+    for prefix, factor in sorted(BINARY_PREFIXES.items(), key=lambda one: -one[1]):
+        if size_bytes % factor == 0:
+            return f"{size_bytes / factor:.0f}{prefix}B"
+    return number_text(size_bytes)
+
+
+def place_text(instance: str, nodes: int) -> str:
+    """A cluster as INSTANCE or INSTANCE:NODES."""
+    return instance if nodes == 1 else f"{instance}:{nodes}"
+
+
+def engine_text(engines: Sequence[str]) -> str:
+    """The option value for these engines: a name, or `both`."""
+    return "both" if len(engines) > 1 else engines[0]

@@ -2,12 +2,13 @@
 
 A subclass of `Record` takes fields by keyword, compares and hashes by value, and is frozen; a
 `State` can change. `eq=False` compares by identity, `kw_only=False` takes fields by position,
-`weakref=True` allows weak references. `field` makes mutable defaults.
+`weakref=True` allows weak references. `field` makes mutable defaults. `check_sizes` bounds the
+whole numbers of a record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeVar, dataclass_transform, overload
 
@@ -106,3 +107,31 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, dict):
         return {key: _plain(one) for key, one in value.items()}
     return value
+
+
+MAX_SIZE = 2**31
+"""Exclusive bound of all dimensions, layer counts and degrees; products of two fit 64 bits."""
+MOST_DEPTHS = 16
+"""Most modelled modules of multi-token prediction."""
+MAY_BE_ZERO = {"minimum": 0}
+"""Metadata of fields whose least value is 0, not 1."""
+
+
+def check_sizes(record: object) -> None:
+    """Raise ValueError for every whole number of the record that is out of bounds."""
+    faults = list(_out_of_bounds(record))
+    if faults:
+        raise ValueError("; ".join(faults))
+
+
+def _out_of_bounds(record: Any) -> Iterator[str]:  # noqa: ANN401
+    for name, minimum in _minima(record.__class__):
+        value = getattr(record, name)
+        for number in value if isinstance(value, tuple) else (value,):
+            if type(number) is int and not minimum <= number < MAX_SIZE:
+                yield f"`{name}` must be from {minimum} to {MAX_SIZE - 1}, found {number}"
+
+
+@cache
+def _minima(kind: Any) -> tuple[tuple[str, int], ...]:  # noqa: ANN401
+    return tuple((field.name, field.metadata.get("minimum", 1)) for field in fields(kind))

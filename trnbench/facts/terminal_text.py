@@ -11,6 +11,7 @@ import re
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
+# The same set without the line feed.
 _UNSAFE_BUT_LINES = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
 _COLOUR = re.compile("(\x1b\\[[0-9;]*m)")
 _MAY_STAND = "\t\n\r"
@@ -26,6 +27,7 @@ def shown_lines(text: str, *, coloured: bool = False) -> str:
     """A text of several lines, escaped; with `coloured`, colour sequences stay."""
     if not _UNSAFE_BUT_LINES.search(text):
         return text
+    # The pattern has a group, so `split` keeps the colours at odd places: only even ones are text.
     parts = _COLOUR.split(text) if coloured else [text]
     parts[::2] = [_UNSAFE_BUT_LINES.sub(_written, part) for part in parts[::2]]
     return "".join(parts)
@@ -45,8 +47,8 @@ def control_character(text: str) -> str | None:
 
 def markdown_text(text: str) -> str:
     """A text escaped for Markdown: one line, no end of a cell, no HTML, no link."""
-    told = " ".join(text.split()).replace("|", "\\|").replace("](", "]\\(")
-    return told.replace("<", "&lt;")
+    line = " ".join(text.split()).replace("|", "\\|").replace("](", "]\\(")
+    return line.replace("<", "&lt;")
 
 
 def json_shown(text: str) -> str:

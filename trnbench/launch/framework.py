@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from trnbench.facts.calibration.frameworks import SOFTWARE
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.records import Record, field
-from trnbench.facts.workload.jobs import Job
+from trnbench.facts.workload.choices import Job
 from trnbench.facts.workload.layout import KNOBS, Schedule, Value
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.recompute import PLAIN, parts_of

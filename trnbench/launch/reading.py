@@ -3,6 +3,9 @@
 Readable are NxD Training's YAML, torchtitan's function or older TOML, arguments of Megatron-LM,
 Megatron Bridge and Optimum Neuron in a script, and Slurm scripts or folders that lead to one of
 these. Nothing that is read is run.
+
+Anchors of YAML make much of little: a few lines of merges (`<<: [*a, *a]`) or of lists of aliases
+stand for more nodes than any memory holds. So nodes are counted as often as they would be built.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trnbench.errors import InputError
 from trnbench.facts.catalog.foreign import foreign
@@ -20,7 +23,9 @@ from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Value
 from trnbench.launch.arguments import Flags, read_flags, whole
 from trnbench.launch.frameworks import bridge, megatron, nxdt, optimum, torchtitan
-from trnbench.launch.yaml_file import read_yaml
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
 
 Knobs: TypeAlias = dict[str, Value]
 _MOST_BYTES = 1 << 20
@@ -206,3 +211,48 @@ def _with_replicas(found: ConfigFile) -> ConfigFile:
     if isinstance(each, int) and isinstance(knobs.get("dp"), int):
         knobs["global_batch"] = each * int(knobs["dp"])
     return replace(found, knobs=knobs)
+
+
+MAX_BYTES = 1 << 17
+"""Configurations have some kilobytes."""
+MOST_NODES = 100_000
+
+
+def read_yaml(path: Path) -> Any:  # noqa: ANN401 - plain data
+    """Plain data of the single document of a file; DataFileError for any other content."""
+    import yaml
+
+    loader = yaml.SafeLoader(read_text(path, what="configuration", max_bytes=MAX_BYTES))
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        _count(path, root, {})
+        return loader.construct_document(root)
+    except yaml.YAMLError as error:
+        place = getattr(error, "problem_mark", None)
+        where = f" in line {place.line + 1}" if place is not None else ""
+        raise refused(path, f"is not one YAML document{where}; correct it there") from None
+    finally:
+        loader.dispose()
+
+
+def _count(path: Path, node: Node, counts: dict[Node, int]) -> int:
+    """Nodes below a node, aliases counted at every use; an error above `MOST_NODES`."""
+    if node in counts:
+        if not counts[node]:
+            raise refused(path, f"line {_line(node)}: has an anchor inside itself; remove it")
+        return counts[node]
+    counts[node] = 0
+    inside = node.value if isinstance(node.value, list) else ()
+    pairs = (one if isinstance(one, tuple) else (one,) for one in inside)
+    total = 1 + sum(_count(path, one, counts) for pair in pairs for one in pair)
+    if total > MOST_NODES:
+        message = f"line {_line(node)}: stands for more than {MOST_NODES:,} values"
+        raise refused(path, f"{message} with its aliases; write fewer")
+    counts[node] = total
+    return total
+
+
+def _line(node: Node) -> int:
+    return int(node.start_mark.line) + 1

@@ -15,7 +15,7 @@ from trnbench.errors import unhandled
 from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, distinct
 from trnbench.facts.hardware.fabric import Torus
 from trnbench.facts.records import Record
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.machine.fabric import CORE, LEAF, RAIL, Fabric, LinkKind
 from trnbench.machine.message_plan.pattern import Fan
 from trnbench.machine.message_plan.placed import Placed

@@ -2,6 +2,10 @@
 
 Groups of a kind run side by side on as many nodes as it takes until their pattern repeats; nodes
 further on share no link with these.
+
+Tokens on their way to experts may cross to a node only once (`handed_on`): routers draw all nodes
+alike, so k copies of a token reach n (1 - (1 - 1/n)^k) of n nodes. Ranks of the node hand the other
+copies on, and answers return the same way.
 """
 
 from __future__ import annotations
@@ -10,7 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from trnbench.facts.arrays import IntArray
+from trnbench.facts.arrays import FloatArray, IntArray
+from trnbench.facts.records import Record, replace
 from trnbench.machine.rank_groups import RankGroups
 
 if TYPE_CHECKING:
@@ -109,3 +114,22 @@ def _listed(where: GroupPlace) -> IntArray:
         period=np.asarray(period),
     )
     return groups.members(used)
+
+
+class HandedOn(Record, eq=False):
+    """Split of an exchange into a part over the network and a part inside nodes."""
+
+    crossing: FloatArray  # share of the bytes that crosses the network
+    local: RankGroups  # groups in a node; groups of one rank exchange nothing
+
+
+def handed_on(groups: RankGroups, per_node: int, copies: int) -> HandedOn:
+    """Split of an exchange of `copies` of each token among groups of experts' ranks."""
+    nodes, inside = groups.nodes(per_node), groups.ranks_in_node(per_node)
+    spread = (nodes > 1) & (nodes * inside == groups.ranks)
+    reached = nodes * (1 - (1 - 1 / np.maximum(nodes, 1)) ** copies)
+    handing = np.where(spread, inside, 1)
+    return HandedOn(
+        crossing=np.where(spread, reached / copies, 1.0),
+        local=replace(groups, ranks=handing, period=handing * groups.stride),
+    )

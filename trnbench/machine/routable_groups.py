@@ -12,7 +12,7 @@ import numpy as np
 
 from trnbench.facts.arrays import BoolArray
 from trnbench.facts.hardware.instance import Platform
-from trnbench.facts.workload.context_exchange import neighbours_of
+from trnbench.facts.workload.choices import neighbours_of
 from trnbench.machine.rank_groups import MEGATRON, groups_along
 from trnbench.machine.torus_blocks import routable
 from trnbench.program.grid import SHARDED, Grid

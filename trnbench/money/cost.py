@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from trnbench.errors import InputError
 from trnbench.facts.arrays import FloatArray, IntArray
-from trnbench.facts.hardware.reliability import Reliability
+from trnbench.facts.hardware.library import Reliability
 from trnbench.facts.prices.purchase import PurchaseRules
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import DAY_S

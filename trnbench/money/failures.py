@@ -10,7 +10,7 @@ from trnbench.errors import InputError
 from trnbench.facts.catalog.provenance import Kind, Provenance
 from trnbench.facts.catalog.schema import keys_of
 from trnbench.facts.hardware.instance import Instance
-from trnbench.facts.hardware.reliability import Reliability
+from trnbench.facts.hardware.library import Reliability
 from trnbench.facts.prices.purchase import PurchaseRules
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import DAY_S

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.hardware.instance import Instance
-from trnbench.facts.hardware.reliability import Reliability
+from trnbench.facts.hardware.library import Reliability
 from trnbench.facts.prices.purchase import PurchaseRules
 from trnbench.facts.records import Record, replace
 from trnbench.money.cost import RunPhase, TrainingCost, TrainingJob, training_cost

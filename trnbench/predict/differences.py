@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trnbench.facts.records import Record
-from trnbench.machine.costs.busy import WAITING
+from trnbench.machine.costs.instructions import WAITING
 from trnbench.program.slots import STEP_CATEGORIES, StepCategory
 
 ROUNDING = 1e-9

@@ -9,7 +9,6 @@ from trnbench.engines.analytic.step.engines import Engines
 from trnbench.errors import InputError
 from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack, stack_of
 from trnbench.facts.calibration.hosts import JobRates, load_job_rates
-from trnbench.facts.calibration.stack_names import serving_by_name
 from trnbench.facts.calibration.supports import Support
 from trnbench.facts.calibration.training_stack import (
     WITH_EXPERTS,
@@ -21,7 +20,7 @@ from trnbench.facts.calibration.training_stack import (
     load_training_stack,
     training_stack_of,
 )
-from trnbench.facts.calibration.transfer import taken_over
+from trnbench.facts.calibration.transfer import serving_by_name, taken_over
 from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import Platform

@@ -39,12 +39,11 @@ from trnbench.predict.prediction import (
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup
 from trnbench.predict.supported import refusal, warning
-from trnbench.program.host_states import host_states_bytes
 from trnbench.program.job_passes import TRAIN
 from trnbench.program.job_phases import phases_of
 from trnbench.program.reasons import Reason, first_causes
 from trnbench.program.slots import STEP_CATEGORIES, StepCategory
-from trnbench.program.step import StepProgram, training_step
+from trnbench.program.step import StepProgram, host_states_bytes, training_step
 
 if TYPE_CHECKING:
     from trnbench.engines.emulate.schedule.disturbance import Straggler

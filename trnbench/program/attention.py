@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trnbench.facts.arrays import FloatArray
-from trnbench.facts.workload.context_exchange import neighbours_of
+from trnbench.facts.workload.choices import neighbours_of
 from trnbench.facts.workload.model import Attention as Settings
 from trnbench.facts.workload.model import Latent, Transformer
 from trnbench.program.builder import BlockBuilder

@@ -9,13 +9,19 @@ import numpy as np
 from trnbench.errors import GapError
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import replace
+from trnbench.facts.workload.layers import Recommender
 from trnbench.facts.workload.model import Model, Transformer
-from trnbench.facts.workload.recommender import Recommender
 from trnbench.facts.workload.recompute import of_layers, repeated_layers
-from trnbench.facts.workload.weights import DEPTH, Weight, depth_blocks, has_final_norm, weights
+from trnbench.facts.workload.weights import (
+    DEPTH,
+    MERGE,
+    Weight,
+    depth_blocks,
+    has_final_norm,
+    weights,
+)
 from trnbench.program.block import Block, Emit, lower, varied
 from trnbench.program.builder import BlockBuilder
-from trnbench.program.depth import depth
 from trnbench.program.grid import Grid
 from trnbench.program.image import (
     attended_pool,
@@ -35,7 +41,7 @@ from trnbench.program.job_passes import (
     value_loss,
     without_weights,
 )
-from trnbench.program.layer import FeedForward, flow_into, layer, streams_into
+from trnbench.program.layer import FeedForward, LayerFlow, flow_into, layer, streams_into
 from trnbench.program.parameters import parameters
 from trnbench.program.recommender import (
     bottom,
@@ -48,7 +54,7 @@ from trnbench.program.recommender import (
 from trnbench.program.stages import AGAIN, Layers
 from trnbench.program.tensor import Tensor, array
 from trnbench.program.tower import LAYER, TOWER, tower_blocks, tower_grid
-from trnbench.program.vocabulary import TOKEN_TABLE, embedding, token_loss
+from trnbench.program.vocabulary import TOKEN_TABLE, embedding, looked_up, token_loss
 
 FINAL_NORM = ("norm.final", "norm.final.bias")
 EXCHANGED = "_exchanged"
@@ -347,3 +353,36 @@ def _recommender(
     yield block("bottom", emit_bottom)
     yield block("interaction", emit_crossed)
     yield block("top", emit_top)
+
+
+def depth(
+    b: BlockBuilder, transformer: Transformer, number: int, kind: FeedForward
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Streams that enter an MTP depth (`number` from 1 on), and those that leave it.
+
+    A depth predicts one token further, as Megatron-LM does it (multi_token_prediction.py). The
+    normed stream and the normed embedding of the next token are joined and projected to one stream,
+    by a weight cut along its outputs, which are gathered; a layer and a norm follow.
+    """
+    entering = before = streams_into(b, transformer, number)
+    if number == 1 and has_final_norm(transformer):
+        before = (b.norm(entering[0], "norm.final"),)
+    embedded = looked_up(b, transformer, f"tokens.{number}")
+    parts = (b.norm(before[-1], "norm.stream"), b.norm(embedded, "norm.embedded"))
+    merged = _merged(b, transformer, parts)
+    out = layer(b, transformer, LayerFlow(stream=merged), kind).stream
+    if has_final_norm(transformer):
+        out = b.norm(out, "norm.depth")
+    return entering, (*before, out)
+
+
+def _merged(b: BlockBuilder, transformer: Transformer, parts: tuple[Tensor, ...]) -> Tensor:
+    """Stream that the layer of a depth reads: both parts joined and projected."""
+    grid, hidden = b.grid, transformer.hidden
+    joined = b.elementwise("join", parts, "joined", (*b.stream(), grid.dim("joined", 2 * hidden)))
+    whole = b.gather_tokens(b.operand(joined))
+    lead = whole.dims[:2]
+    cut = (*lead, grid.dim("merged", hidden, "tp"))
+    (out,) = b.linear(whole, [("merged", MERGE, "bsj,jh->bsh", cut)])
+    out = b.exchange("all-gather", "tp", out, (*lead, grid.dim("hidden", hidden)))
+    return b.own_tokens(out)

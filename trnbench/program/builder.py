@@ -13,9 +13,8 @@ import numpy as np
 
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import replace
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.facts.workload.recompute import Module
-from trnbench.program.adapters import A, B, has_adapter, is_packed
 from trnbench.program.grid import Grid
 from trnbench.program.ops import (
     CollectiveOp,
@@ -27,7 +26,7 @@ from trnbench.program.ops import (
     Term,
     operand_letters,
 )
-from trnbench.program.parameters import Parameter, adapter_parameter
+from trnbench.program.parameters import A, B, Parameter, adapter_parameter, has_adapter, is_packed
 from trnbench.program.tensor import INDEX, MASK, ONE, Dim, Tensor, TensorRole, array, partial_after
 
 LinearOutput: TypeAlias = tuple[str, str, str, Sequence[Dim]]

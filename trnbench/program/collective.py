@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from trnbench.errors import InputError, UnknownNameError, unhandled
 from trnbench.facts.records import Record
-from trnbench.facts.workload.operation import OPS, Op
+from trnbench.facts.workload.choices import OPS, Op
 
 _SHORT: Mapping[str, Op] = {
     "allr": "all-reduce",

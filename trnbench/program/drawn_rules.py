@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from trnbench.facts.arrays import BoolArray, FloatArray
-from trnbench.facts.workload.jobs import DEPTHS_TRAINED
+from trnbench.facts.workload.choices import DEPTHS_TRAINED
 from trnbench.facts.workload.model import Model, Transformer
 from trnbench.facts.workload.pipeline_layout import depths_of
 from trnbench.program.grid import Grid

@@ -12,8 +12,7 @@ from functools import cache
 from math import prod
 from typing import get_args
 
-from trnbench.facts.workload.context_exchange import EXCHANGES
-from trnbench.facts.workload.jobs import REINFORCED
+from trnbench.facts.workload.choices import EXCHANGES, REINFORCED
 from trnbench.facts.workload.layout import KNOBS, Knob, Value
 from trnbench.facts.workload.model import Family, Model, Transformer
 from trnbench.facts.workload.partial_layout import PartialLayout

@@ -18,7 +18,7 @@ import numpy as np
 
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record
-from trnbench.facts.workload.jobs import REINFORCED
+from trnbench.facts.workload.choices import REINFORCED
 from trnbench.facts.workload.model import Attention, Model, Transformer
 from trnbench.facts.workload.weights import active_parameter_count, parameter_count, weights
 from trnbench.program.grid import Grid

@@ -14,8 +14,7 @@ import numpy as np
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, fields, replace
-from trnbench.facts.workload.context_exchange import neighbours_of
-from trnbench.facts.workload.jobs import Job
+from trnbench.facts.workload.choices import Job, neighbours_of
 from trnbench.facts.workload.layout import (
     DEGREES,
     KNOBS,

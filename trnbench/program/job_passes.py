@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from trnbench.facts.records import Record, replace
-from trnbench.facts.workload.jobs import REINFORCED, Job, sequences_per_sample
+from trnbench.facts.workload.choices import REINFORCED, Job, sequences_per_sample
 from trnbench.facts.workload.model import Model
 from trnbench.program.block import Block
 from trnbench.program.builder import BlockBuilder

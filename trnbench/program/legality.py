@@ -9,19 +9,17 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from trnbench.facts.workload.context_exchange import neighbours_of
-from trnbench.facts.workload.jobs import PAIRED, REINFORCED
-from trnbench.facts.workload.layers import Scan
+from trnbench.facts.workload.choices import PAIRED, REINFORCED, neighbours_of
+from trnbench.facts.workload.layers import Recommender, Scan
 from trnbench.facts.workload.layout import KNOBS, RANK_DEGREES
 from trnbench.facts.workload.model import Attention, Model, Transformer
 from trnbench.facts.workload.pipeline_layout import stages_of
-from trnbench.facts.workload.recommender import Recommender
 from trnbench.facts.workload.recompute import Module, modules_of, repeated_layers
 from trnbench.facts.workload.weights import TABLES
 from trnbench.program.drawn_rules import depth_reasons, drawn_reasons
 from trnbench.program.grid import Grid
 from trnbench.program.reasons import Reason, Scalars, divides, divisors_near
-from trnbench.program.schedule_rules import broken_rules, schedule_reasons
+from trnbench.program.schedule import broken_rules, schedule_reasons
 from trnbench.program.stages import ENDS
 from trnbench.program.tensor import array
 

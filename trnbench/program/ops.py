@@ -18,7 +18,7 @@ from trnbench.facts.arrays import FloatArray
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record, field
 from trnbench.facts.units import FLOP_PER_MULTIPLY_ADD
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.facts.workload.recompute import Module
 from trnbench.program.collective import Collective
 from trnbench.program.matrix import MatrixProduct, matrix_product

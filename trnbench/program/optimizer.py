@@ -22,7 +22,7 @@ import numpy as np
 
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.program.grid import Grid
 from trnbench.program.ops import CollectiveOp, Elementwise, Operation, Phase
 from trnbench.program.parameters import Parameter, Replicas, Use

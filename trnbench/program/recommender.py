@@ -6,7 +6,7 @@ all-to-all gives every rank all columns of its own samples.
 
 from __future__ import annotations
 
-from trnbench.facts.workload.recommender import Recommender
+from trnbench.facts.workload.layers import Recommender
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.tensor import Dim, Tensor, array
 

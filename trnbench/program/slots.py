@@ -1,16 +1,22 @@
-"""Place of a block's work in a step: slot, purpose of an exchange, category of a figure.
+"""Place of a block's work in a step: slot, purpose of an exchange, category of a figure, launches.
 
-Both engines read these tables; there are no prices here.
+Both engines read these tables; there are no prices here. `SlotTimes` is the record in which they
+hand the seconds of a micro-batch to a pipeline's closed form and to the schedule emulator.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Generic, Literal, TypeAlias, TypeVar, get_args
+
+from numpy.typing import ArrayLike
 
 from trnbench.errors import GapError, unhandled
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import Record, replace
 from trnbench.program.block import Block
 from trnbench.program.ops import CollectiveOp, Phase
+from trnbench.program.tensor import array
 
 Slot = Literal["forward", "backward", "weight"]
 Purpose = Literal["tensor", "context", "expert", "data"]
@@ -119,3 +125,54 @@ def is_whole(block: Block, phase: Phase) -> bool:
 def has_experts(block: Block, phase: Phase) -> bool:
     """True when a phase computes on tokens that were sorted by expert."""
     return any(op.region == "experts" for op in block.phase(phase))
+
+
+class Launches(Record, eq=False):
+    """Launches of one slot of a block."""
+
+    passes: int  # through the whole layer
+    exchanges: FloatArray  # collectives
+    members: FloatArray  # ranks of these collectives, summed over them
+
+
+_NONE = Launches(passes=0, exchanges=array(0), members=array(0))
+
+
+def launches(block: Block, *, split: bool) -> dict[Slot, Launches]:
+    """Launches of each slot of a block."""
+    found: dict[Slot, Launches] = {}
+    for phase in PASSES:
+        slot = slot_of(phase, split=split)
+        if slot is not None and is_whole(block, phase):
+            one = found.get(slot, _NONE)
+            found[slot] = replace(one, passes=one.passes + 1)
+    for op in block.collectives:
+        slot = slot_of(op.phase, split=split)
+        if slot is not None:
+            one = found.get(slot, _NONE)
+            found[slot] = replace(
+                one,
+                exchanges=one.exchanges + op.count,
+                members=one.members + op.count * op.ranks,
+            )
+    return found
+
+
+Lane: TypeAlias = Literal["links", "network"]
+"""Carrier of a message: links inside an instance, or the network between instances."""
+LANES: tuple[Lane, ...] = get_args(Lane)
+
+Seconds = TypeVar("Seconds", bound=ArrayLike, covariant=True)
+
+
+class SlotTimes(Record, Generic[Seconds], eq=False):
+    """Seconds of one micro-batch in its forward, its backward and its weight-gradient slot."""
+
+    forward_s: Seconds
+    backward_s: Seconds  # input gradients, and recompute for them
+    weight_s: Seconds  # in the backward slot unless the schedule splits it
+
+    @property
+    def all_s(self: SlotTimes[FloatArray]) -> FloatArray:
+        """Seconds of the three slots together."""
+        return self.forward_s + self.backward_s + self.weight_s

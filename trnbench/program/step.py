@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
-from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, combined
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
@@ -17,9 +18,10 @@ from trnbench.program.blocks import layers_of, lower_blocks
 from trnbench.program.grid import Grid, grid_of
 from trnbench.program.job_passes import passes_beside
 from trnbench.program.legality import reasons
-from trnbench.program.ops import CollectiveOp, MatMul
+from trnbench.program.matrix import MatrixProduct
+from trnbench.program.ops import CollectiveOp, MatMul, Operation, Term
+from trnbench.program.optimizer import host_bytes
 from trnbench.program.precision import PrecisionRecipe
-from trnbench.program.products import JoinedProducts, Terms, joined_products
 from trnbench.program.reasons import Reason, legal
 from trnbench.program.stages import StageClass, StageFlow, stage_classes
 from trnbench.program.tensor import Tensor, array
@@ -219,3 +221,75 @@ def _closing(grid: Grid) -> tuple[CollectiveOp, ...]:
             count=array(ranks > 1),
         ),
     )
+
+
+def host_states_bytes(program: StepProgram, node_ranks: int) -> FloatArray:
+    """Bytes the hosts of a node hold at most for its ranks, over the grid of layouts.
+
+    Where several stages share a node, the stages with the largest states are taken first.
+    """
+    grid, shape = program.grid, program.shape
+    if grid.optimizer_offload != "host":
+        return np.zeros(())
+    of_kind = {
+        kind: array(sum((host_bytes(grid, bucket) for bucket in block.buckets), np.zeros(())))
+        for kind, block in program.blocks.items()
+    }
+    each, ranks = (
+        np.stack([np.broadcast_to(one, shape) for one in of_stages])
+        for of_stages in (
+            [
+                sum((n * of_kind[k] for k, n in s.blocks.items()), np.zeros(()))
+                for s in program.stages
+            ],
+            [s.multiplicity * grid.ranks_per_stage for s in program.stages],
+        )
+    )
+    most = np.argsort(-each, axis=0, kind="stable")
+    each, ranks = (np.take_along_axis(one, most, axis=0) for one in (each, ranks))
+    before = np.cumsum(ranks, axis=0) - ranks
+    return array((np.clip(node_ranks - before, 0, ranks) * each).sum(axis=0))
+
+
+Terms: TypeAlias = tuple[Term, ...]
+"""Operands of an operation; operations with the same ones take equally long."""
+
+
+class JoinedProducts(Record, eq=False):
+    """Products of equal formats, joined into one."""
+
+    product: MatrixProduct  # distinct sizes, one after the other
+    places: Mapping[Terms, IntArray]  # by operands: index into the sizes, over the grid's axes
+
+
+def joined_products(ops: Iterable[Operation]) -> tuple[JoinedProducts, ...]:
+    """Matrix products among operations: those of equal formats joined, each size once."""
+    # The joining follows from the program alone, so that every chip prices the same products.
+    by_terms = {op.terms: op for op in ops if isinstance(op, MatMul)}
+    groups: dict[tuple[str, str], dict[Terms, MatrixProduct]] = {}
+    for terms, op in by_terms.items():
+        product = op.product
+        groups.setdefault((product.format_a, product.format_out), {})[terms] = product
+    return tuple(map(_joined, groups.values()))
+
+
+def _joined(group: Mapping[Terms, MatrixProduct]) -> JoinedProducts:
+    keys = {terms: _key(product) for terms, product in group.items()}
+    distinct = {keys[terms]: product for terms, product in group.items()}
+    found = {key: combined((p.m, p.k, p.n, p.batch)) for key, p in distinct.items()}
+    m, k, n, batch = np.concatenate([sizes for sizes, _ in found.values()], axis=1)
+    starts = np.cumsum([0, *(sizes.shape[1] for sizes, _ in found.values())])
+    where = {
+        key: first + places
+        for first, (key, (_, places)) in zip(starts[:-1], found.items(), strict=True)
+    }
+    first = next(iter(group.values()))
+    return JoinedProducts(
+        product=replace(first, m=m, k=k, n=n, batch=batch),
+        places={terms: where[keys[terms]] for terms in group},
+    )
+
+
+def _key(product: MatrixProduct) -> tuple[tuple[tuple[int, ...], bytes], ...]:
+    sizes = (product.m, product.k, product.n, product.batch)
+    return tuple((size.shape, size.tobytes()) for size in sizes)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trnbench.facts.catalog.listing import FileCheck, Listed
+from trnbench.facts.catalog.search import FileCheck, Listed
 from trnbench.facts.hardware.figures import Compared
 from trnbench.facts.prices.owned import RateTerm
 from trnbench.facts.records import asdict

@@ -13,8 +13,7 @@ from trnbench.facts.units import counted
 from trnbench.show.report import Column, Report, columns, draw_rows, figure_or_key
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
-from trnbench.store.check import RunFault
-from trnbench.store.recovery import Recovered
+from trnbench.store.recovery import Recovered, RunFault
 from trnbench.store.runs import KeptAnswer, KeptRun
 
 _SHOWN = 2

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from trnbench.answers.train import TrainAnswer
 from trnbench.facts.units import Dimension, counted, show, significant
-from trnbench.facts.workload.jobs import PAIRED
+from trnbench.facts.workload.choices import PAIRED
 from trnbench.facts.workload.layout import DEGREES, KNOBS, RANK_DEGREES
 from trnbench.facts.workload.partial_layout import shown_degrees
 from trnbench.predict.prediction import StepFigures

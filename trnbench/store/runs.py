@@ -14,9 +14,17 @@ from typing import Any, Never
 
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.records import Record
-from trnbench.store.content import WrongContent, digest, json_text, packed, plain, unpacked
+from trnbench.store.content import (
+    WrongContent,
+    digest,
+    is_data,
+    json_text,
+    masked,
+    packed,
+    plain,
+    unpacked,
+)
 from trnbench.store.faults import CHECKS, Damaged
-from trnbench.store.masking import is_data, masked
 from trnbench.store.schema import ANSWER_SEAL, RUN_SEAL, transaction
 from trnbench.store.snapshot import blob, put_blob
 

@@ -69,7 +69,7 @@ def collective_sweep(
 
 def collective_rounds(catalog: Catalog, size: SweptSize, hooks: WorkHooks) -> CollectiveSteps:
     """Return the bytes that links carry, round by round."""
-    from trnbench.facts.workload.suite import Place
+    from trnbench.facts.workload.library import Place
     from trnbench.verbs.collective.steps import collective_steps
 
     hooks.progress(0, 1, "placing messages on links")

@@ -76,7 +76,7 @@ def launch_files(
 def _line(inputs: Mapping[str, object]) -> str:
     """Return the command line that writes the same files."""
     from trnbench.app.command_lines import command_line
-    from trnbench.facts.written import count_text, time_text
+    from trnbench.facts.parsing import count_text, time_text
 
     def given(name: str) -> object:
         return inputs.get(name)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 
 from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.workload.knob_text import knob_parser, knob_texts
 from trnbench.facts.workload.layout import ANY, KNOBS, Knob, Value
-from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.partial_layout import PartialLayout, knob_parser, knob_texts
 from trnbench.tui.cluster import BY_HAND, OF_JOB
 from trnbench.tui.forms import BATCHES, NODES, SEQUENCES, field, name_field, precision_field
 from trnbench.tui.layout_questions import ClusterJob

@@ -9,7 +9,7 @@ from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
-    from trnbench.facts.workload.suite import Product
+    from trnbench.facts.workload.library import Product
     from trnbench.tui.work_process import WorkHooks
     from trnbench.verbs.matrix.answer import MatrixAnswer
     from trnbench.verbs.matrix.question import MatrixQuestion
@@ -33,7 +33,7 @@ def matrix_heat(
     catalog: Catalog, question: MatrixQuestion, k: int, sizes: tuple[int, ...], hooks: WorkHooks
 ) -> dict[str, dict[tuple[int, int], float | None]]:
     """Return utilisation by (m, n), each of these sizes, for each chip and format, at one k."""
-    from trnbench.facts.workload.suite import Product
+    from trnbench.facts.workload.library import Product
     from trnbench.verbs.matrix.run import run
 
     products = tuple(Product(m=m, k=k, n=n) for m in sizes for n in sizes)

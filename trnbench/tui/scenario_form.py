@@ -162,7 +162,7 @@ def texts_of(scenario: Scenario) -> dict[str, str]:
     def text(value: object) -> str:
         return "" if value is None else str(value)
 
-    from trnbench.facts.written import count_text, share_text, time_text
+    from trnbench.facts.parsing import count_text, share_text, time_text
 
     same = (
         *("model", "sequence", "global_batch", "precision", "nodes", "region", "price_date"),

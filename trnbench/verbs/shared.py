@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trnbench.asking.question import Question, option
-from trnbench.facts.parsing import share
-from trnbench.facts.written import engine_text
+from trnbench.facts.parsing import engine_text, share
 
 ENGINES = ("analytic", "emulate", "both")
 

@@ -12,7 +12,7 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.compute_unit import GpuTile, Multiprocessors
 from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import replace
-from trnbench.machine.tiling.choices import KERNELS
+from trnbench.machine.tiling import KERNELS
 from trnbench.program.matrix import matrix_product
 
 CATALOG = open_catalog()

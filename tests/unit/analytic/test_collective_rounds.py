@@ -9,7 +9,7 @@ from tests.collectives import place_collective
 from trnbench.engines.analytic.collective.profile import PhaseMemo, profile
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.machine.message_plan.placed import Placed
 from trnbench.machine.message_plan.select import algorithm_named
 from trnbench.machine.placement import place

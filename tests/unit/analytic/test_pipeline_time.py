@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trnbench.engines.analytic.step.pipeline import PipelineWork, pipeline_time
-from trnbench.program.slot_times import SlotTimes
+from trnbench.program.slots import SlotTimes
 
 FORWARD_S, BACKWARD_S, WEIGHT_S = 1.0, 1.5, 0.5
 

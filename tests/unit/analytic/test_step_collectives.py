@@ -8,10 +8,9 @@ from trnbench.engines.analytic.step.collectives import CollectivePrices
 from trnbench.facts.calibration.collective_stack import stack_of
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.workload.choices import Op
 from trnbench.facts.workload.layout import Layout
-from trnbench.facts.workload.library import load_model
-from trnbench.facts.workload.operation import Op
-from trnbench.facts.workload.suite import Place
+from trnbench.facts.workload.library import Place, load_model
 from trnbench.machine.message_plan.algorithm import Refusal
 from trnbench.machine.message_plan.select import select
 from trnbench.machine.placement import place

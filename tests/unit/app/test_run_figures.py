@@ -15,8 +15,7 @@ from trnbench.app.searching import Watch
 from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.app.verbs.train import run
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.facts.hardware.library import load_instance, load_platform
-from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.hardware.library import load_instance, load_platform, load_reliability
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.weights import parameter_count

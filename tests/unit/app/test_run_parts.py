@@ -6,8 +6,8 @@ import pytest
 
 from trnbench.app.run_parts import Part, part_text, parts_of
 from trnbench.errors import InputError
+from trnbench.facts.parsing import count_text
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.facts.written import count_text
 
 
 def test_shares_of_the_tokens_are_tokens():

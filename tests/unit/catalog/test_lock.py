@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from trnbench.errors import EnvironmentFault
-from trnbench.facts.catalog.lock import locked
+from trnbench.facts.catalog.whole_file import locked
 
 
 def test_one_at_a_time_reads_changes_and_writes(tmp_path):

@@ -12,7 +12,7 @@ from trnbench.engines.analytic.matrix.time import matrix_time
 from trnbench.engines.emulate.tensor_engine.matrix import run_matrix
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_chip
-from trnbench.machine.tiling.choices import KERNELS
+from trnbench.machine.tiling import KERNELS
 from trnbench.program.matrix import matrix_product
 
 CATALOG = open_catalog()

@@ -10,7 +10,7 @@ from trnbench.engines.emulate.schedule.play import play
 from trnbench.engines.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
 from trnbench.facts.workload.layout import Schedule
 from trnbench.program.schedule import slot_order
-from trnbench.program.slot_times import Lane, SlotTimes
+from trnbench.program.slots import Lane, SlotTimes
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb-h1")
 LAYOUTS = 200

@@ -11,7 +11,7 @@ from tests.steps import chunks_held
 from trnbench.engines.emulate.schedule.play import play
 from trnbench.engines.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
 from trnbench.program.schedule import SlotKind, slot_order
-from trnbench.program.slot_times import Lane, SlotTimes
+from trnbench.program.slots import Lane, SlotTimes
 
 NETWORK: Lane = "network"
 FREE = OverlapRules(

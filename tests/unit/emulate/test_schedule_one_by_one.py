@@ -13,7 +13,7 @@ from trnbench.facts.records import fields, replace
 from trnbench.facts.workload.layout import Schedule
 from trnbench.program.schedule import slot_order
 from trnbench.program.schedule_waves import messages, waves
-from trnbench.program.slot_times import LANES
+from trnbench.program.slots import LANES
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb-h1")
 

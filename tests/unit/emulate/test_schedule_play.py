@@ -23,7 +23,7 @@ from trnbench.errors import InputError
 from trnbench.facts.workload.layout import Schedule
 from trnbench.program.schedule import SlotKind, slot_order
 from trnbench.program.schedule_waves import NONE, messages
-from trnbench.program.slot_times import Lane, SlotTimes
+from trnbench.program.slots import Lane, SlotTimes
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb-h1")
 PURPOSES: tuple[tuple[str, Lane], ...] = (

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
+from trnbench.engines.execute.arithmetic import packed_round
 from trnbench.engines.execute.checkpoint import resume, save
-from trnbench.engines.execute.numbers.packing import packed_round
 from trnbench.facts.numbers.formats import NF4
 
 LORA = {"job": "lora", "adapter_rank": 4}

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from trnbench.errors import DataFileError, InputError
 from trnbench.launch.arguments import MOST_CHARACTERS, read_flags
-from trnbench.launch.reading import read_config
-from trnbench.launch.yaml_file import MOST_NODES, read_yaml
+from trnbench.launch.reading import MOST_NODES, read_config, read_yaml
 
 NXDT = "distributed_strategy: {tensor_model_parallel_size: 8}\n"
 MEGATRON = "torchrun x.py --tensor-model-parallel-size 2 --recompute-granularity selective "

@@ -11,10 +11,9 @@ from trnbench.facts.records import replace
 from trnbench.machine.fabric import LinkFault
 from trnbench.machine.legality import cluster_verdict, even_groups, verdict
 from trnbench.machine.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
-from trnbench.machine.message_plan.chunks import turns
 from trnbench.machine.message_plan.folded import ring_lengths
 from trnbench.machine.message_plan.placed import Placed
-from trnbench.machine.message_plan.plan import MessagePlan
+from trnbench.machine.message_plan.plan import MessagePlan, turns
 from trnbench.machine.message_plan.select import algorithm_named, select
 from trnbench.machine.placement import Placement, place
 from trnbench.program.collective import Collective, bus_factor, op_named

@@ -10,7 +10,7 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.hardware.library import load_chip
 from trnbench.machine.costs.instructions import instructions_of, transfer_cost
-from trnbench.machine.tiling.choices import KERNELS, Kernel
+from trnbench.machine.tiling import KERNELS, Kernel
 from trnbench.machine.tiling.legality import format_reasons, pattern_fits, rate_of, shape_reasons
 from trnbench.machine.tiling.schedule import KernelSchedule, schedule_of
 from trnbench.machine.tiling.split import core_count, core_reasons, split_over

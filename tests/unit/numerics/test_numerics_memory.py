@@ -7,8 +7,8 @@ import pytest
 
 from trnbench.engines.execute.numbers import accuracy, memory
 from trnbench.engines.execute.numbers.accuracy import error_against_float64
+from trnbench.engines.execute.numbers.demonstrations import operands
 from trnbench.engines.execute.numbers.memory import available_bytes, bytes_needed, check_memory
-from trnbench.engines.execute.numbers.operands import operands
 from trnbench.engines.execute.numbers.product import ProductRecipe, matmul
 from trnbench.errors import EnvironmentFault, InputError
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from trnbench.engines.execute.numbers import accuracy, product
 from trnbench.engines.execute.numbers.accuracy import error_against_float64
-from trnbench.engines.execute.numbers.operands import operands
+from trnbench.engines.execute.numbers.demonstrations import operands
 from trnbench.engines.execute.numbers.product import ProductRecipe, matmul, product_problem
 from trnbench.engines.execute.numbers.rounding import round_to
 from trnbench.errors import InputError, UnknownNameError

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnbench.engines.execute.numbers.rounding import round_to
-from trnbench.engines.execute.numbers.rounding_rules import ROUNDINGS
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.facts.numbers.formats import FORMATS
+from trnbench.facts.numbers.formats import FORMATS, ROUNDINGS
 
 _ML_DTYPES = {
     "bf16": np.dtype(ml_dtypes.bfloat16),

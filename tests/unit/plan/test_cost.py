@@ -10,8 +10,7 @@ import pytest
 
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.facts.hardware.library import load_instance
-from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.hardware.library import load_instance, load_reliability
 from trnbench.facts.prices.purchase import load_purchase_rules
 from trnbench.money.billing import Bill, NoBill
 from trnbench.money.cost import RunPhase, TrainingJob, training_cost

@@ -12,7 +12,7 @@ import pytest
 
 from trnbench.facts.calibration.training_stack import Spread, load_training_stack
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.hardware.library import load_reliability
 from trnbench.facts.workload.layout import Layout
 from trnbench.money.billing import charges
 from trnbench.money.draws import (

@@ -13,8 +13,7 @@ from tests.unit.plan.failure_play import play
 from trnbench.errors import InputError
 from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.facts.hardware.library import load_instance
-from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.hardware.library import load_instance, load_reliability
 from trnbench.facts.prices.purchase import load_purchase_rules
 from trnbench.money.failures import Estimate, Operations, Stated, operations_of
 from trnbench.money.goodput import goodput

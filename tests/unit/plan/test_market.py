@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.facts.hardware.library import load_instance
-from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.hardware.library import load_instance, load_reliability
 from trnbench.facts.records import replace
 from trnbench.money.break_even import break_even_speed
 from trnbench.money.failures import Stated

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from trnbench.machine.costs.busy import EXCHANGED, MEMORY, TENSOR, WAITING
+from trnbench.machine.costs.instructions import EXCHANGED, MEMORY, TENSOR, WAITING
 from trnbench.predict.differences import differences
 
 

@@ -17,9 +17,8 @@ from trnbench.facts.calibration.hosts import load_job_rates
 from trnbench.facts.catalog.search import built_in_folder, open_catalog
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
-from trnbench.program.host_states import host_states_bytes
 from trnbench.program.optimizer import is_on_host, link_bytes
-from trnbench.program.step import training_step
+from trnbench.program.step import host_states_bytes, training_step
 
 # Two layers of the small decoder, the last norm, two tables of words.
 WEIGHTS = 2 * (64 + 32 + 32 + 64 + 3 * 128 + 16) + 8 + 2 * 32 * 8

@@ -9,7 +9,7 @@ import pytest
 
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.facts.hardware.reliability import Reliability, load_reliability
+from trnbench.facts.hardware.library import Reliability, load_reliability
 from trnbench.facts.prices.price import Price
 from trnbench.facts.prices.purchase import (
     BlockRules,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.facts.workload.context_exchange import exchange_named
+from trnbench.facts.workload.choices import exchange_named
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.machine.rank_groups import MEGATRON, groups_along

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from trnbench.errors import UnknownNameError
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
+from trnbench.facts.workload.choices import OPS
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.model import Attention as Heads
 from trnbench.facts.workload.model import Mlp, Model, Moe, Position, Transformer, Vocabulary
-from trnbench.facts.workload.operation import OPS
 from trnbench.facts.workload.weights import parameter_count, weights
 from trnbench.program.ops import AttentionOp, CollectiveOp, Elementwise, MatMul
 from trnbench.program.precision import RECIPES, recipe_named

@@ -12,13 +12,17 @@ from hypothesis import strategies as st
 from tests.steps import chunks_held
 from trnbench.errors import InputError
 from trnbench.facts.workload.layout import Schedule
-from trnbench.program.schedule import SlotKind, SlotOrder, forwards_ahead, in_flight, slot_order
-from trnbench.program.schedule_rules import (
+from trnbench.program.schedule import (
     CHUNKS_NEED_INTERLEAVED,
     GROUPS_OF_STAGES,
     SCHEDULE_NEEDS_STAGES,
+    SlotKind,
+    SlotOrder,
     broken_rules,
+    forwards_ahead,
+    in_flight,
     schedule_reasons,
+    slot_order,
 )
 from trnbench.program.schedule_waves import NONE, messages, waves
 

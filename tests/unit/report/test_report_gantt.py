@@ -18,7 +18,7 @@ from trnbench.engines.emulate.schedule.times import (
     StageTimes,
 )
 from trnbench.program.schedule import slot_order
-from trnbench.program.slot_times import Lane, SlotTimes
+from trnbench.program.slots import Lane, SlotTimes
 from trnbench.show.gantt import gantt
 from trnbench.show.text_table import Style
 

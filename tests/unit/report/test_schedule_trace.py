@@ -17,7 +17,7 @@ from trnbench.engines.emulate.schedule.times import (
     StageTimes,
 )
 from trnbench.program.schedule import slot_order
-from trnbench.program.slot_times import SlotTimes
+from trnbench.program.slots import SlotTimes
 from trnbench.report.schedule_trace import schedule_trace
 
 

@@ -9,10 +9,9 @@ import pytest
 
 from tests.unit.store.test_runs import ANSWER, kept
 from trnbench.store import runs as store
-from trnbench.store.check import findings
 from trnbench.store.database import begin_anew, opened, read
 from trnbench.store.faults import StoreFault
-from trnbench.store.recovery import put_aside, recover, salvaged
+from trnbench.store.recovery import findings, put_aside, recover, salvaged
 from trnbench.store.runs import RunFilter
 from trnbench.store.schema import transaction
 from trnbench.store.studies import KeptCell, keep_cells

@@ -12,11 +12,10 @@ from trnbench.errors import InputError
 from trnbench.facts.catalog.search import Catalog, Folder
 from trnbench.store import runs as store
 from trnbench.store import snapshot
-from trnbench.store.check import findings
-from trnbench.store.content import WrongContent, digest, inflated, squeezed
+from trnbench.store.content import WrongContent, digest, inflated, masked, squeezed
 from trnbench.store.database import opened
 from trnbench.store.faults import Damaged
-from trnbench.store.masking import masked
+from trnbench.store.recovery import findings
 from trnbench.store.runs import KeptAnswer, KeptRun, RunFilter
 from trnbench.store.schema import transaction
 from trnbench.store.studies import KeptCell, keep_cells

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.facts.workload.suite import Place
+from trnbench.facts.workload.library import Place
 from trnbench.verbs.collective.steps import collective_steps
 
 KIB = 1024.0

@@ -8,11 +8,13 @@ from trnbench.errors import DataFileError, UnknownNameError
 from trnbench.facts.catalog.document import load
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.workload.library import (
+    CollectiveSuite,
+    MatrixSuite,
+    TrainingSuite,
     load_collective_suite,
     load_matrix_suite,
     load_training_suite,
 )
-from trnbench.facts.workload.suite import CollectiveSuite, MatrixSuite, TrainingSuite
 
 CATALOG = open_catalog(environment={})
 

@@ -17,8 +17,7 @@ from trnbench.facts import parsing
 from trnbench.facts.calibration.stack_of import Stacks
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import Instance
-from trnbench.facts.hardware.library import load_platform
-from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.hardware.library import load_platform, load_reliability
 from trnbench.facts.parsing import clusters, literal, maybe
 from trnbench.facts.records import Record
 from trnbench.facts.units import DAY_S, Dimension, show

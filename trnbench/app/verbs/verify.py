@@ -13,9 +13,9 @@ from trnbench.app.use_case import Progress, answered_by, quiet
 from trnbench.errors import DataFileError, Fault, InputError
 from trnbench.evidence.measured_file import steps_of
 from trnbench.evidence.rows import STEPS
+from trnbench.facts.catalog.foreign import read_object
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record
-from trnbench.facts.workload.json_file import read_object
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.launch.folder import PREDICTION
 from trnbench.program.slots import STEP_CATEGORIES, StepCategory

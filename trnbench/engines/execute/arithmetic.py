@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnbench.engines.execute.numbers.blocks import block_round
-from trnbench.engines.execute.numbers.packing import packed_round
 from trnbench.engines.execute.numbers.product import summed_by_tile
 from trnbench.engines.execute.numbers.rounding import nearest_in, round_to, round_with
 from trnbench.facts.arrays import FloatArray
-from trnbench.facts.numbers.formats import STORED_FORMATS, NumberFormat, format_named
+from trnbench.facts.numbers.formats import STORED_FORMATS, NumberFormat, StoredFormat, format_named
 from trnbench.facts.records import Record
 from trnbench.program.precision import PrecisionRecipe
 from trnbench.program.tensor import INDEX, MASK
@@ -140,3 +139,18 @@ def _scaled(numbers: Numbers, target: NumberFormat) -> Numbers:
     exponent = np.floor(np.log2(target.max_value / np.maximum(largest, np.finfo("float32").tiny)))
     scale = np.exp2(exponent).astype(numbers.dtype)
     return np.asarray(round_to(numbers * scale, target) / scale)
+
+
+def packed_round(weights: FloatArray, format: StoredFormat) -> FloatArray:
+    """Flat weights as a packed format holds them: nearest listed value, times a block's scale.
+
+    The scale of a block is its largest magnitude; the last block may be short.
+    """
+    # NF4 packs its scales, too. Their bits are counted; their error, below 1 %, is left out.
+    block, _ = format.scales[0]
+    groups = np.pad(weights, (0, -weights.size % block)).reshape(-1, block)
+    largest = np.abs(groups).max(axis=1, keepdims=True)
+    scale = np.where(largest > 0, largest, 1)
+    values = np.array(format.values, dtype=weights.dtype)
+    nearest = np.searchsorted((values[1:] + values[:-1]) / 2, groups / scale)
+    return np.asarray((values[nearest] * scale).reshape(-1)[: weights.size])

@@ -11,8 +11,7 @@ from math import sqrt
 import numpy as np
 
 from trnbench.engines.execute.arithmetic import Numbers
-from trnbench.engines.execute.kernels import Arrays, KernelSetting
-from trnbench.engines.execute.positions import hidden_pairs
+from trnbench.engines.execute.kernels import Arrays, KernelSetting, hidden_pairs
 from trnbench.facts.units import FLOP_PER_MULTIPLY_ADD
 from trnbench.program.ops import AttentionOp
 from trnbench.program.tensor import Tensor

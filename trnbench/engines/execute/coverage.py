@@ -11,7 +11,7 @@ from trnbench.engines.execute.numbers.memory import available_bytes
 from trnbench.engines.execute.scans import SCANS
 from trnbench.errors import EnvironmentFault
 from trnbench.facts.units import Dimension, show
-from trnbench.facts.workload.jobs import PAIRED, REINFORCED
+from trnbench.facts.workload.choices import PAIRED, REINFORCED
 from trnbench.program.ops import AttentionOp, CollectiveOp, Elementwise, Operation, ScanOp
 from trnbench.program.step import StepProgram
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from trnbench.engines.execute.arithmetic import NoiseArray, Numbers
 from trnbench.facts.records import Record
-from trnbench.program.adapters import B
+from trnbench.program.parameters import B
 from trnbench.program.tensor import Tensor
 from trnbench.program.vocabulary import TOKEN_TABLE
 

@@ -10,8 +10,7 @@ from trnbench.engines.execute.arithmetic import Flow, NoiseArray, Numbers
 from trnbench.engines.execute.block_plan import BlockPlan
 from trnbench.engines.execute.draws import Draws
 from trnbench.engines.execute.optimizer import BucketState, HeldWeights
-from trnbench.engines.execute.passes import Sink, Values
-from trnbench.engines.execute.residency import Residency, held_bytes
+from trnbench.engines.execute.passes import Residency, Sink, Values, held_bytes
 from trnbench.engines.execute.shards import GRADIENTS_SLICED
 from trnbench.facts.records import State, field
 from trnbench.program.block import ResidentCategory

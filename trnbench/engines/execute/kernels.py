@@ -1,4 +1,4 @@
-"""One numpy function for each element-wise function of a program, for all ranks at once.
+"""One numpy function for each element-wise function and encoding of a program, for all ranks.
 
 Arrays have the rank in front of the dimensions the program gives them. A function gets the arrays
 that its operation reads, in order, and returns those it writes; rounding is done by who calls.
@@ -14,10 +14,10 @@ import numpy as np
 from trnbench.engines.execute.activations import ACTIVATIONS, SLOPES
 from trnbench.engines.execute.arithmetic import Arithmetic, Numbers
 from trnbench.engines.execute.experts import combine, d_combine, d_route, route
-from trnbench.engines.execute.positions import hidden_pairs, rotate
 from trnbench.engines.execute.ranks import StageRanks
+from trnbench.facts.arrays import BoolArray, IntArray
 from trnbench.facts.records import Record
-from trnbench.facts.workload.model import Transformer
+from trnbench.facts.workload.model import ROTARY_BASE, Attention, Transformer
 from trnbench.program.ops import Elementwise
 from trnbench.program.tensor import Dim
 
@@ -328,3 +328,41 @@ FUNCTIONS: Mapping[str, Function] = {
     },
 }
 """Functions of the executor, by the name that programs use."""
+
+
+def rotate(x: Numbers, positions: IntArray, transformer: Transformer, size: Dim) -> Numbers:
+    """[rank, batch, token, head, size] turned pair by pair by [rank, token] positions.
+
+    A number and the one half the rotated span further on are a pair. Of queries with a part that
+    is not rotated, the tail turns; with a partial rotary encoding, the head.
+    """
+    latent = transformer.attention.latent if transformer.attention else None
+    start, stop = 0, x.shape[-1]
+    if latent is not None and size.name == "query_head_size":
+        start = stop - latent.rope_head_size
+    elif latent is None and transformer.position.rotary_size:
+        stop = min(stop, transformer.position.rotary_size)
+    half = (stop - start) // 2
+    base = transformer.position.rotary_base or ROTARY_BASE
+    angle = positions[:, None, :, None, None] / base ** (np.arange(half) / half)
+    cos, sin = np.cos(angle).astype(x.dtype), np.sin(angle).astype(x.dtype)
+    low, high = x[..., start : start + half], x[..., start + half : stop]
+    out = x.copy()
+    out[..., start : start + half] = low * cos - high * sin
+    out[..., start + half : stop] = low * sin + high * cos
+    return out
+
+
+def hidden_pairs(
+    queries: IntArray, keys: IntArray, attention: Attention | None
+) -> BoolArray | None:
+    """[rank, query, key] whether a query may not see a key, from their positions."""
+    if attention is None or not attention.causal:
+        return None
+    ahead = keys[:, None, :] - queries[:, :, None]
+    hidden = ahead > 0
+    if attention.window is not None:
+        hidden |= ahead <= -attention.window
+    if attention.chunk is not None:
+        hidden |= keys[:, None, :] // attention.chunk != queries[:, :, None] // attention.chunk
+    return np.asarray(hidden)

@@ -1,17 +1,69 @@
-"""A list of operations run one after the other; tensors are dropped after their last use."""
+"""Operations run one after the other, and the bytes that a rank holds meanwhile, with their peaks.
+
+A tensor is dropped after its last use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 from typing import TypeAlias
 
 from trnbench.engines.execute.arithmetic import Numbers
 from trnbench.engines.execute.operations import RunOperation, Workshop, only_moves, runner
-from trnbench.engines.execute.residency import Residency, held_bytes
 from trnbench.facts.records import Record
 from trnbench.program.block import ResidentCategory
 from trnbench.program.ops import Operation
-from trnbench.program.tensor import Tensor
+from trnbench.program.tensor import Tensor, element_bytes
+
+MESSAGE_BUFFERS = 2
+"""One is filled while the other is read."""
+
+
+class Residency:
+    """Bytes that a rank of one stage holds now and held at most; all its ranks hold the same."""
+
+    def __init__(self) -> None:
+        self._held: defaultdict[ResidentCategory, float] = defaultdict(float)
+        self._most: defaultdict[ResidentCategory, float] = defaultdict(float)
+        self._total = 0.0
+        self._peak = 0.0
+
+    def hold(self, category: ResidentCategory, size_bytes: float) -> None:
+        """Note bytes that are there from now on."""
+        self._held[category] += size_bytes
+        self._total += size_bytes
+        self._most[category] = max(self._most[category], self._held[category])
+        self._peak = max(self._peak, self._total)
+
+    def release(self, category: ResidentCategory, size_bytes: float) -> None:
+        """Note bytes that are gone."""
+        self._held[category] -= size_bytes
+        self._total -= size_bytes
+
+    @property
+    def peak_bytes(self) -> float:
+        """The most that was there at one time."""
+        return self._peak
+
+    @property
+    def by_category(self) -> Mapping[ResidentCategory, float]:
+        """The most of each category; they need not have been there at one time."""
+        return dict(self._most)
+
+    @property
+    def now_bytes(self) -> float:
+        """Bytes held now."""
+        return self._total
+
+
+def held_bytes(tensor: Tensor) -> float:
+    """Bytes of a rank's array in the tensor's format; of pieces in a ring, two."""
+    pieces = float(tensor.pieces)
+    whole = prod(int(size) for size in tensor.shape) * element_bytes(tensor.format)
+    return whole * min(pieces, 2.0) / pieces
+
 
 Values: TypeAlias = dict[Tensor, Numbers]
 Sink: TypeAlias = Callable[[Tensor, Numbers], None]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from trnbench.engines.execute.arithmetic import Flow, Numbers
-from trnbench.engines.execute.residency import MESSAGE_BUFFERS
+from trnbench.engines.execute.passes import MESSAGE_BUFFERS
 from trnbench.engines.execute.stage import Stage
 from trnbench.engines.execute.traffic import Book
 from trnbench.errors import unhandled

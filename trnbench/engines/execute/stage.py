@@ -12,8 +12,8 @@ from trnbench.engines.execute.instance import BlockInstance
 from trnbench.engines.execute.kernels import KernelSetting
 from trnbench.engines.execute.operations import Workshop
 from trnbench.engines.execute.parts import StagePart
+from trnbench.engines.execute.passes import Residency
 from trnbench.engines.execute.ranks import StageRanks
-from trnbench.engines.execute.residency import Residency
 from trnbench.engines.execute.traffic import Book
 from trnbench.facts.workload.weights import DEPTH
 from trnbench.program.blocks import EXCHANGED

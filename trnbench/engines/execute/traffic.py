@@ -16,7 +16,7 @@ import numpy as np
 from trnbench.engines.execute.arithmetic import Numbers
 from trnbench.errors import GapError
 from trnbench.facts.records import Record
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.program.ops import Phase
 
 

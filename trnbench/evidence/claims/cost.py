@@ -27,7 +27,7 @@ from trnbench.evidence.claims.verdict import (
     together,
 )
 from trnbench.facts.hardware.instance import PurchaseOption
-from trnbench.facts.hardware.reliability import load_reliability
+from trnbench.facts.hardware.library import load_reliability
 from trnbench.facts.prices.price import find_prices
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import significant

@@ -14,9 +14,8 @@ from trnbench.facts.catalog.document import load_once
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Ratio, Seconds
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.records import Record, field, fields
+from trnbench.facts.records import MAX_SIZE, Record, field, fields
 from trnbench.facts.workload.layout import KNOBS
-from trnbench.facts.workload.sizes import MAX_SIZE
 
 Convention = Literal[
     "attention in full",

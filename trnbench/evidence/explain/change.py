@@ -25,19 +25,18 @@ from trnbench.evidence.explain.causes import (
     TimedOtherwise,
 )
 from trnbench.evidence.explain.conventions import counted_in_words, counted_otherwise
+from trnbench.facts.arrays import slowest_node
 from trnbench.facts.calibration.chip_efficiency import Numbers
 from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.calibration.hosts import HostLaunch
-from trnbench.facts.calibration.node_scatter import slowest_node
 from trnbench.facts.calibration.training_stack import RankOrder
 from trnbench.facts.hardware.fabric import Level, Network, OnChip, Switch, times
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, State, field, replace
 from trnbench.facts.units import Dimension, show
-from trnbench.facts.workload.knob_text import value_parser
 from trnbench.facts.workload.layout import KNOBS, Layout, Value
-from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.partial_layout import PartialLayout, value_parser
 from trnbench.predict.ranges import OVERLAPS, numbers_by_key
 from trnbench.predict.setup import SetupMemo, TrainSetup
 

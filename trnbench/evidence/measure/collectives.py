@@ -16,7 +16,7 @@ from trnbench.evidence.measure.loops import AllDevices
 from trnbench.evidence.measure.pieces import Array
 from trnbench.evidence.measure.timing import Timing
 from trnbench.facts.records import Record
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.program.collective import bus_factor
 
 _EXCHANGES, _SMALL_EXCHANGES = 4, 32

@@ -24,7 +24,7 @@ from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import BITS_PER_BYTE
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.program.collective import bus_factor
 
 RowClock = Literal["wall", "processor"]

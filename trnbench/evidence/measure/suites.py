@@ -10,8 +10,8 @@ from typing import Literal
 
 from trnbench.evidence.measure.device import Capabilities
 from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.choices import Op
 from trnbench.facts.workload.layout import AttentionKernel
-from trnbench.facts.workload.operation import Op
 
 KINDS = ("matrix", "collective", "train")
 SuiteName = Literal["quick", "full"]

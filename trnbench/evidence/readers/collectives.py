@@ -18,7 +18,7 @@ from trnbench.facts.catalog.foreign import FAILURES, json_value, reads, why
 from trnbench.facts.catalog.text_file import chunks, read_text, refused
 from trnbench.facts.records import Record, State, field
 from trnbench.facts.units import counted
-from trnbench.facts.workload.operation import OPS, Op
+from trnbench.facts.workload.choices import OPS, Op
 from trnbench.program.collective import bus_factor, op_named
 
 MAX_BYTES = 64_000_000

@@ -15,7 +15,7 @@ from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Bytes, Ratio, Seconds
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record, replace
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 
 # Stacks share their folder with other calibrations; their names begin with this.
 FILE_PREFIX = "collective-"

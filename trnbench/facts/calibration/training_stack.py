@@ -24,9 +24,6 @@ from trnbench.facts.calibration.chip_efficiency import (
 )
 from trnbench.facts.calibration.hosts import Dispatch, HostLaunch
 from trnbench.facts.calibration.memory_overheads import PLAIN, MemoryOverheads
-from trnbench.facts.calibration.stack_names import STACK_KEYS as STACK_KEYS
-from trnbench.facts.calibration.stack_names import STACK_PREFIX as STACK_PREFIX
-from trnbench.facts.calibration.stack_names import known_stacks, unknown_stack
 from trnbench.facts.calibration.supports import (
     ANYTHING_ELSE,
     KEY,
@@ -38,12 +35,16 @@ from trnbench.facts.calibration.transfer import (
     HANDED_ON,
     Nearest,
     entries_of,
+    known_stacks,
     listed_in,
     listing,
     nearest_chip,
     stack_file,
+    unknown_stack,
     widened,
 )
+from trnbench.facts.calibration.transfer import STACK_KEYS as STACK_KEYS
+from trnbench.facts.calibration.transfer import STACK_PREFIX as STACK_PREFIX
 from trnbench.facts.catalog.document import load_once
 from trnbench.facts.catalog.provenance import Sourced, join
 from trnbench.facts.catalog.quantity import Correlation, Ratio

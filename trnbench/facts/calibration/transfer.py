@@ -5,7 +5,8 @@ transfer doubles the logarithm of their ranges. Chips are near with the same kin
 and a similar ratio of tensor peak to memory bandwidth, which decides the bound of a layer.
 Instances are near with the same chip, then the same kind of chip links (switch, torus, ...), then
 the same kind of network (RDMA, EFA, none). With all three equal only the scatter of step times
-grows, as on any machine outside of the fit.
+grows, as on any machine outside of the fit. Names of stacks, which decide who serves an instance,
+are read here as well.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from trnbench.errors import InputError
+from trnbench.errors import InputError, UnknownNameError, listed, nearest_names
+from trnbench.facts.calibration.frameworks import SOFTWARE
 from trnbench.facts.catalog.document import load_named
 from trnbench.facts.catalog.provenance import Evidence, Kind, Provenance
 from trnbench.facts.catalog.search import BUILT_IN, Catalog, Entry
@@ -217,3 +219,44 @@ def _transport(instance: Instance) -> str:
 
 def _balance(chip: Chip) -> float:
     return chip.peak_flop_per_s(COMPARED_FORMAT) / chip.memory.bandwidth_per_chip_bytes_per_s
+
+
+STACK_PREFIX = "training-"
+"""Prefix of training stacks; calibrations of all sorts share one folder."""
+STACK_KEYS = ("default_for", "instances")
+"""Keys under which a stack lists instances that use it by default, strongest first."""
+
+
+def unknown_stack(catalog: Catalog, name: str, instance: str | None) -> UnknownNameError:
+    """Error for an unknown stack name; suggestions start with the instance's stacks."""
+    every = [*known_stacks(catalog, None), *SOFTWARE]
+    near = nearest_names(name, known_stacks(catalog, instance)) or nearest_names(name, every)
+    return UnknownNameError(
+        "training stack",
+        name,
+        every,
+        lists="trnbench spec list calibration",
+        remedy=f"; did you mean {listed([*map(repr, near)], 'or')}?" if near else "",
+    )
+
+
+def known_stacks(catalog: Catalog, instance: str | None) -> list[str]:
+    """Short names of all training stacks, or of those that list an instance."""
+    return [
+        entry.name.removeprefix(STACK_PREFIX)
+        for entry in entries_of(catalog, STACK_PREFIX)
+        if instance is None or instance in listed_in(catalog, entry, "instances")
+    ]
+
+
+def serving_by_name(catalog: Catalog, instance: str) -> tuple[str, ...]:
+    """The user's stacks that serve an instance by default with equal priority, if several."""
+    for key in STACK_KEYS:
+        own = [
+            entry.name.removeprefix(STACK_PREFIX)
+            for entry in entries_of(catalog, STACK_PREFIX)
+            if entry.origin != BUILT_IN and instance in listed_in(catalog, entry, key)
+        ]
+        if own:
+            return tuple(own) if len(own) > 1 else ()
+    return ()

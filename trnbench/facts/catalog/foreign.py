@@ -1,5 +1,4 @@
-"""Guard for readers of files that others wrote: any failure becomes one clear message.
-
+"""Reading files that others wrote, JSON among them: any failure becomes one clear message.
 A reader is correct for the files it was written for. Any other content fails inside the reader: a
 number of 400 digits, a list in place of an object, a nesting of a thousand levels. The guard turns
 each failure into the project's error, with the file and, where known, the place in it.
@@ -16,11 +15,12 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from math import isinf
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from trnbench.errors import TrnbenchError
-from trnbench.facts.catalog.text_file import refused
+from trnbench.facts.catalog.text_file import read_text, refused
 from trnbench.facts.records import State
 from trnbench.facts.terminal_text import shown
 
@@ -138,3 +138,46 @@ def _digits_at(text: str) -> int:
 def _short(value: object, *, quoted: bool = True) -> str:
     text = shown(repr(value) if quoted else str(value))
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
+
+
+_MOST_JSON_BYTES = 8 << 20
+"""Configurations have some kilobytes, even with 20,000 class names less than two mebibytes."""
+
+
+def read_object(path: Path) -> dict[str, object]:
+    """The JSON object in `path`, or DataFileError."""
+    try:
+        value = json.loads(
+            read_text(path, what="JSON", max_bytes=_MOST_JSON_BYTES),
+            parse_constant=_refuse_constant,
+            parse_int=bounded_int,
+            parse_float=_bounded_float,
+            object_pairs_hook=_without_duplicates,
+        )
+    except RecursionError:
+        raise refused(path, "not valid JSON: nested too deeply") from None
+    except ValueError as error:
+        raise refused(path, f"not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise refused(path, "expected a JSON object ({ ... }) with the keys of a configuration")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _bounded_float(text: str) -> float:
+    number = float(text)
+    if isinf(number):
+        raise ValueError(f"{text:.40} is out of range")
+    return number
+
+
+def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    table: dict[str, object] = {}
+    for key, value in pairs:
+        if key in table:
+            raise ValueError(f"key {key!r:.60} stands twice in one object")
+        table[key] = value
+    return table

@@ -2,7 +2,8 @@
 
 A file's name is the hash of all inputs. Files are replaced whole, so readers see the old or the new
 one; the first line is the hash of the rest, and a file that fails the check counts as absent. The
-cache is disposable: a lost file costs only the time to recompute.
+cache is disposable: a lost file costs only the time to recompute. Results that depend on code have
+its digest among their inputs (`modules_digest`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from stat import S_ISREG, S_IWGRP, S_IWOTH
@@ -91,3 +92,34 @@ def _folder(moved_to: str | None) -> str:
     from platformdirs import user_cache_dir
 
     return user_cache_dir("trnbench")
+
+
+_KIND = "code"
+
+
+def modules_digest(package: Path, folders: Sequence[str] = ("",)) -> str:
+    """Digest of all modules in folders of a package, recomputed only after a change."""
+    files = sorted(file for folder in folders for file in _modules(os.path.join(package, folder)))
+    # Reading the sources takes longer than the attributes of their files: a write changes those.
+    stamp = digest_of(repr((str(package), files)))
+    earlier = kept(_KIND, stamp)
+    if isinstance(earlier, str):
+        return earlier
+    digest = hashlib.sha256()
+    for path, *_ in files:
+        content = Path(path).read_bytes()
+        # The length keeps content of one file from passing as the name of the next.
+        digest.update(f"{os.path.relpath(path, package)} {len(content)}\n".encode() + content)
+    keep(_KIND, stamp, digest.hexdigest())
+    return digest.hexdigest()
+
+
+def _modules(folder: str) -> Iterator[tuple[str, int, int, int]]:
+    """Yield the modules of a folder, with the file attributes that change on a write."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                stat = entry.stat()
+                yield entry.path, stat.st_mtime_ns, stat.st_size, stat.st_ino
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from _modules(entry.path)

@@ -1,4 +1,4 @@
-"""Search for data files: folders, precedence between equal names, and aliases.
+"""Search for data files: folders, precedence between equal names, aliases, and lists of files.
 
 --spec-dir (repeatable)  >  TRNBENCH_SPEC_PATH  >  user data folder  >  built in
 
@@ -10,15 +10,22 @@ current directory is never searched by default.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trnbench.errors import DataFileError, EnvironmentFault, Fault, InputError, UnknownNameError
+from trnbench.errors import (
+    DataFileError,
+    EnvironmentFault,
+    Fault,
+    InputError,
+    UnknownNameError,
+    did_you_mean,
+)
 from trnbench.facts.catalog.toml_file import read_known
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, replace
 
 SECTIONS: Mapping[str, str] = {
     "chips": "specs",
@@ -312,3 +319,48 @@ def _files(folder: Path, parent: str, section: str) -> list[Path]:
             names = sorted(name for name in os.listdir(place) if name.endswith(_ENDING))
             found += [place / name for name in names]
     return found
+
+
+class Listed(Record):
+    """A data file in a list: only its title and aliases are read."""
+
+    entry: Entry
+    title: str
+    aliases: tuple[str, ...]
+
+
+class FileCheck(Record):
+    """Result of validating one file: its section if recognised, and all faults."""
+
+    path: Path
+    section: str | None
+    faults: tuple[Fault, ...]
+    notes: tuple[str, ...] = ()
+    """Remarks on the use of a valid file, such as the data it will be combined with."""
+
+
+def listed(catalog: Catalog, sections: Sequence[str]) -> tuple[Listed, ...]:
+    """Data files of some sections, contents unchecked."""
+    return tuple(
+        _listed(catalog, entry) for section in sections for entry in catalog.entries(section)
+    )
+
+
+def _listed(catalog: Catalog, entry: Entry) -> Listed:
+    try:
+        table = catalog.table(entry.path)
+    except DataFileError as error:
+        return Listed(entry=entry, title=f"unreadable: {error.faults[0]}", aliases=())
+    if table.get("adds") is True:
+        entry = replace(entry, hides=())  # what lies below counts too
+    aliases = table.get("aliases", [])
+    names = tuple(map(str, aliases)) if isinstance(aliases, list) else ()
+    return Listed(entry=entry, title=str(table.get("title", "")), aliases=names)
+
+
+def unknown_name(catalog: Catalog, section: str, name: str, key: str) -> Iterator[Fault]:
+    """Yield a fault where a file names something outside of the catalogue."""
+    known = catalog.users(section)
+    if name not in known:
+        message = f"unknown {SINGULAR[section]} {name!r}{did_you_mean(name, known)}"
+        yield Fault(path=key, message=message)

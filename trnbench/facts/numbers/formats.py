@@ -1,4 +1,7 @@
-"""The supported number formats: names, sizes and ranges. Light: no numpy, no ml_dtypes."""
+"""The supported number formats: names, sizes, ranges and rounding rules.
+
+Light: no numpy, no ml_dtypes, since questions name formats before numpy loads.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,9 @@ from trnbench.errors import UnknownNameError
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import BITS_PER_BYTE
 
+RoundingRule = Literal["rne", "sr"]
+"""To nearest even, or stochastically."""
+ROUNDINGS: tuple[RoundingRule, ...] = ("rne", "sr")
 OverflowResult = Literal["infinity", "nan", "maximum"]
 ScaleRule = Literal["trainium", "ocp", "nvidia", "blockwise"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from trnbench.errors import Fault, did_you_mean
 from trnbench.facts.catalog.quantity import kind_of
-from trnbench.facts.workload.sizes import MAX_SIZE
+from trnbench.facts.records import MAX_SIZE
 
 _STAND_IN = 1
 """Value in place of a faulty number, so that one pass finds every fault."""

@@ -8,13 +8,11 @@ from pathlib import Path
 
 from trnbench.errors import Fault, did_you_mean
 from trnbench.facts.catalog.document import Documented, load
-from trnbench.facts.catalog.listing import unknown_name
-from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.search import Catalog, unknown_name
 from trnbench.facts.workload.fleet import FleetFile, read_fleet
 from trnbench.facts.workload.layout import KNOBS
-from trnbench.facts.workload.library import read_model
+from trnbench.facts.workload.library import CollectiveSuite, MatrixSuite, TrainingSuite, read_model
 from trnbench.facts.workload.study import read_study
-from trnbench.facts.workload.suite import CollectiveSuite, MatrixSuite, TrainingSuite
 
 READERS: Mapping[str, Callable[[Path], Documented]] = {
     "models": read_model,

@@ -24,18 +24,25 @@ from typing import (
 )
 
 from trnbench.facts.catalog.quantity import Ratio
-from trnbench.facts.records import MISSING, Record, field, fields, force_setattr
-from trnbench.facts.workload.context_exchange import exchange_named
-from trnbench.facts.workload.jobs import (
+from trnbench.facts.records import (
+    MAX_SIZE,
+    MISSING,
+    MOST_DEPTHS,
+    Record,
+    field,
+    fields,
+    force_setattr,
+)
+from trnbench.facts.workload.choices import (
     ADAPTED,
     REINFORCED,
     Job,
+    exchange_named,
     job_defaults,
     sequences_per_sample,
 )
 from trnbench.facts.workload.pipeline_layout import drawn_text
 from trnbench.facts.workload.recompute import recompute_named
-from trnbench.facts.workload.sizes import MAX_SIZE, MOST_DEPTHS
 
 if TYPE_CHECKING:
     from numpy import int64

@@ -15,10 +15,8 @@ from typing import Literal
 
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Ratio, Total
-from trnbench.facts.records import Record, field, replace
-from trnbench.facts.workload.layers import MAX_LAYERS, LayerKind, Scan, layer_order
-from trnbench.facts.workload.recommender import Recommender
-from trnbench.facts.workload.sizes import MAY_BE_ZERO, MOST_DEPTHS, check_sizes
+from trnbench.facts.records import MAY_BE_ZERO, MOST_DEPTHS, Record, check_sizes, field, replace
+from trnbench.facts.workload.layers import MAX_LAYERS, LayerKind, Recommender, Scan, layer_order
 
 Activation = Literal["gelu", "relu", "relu2", "silu"]
 Family = Literal["decoder", "encoder", "vision", "diffusion", "recommender"]

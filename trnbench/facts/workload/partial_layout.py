@@ -1,12 +1,14 @@
-"""A layout with open knobs: a user's settings, or the contents of a measured row."""
+"""A layout with open knobs (a user's settings, or a measured row), and the texts of knobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from trnbench.facts.workload.jobs import sequences_per_sample
-from trnbench.facts.workload.layout import ANY, DEGREES, KNOBS, RANK_DEGREES, Layout, Value
+from trnbench.errors import InputError
+from trnbench.facts import parsing
+from trnbench.facts.workload.choices import sequences_per_sample
+from trnbench.facts.workload.layout import ANY, DEGREES, KNOBS, RANK_DEGREES, Knob, Layout, Value
 
 ALWAYS_SHOWN = ("tp", "pp", "dp")
 """Degrees that are shown even at 1."""
@@ -129,3 +131,47 @@ def shown_degrees(layouts: Iterable[PartialLayout]) -> tuple[str, ...]:
     """Rank degrees worth showing: tp, pp, dp, and those above 1 in any layout."""
     several = {name for one in layouts for name in RANK_DEGREES if one.degree(name) > 1}
     return tuple(name for name in RANK_DEGREES if name in several or name in ALWAYS_SHOWN)
+
+
+SWITCH = {"on": True, "off": False}
+
+
+def knob_parser(knob: Knob, what: str) -> Callable[[str], Value]:
+    """Parser of a knob's values, and of `any` where a search may choose."""
+    one = value_parser(knob, what)
+    if not (knob.searched or knob.on_request):
+        return one
+    return lambda text: ANY if text.strip() == ANY else one(text)
+
+
+def value_parser(knob: Knob, what: str) -> Callable[[str], Value]:
+    """Parser of a knob's values, named `what` in errors."""
+    if knob.tokens:
+        return parsing.sequence(what)
+    if knob.counts:
+        return parsing.whole(what, least=knob.least, most=knob.most)
+    if knob.kind is float:
+        return parsing.count(what)
+    if (form := knob.form) is not None:
+        return lambda text: _formed(form, what, text)
+    texts = knob_texts(knob)
+    if not texts:
+        return str
+    known = parsing.one_of(what, texts)
+    if knob.kind is bool:
+        return lambda text: SWITCH[known(text)]
+    return lambda text: knob.kind(known(text))
+
+
+def _formed(form: Callable[[str], str], what: str, text: str) -> str:
+    try:
+        return form(text)
+    except ValueError as fault:
+        raise InputError(f"{what}: {fault}") from fault
+
+
+def knob_texts(knob: Knob) -> tuple[str, ...]:
+    """Texts of a knob's values, preferred ones first; empty for unlisted values."""
+    if knob.kind is bool:
+        return tuple(SWITCH)
+    return tuple(map(str, knob.preferred or knob.choices))

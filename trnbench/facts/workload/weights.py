@@ -17,9 +17,8 @@ from itertools import pairwise
 from math import prod
 
 from trnbench.facts.records import Record, replace
-from trnbench.facts.workload.layers import Scan
+from trnbench.facts.workload.layers import Recommender, Scan
 from trnbench.facts.workload.model import Attention, Image, Latent, Mlp, Model, Tower, Transformer
-from trnbench.facts.workload.recommender import Recommender
 
 LAYER_MODULATIONS = 6
 """adaLN-Zero: shift, scale and gate, for attention and for the MLP (DiT, arXiv 2212.09748)."""

@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Iterator, Mapping
 
 from trnbench.errors import InputError
-from trnbench.facts.workload.context_exchange import neighbours_of
+from trnbench.facts.workload.choices import neighbours_of
 from trnbench.facts.workload.layout import Value
 from trnbench.launch.arguments import Flags, number, whole
 from trnbench.launch.framework import Framework, FrameworkCall

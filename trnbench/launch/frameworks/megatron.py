@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trnbench.errors import MOST_NAMED, InputError, listed
-from trnbench.facts.workload.context_exchange import neighbours_of
-from trnbench.facts.workload.jobs import Job
+from trnbench.facts.workload.choices import Job, neighbours_of
 from trnbench.facts.workload.layout import Value
 from trnbench.facts.workload.model import ROTARY_BASE
 from trnbench.facts.workload.pipeline_layout import drawn_text, stages_of

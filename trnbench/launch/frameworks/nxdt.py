@@ -1,7 +1,9 @@
 """NeuronX Distributed Training 1.6: a Hydra YAML, read by its training orchestrator.
 
 Keys and traps: config_overview.rst, examples/conf, train.sh and training_orchestrator.py of 1.6.0.
-`train.sh` greps the line `devices:` and takes its second word, so the file has one such line.
+`train.sh` greps the line `devices:` and takes its second word, so the file has one such line. The
+environment of the Neuron runtime and compiler, which Optimum Neuron shares, follows the Neuron SDK:
+nxd-training environment variables, runtime configuration guide, logical core configuration.
 """
 
 from __future__ import annotations
@@ -14,14 +16,12 @@ from trnbench.facts.workload.layout import Value
 from trnbench.facts.workload.model import ROTARY_BASE
 from trnbench.facts.workload.recompute import PLAIN, Module, modules_of, recompute_named
 from trnbench.launch.framework import Framework, FrameworkCall, Texts, nested, unwritten
-from trnbench.launch.frameworks.neuron import (
-    LAST_FULL_STACK,
-    PARALLEL_COMPILE,
-    xla_environment,
-)
 from trnbench.launch.plan import LaunchPlan
 from trnbench.launch.written import yaml_text
 
+LAST_FULL_STACK = "Neuron SDK 2.28"
+"""Later releases had NxD Training in maintenance, then without it in images."""
+PARALLEL_COMPILE = "neuron_parallel_compile"
 CONFIG = "nxdt.yaml"
 DEGREES: Mapping[str, str] = {
     "tp": "distributed_strategy.tensor_model_parallel_size",
@@ -335,3 +335,18 @@ FACTS = Framework(
         "ORPO needs its alignment_requirements.txt too",
     ),
 )
+
+
+def xla_environment(plan: LaunchPlan) -> dict[str, str]:
+    """Environment of the Neuron runtime, for SDKs up to 2.30."""
+    environment = {
+        "NEURON_RT_NUM_CORES": str(plan.host_ranks),
+        "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS": "5",
+        "NEURON_RT_EXEC_TIMEOUT": "100",
+        "NEURON_PROCESS_TAG": plan.name,
+        "NEURON_COMPILE_CACHE_URL": "${COMPILE_CACHE}",
+        "MALLOC_ARENA_MAX": "128" if plan.layout.pp > 1 else "64",
+    }
+    if plan.cores_per_rank > 1 or plan.logical_size is not None:
+        environment["NEURON_LOGICAL_NC_CONFIG"] = str(plan.cores_per_rank)
+    return environment

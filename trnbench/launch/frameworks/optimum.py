@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from trnbench.facts.workload.layout import Value
 from trnbench.launch.arguments import Flags
 from trnbench.launch.framework import Framework, FrameworkCall, Texts
-from trnbench.launch.frameworks.neuron import PARALLEL_COMPILE, xla_environment
+from trnbench.launch.frameworks.nxdt import PARALLEL_COMPILE, xla_environment
 from trnbench.launch.plan import LaunchPlan
 from trnbench.launch.written import from_template
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from trnbench.facts.arrays import IntArray
 from trnbench.facts.records import Record, replace
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.machine.message_plan.algorithm import Algorithm, AlgorithmStage, Refusal, Site
 from trnbench.machine.message_plan.direct import pairwise
 from trnbench.machine.message_plan.pattern import CollectivePart, MessagePattern

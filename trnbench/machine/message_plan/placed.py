@@ -17,7 +17,7 @@ from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
 from trnbench.facts.hardware.fabric import Switch
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.machine.fabric import Fabric, LinkKind
 from trnbench.machine.message_plan.algorithm import Algorithm, Refusal, Site
 from trnbench.machine.message_plan.build import Outline, PlanStep, node_lines, outline, plan_of

@@ -15,7 +15,7 @@ from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.calibration.collective_stack import CollectiveStack, Rule, Tuning
 from trnbench.facts.records import Record, replace
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.machine.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
 from trnbench.machine.message_plan.members import Members, members_of
 from trnbench.machine.message_plan.placed import Placed, place_members

@@ -11,7 +11,7 @@ from trnbench.facts.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.numbers.sparsity import parse_pattern, pattern_problem
 from trnbench.facts.records import Record
-from trnbench.machine.tiling.choices import Precision
+from trnbench.machine.tiling import Precision
 from trnbench.program.matrix import MatrixProduct
 
 _SOLO_FORMATS = ("fp32", "tf32")

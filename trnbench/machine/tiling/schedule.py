@@ -23,7 +23,7 @@ from trnbench.facts.arrays import BoolArray, FloatArray, Number
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.records import Record
-from trnbench.machine.tiling.choices import DEFAULT_KERNEL, Kernel
+from trnbench.machine.tiling import DEFAULT_KERNEL, Kernel
 from trnbench.machine.tiling.legality import Rate
 from trnbench.program.matrix import MatrixProduct
 

@@ -11,7 +11,7 @@ from trnbench.facts.arrays import FloatArray
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.records import Record, replace
-from trnbench.machine.tiling.choices import Cores
+from trnbench.machine.tiling import Cores
 from trnbench.program.matrix import MatrixProduct
 
 # Far below any difference that matters, so that it only decides between equal shares of work.

@@ -11,12 +11,11 @@ from trnbench.facts.calibration.hosts import JobRates
 from trnbench.facts.calibration.supports import Support
 from trnbench.facts.calibration.training_stack import TrainingEfficiency, TrainingStack
 from trnbench.facts.hardware.instance import Platform
-from trnbench.facts.records import Record
+from trnbench.facts.records import MAX_SIZE, Record
 from trnbench.facts.units import Dimension, show
 from trnbench.facts.workload.layout import KNOBS, Layout
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.facts.workload.sizes import MAX_SIZE
 from trnbench.predict.fit import fragmentation_range, reserve_range
 from trnbench.predict.supported import beyond, refusal, runs, support_of
 from trnbench.program.features import features_of_knob, plain_features

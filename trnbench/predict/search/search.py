@@ -16,8 +16,8 @@ import numpy as np
 from trnbench.engines.analytic.step.compute import Products
 from trnbench.engines.analytic.step.engines import Engines, keep_forms
 from trnbench.engines.analytic.step.exchanges import Exchanges, exchanges_of
-from trnbench.engines.analytic.step.job_memory import JobMemory
 from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
+from trnbench.engines.analytic.step.memory import JobMemory
 from trnbench.engines.analytic.step.memory_reader import Flights
 from trnbench.engines.analytic.step.time import step_prices
 from trnbench.errors import InputError
@@ -43,11 +43,10 @@ from trnbench.predict.search.ranking import LayoutRanking
 from trnbench.predict.search.result import SearchResult
 from trnbench.predict.search.runs import Run, Seen
 from trnbench.predict.search.space import ALONG, DIMENSIONS, Space, Variant, space_of
-from trnbench.program.host_states import host_states_bytes
 from trnbench.program.points import Points
 from trnbench.program.schedule import splits_backward
 from trnbench.program.stages import StageRole
-from trnbench.program.step import StepProgram, training_step
+from trnbench.program.step import StepProgram, host_states_bytes, training_step
 
 CHUNK = 32_768
 """Layouts at a time: their arrays fit a processor's cache."""

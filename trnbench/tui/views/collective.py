@@ -12,9 +12,9 @@ from textual.widget import Widget
 
 from trnbench.errors import UnknownNameError
 from trnbench.facts import parsing
+from trnbench.facts.parsing import place_text
 from trnbench.facts.units import Dimension, show
-from trnbench.facts.workload.operation import OPS
-from trnbench.facts.written import place_text
+from trnbench.facts.workload.choices import OPS
 from trnbench.program.collective import op_named
 from trnbench.tui.chart_data import ChartData, ChartSeries, log_axis
 from trnbench.tui.collective_questions import (

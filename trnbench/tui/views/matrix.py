@@ -12,7 +12,7 @@ from textual.widget import Widget
 
 from trnbench.facts import parsing
 from trnbench.facts.units import Dimension
-from trnbench.facts.workload.product_text import parse_product
+from trnbench.facts.workload.choices import parse_product
 from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, log_axis, number
 from trnbench.tui.forms import field, list_of, plain
 from trnbench.tui.found import TableFound

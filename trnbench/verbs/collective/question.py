@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 from trnbench.asking.question import Question, option
 from trnbench.errors import InputError, UnitError
 from trnbench.facts import parsing
+from trnbench.facts.parsing import number_text, place_text, size_text
 from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension, parse
-from trnbench.facts.workload.operation import Op
-from trnbench.facts.written import number_text, place_text, size_text
+from trnbench.facts.workload.choices import Op
 from trnbench.program.collective import op_named
 from trnbench.verbs.shared import engine_option
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
-    from trnbench.facts.workload.suite import Place
+    from trnbench.facts.workload.library import Place
     from trnbench.machine.fabric import LinkFault
 
 MAX_SIZES = 10_000
@@ -59,7 +59,7 @@ def sizes_between(smallest: float, largest: float, factor: float) -> tuple[float
 
 def read_place(text: str) -> Place:
     """Return the cluster of INSTANCE or INSTANCE:NODES."""
-    from trnbench.facts.workload.suite import Place
+    from trnbench.facts.workload.library import Place
 
     instance, nodes = parsing.place("--on")(text)
     return Place(instance=instance, nodes=nodes)

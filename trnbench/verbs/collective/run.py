@@ -22,13 +22,12 @@ from trnbench.facts.hardware.fabric import Torus
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import replace
-from trnbench.facts.workload.operation import Op
-from trnbench.facts.workload.suite import Place
+from trnbench.facts.workload.choices import Op
+from trnbench.facts.workload.library import Place
 from trnbench.machine.legality import PlacementVerdict, cluster_verdict, verdict
 from trnbench.machine.message_plan.algorithm import Refusal
-from trnbench.machine.message_plan.chunks import chunks_of
 from trnbench.machine.message_plan.placed import Placed
-from trnbench.machine.message_plan.plan import MessagePlan
+from trnbench.machine.message_plan.plan import MessagePlan, chunks_of
 from trnbench.machine.message_plan.ring_orders import neighbour_pairs
 from trnbench.machine.message_plan.select import (
     Selected,

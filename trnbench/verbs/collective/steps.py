@@ -13,8 +13,8 @@ from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.fabric import Torus
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import Record
-from trnbench.facts.workload.operation import Op
-from trnbench.facts.workload.suite import Place
+from trnbench.facts.workload.choices import Op
+from trnbench.facts.workload.library import Place
 from trnbench.machine.legality import PlacementVerdict, cluster_verdict
 from trnbench.machine.message_plan.algorithm import Refusal
 from trnbench.machine.message_plan.placed import Placed, PlacedRound

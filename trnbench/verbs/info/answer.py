@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from trnbench.facts.records import Record
-from trnbench.facts.workload.jobs import Job
+from trnbench.facts.workload.choices import Job
 from trnbench.show.row import Row, cells
 
 SupportStatus = Literal["fitted", "modelled", "untested", "refused"]

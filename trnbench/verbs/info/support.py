@@ -11,7 +11,7 @@ from trnbench.evidence.training_cases import EvidenceCase, Reader
 from trnbench.facts.calibration.training_stack import TrainingStack, load_training_stack
 from trnbench.facts.calibration.transfer import entries_of
 from trnbench.facts.catalog.search import Catalog, open_catalog
-from trnbench.facts.workload.jobs import JOBS, Job
+from trnbench.facts.workload.choices import JOBS, Job
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.model import Model

@@ -9,7 +9,7 @@ from trnbench.engines.emulate.tensor_engine.matrix import TraceEvent
 from trnbench.engines.execute.numbers.accuracy import ErrorReport
 from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.records import Record, field
-from trnbench.facts.workload.suite import Product
+from trnbench.facts.workload.library import Product
 from trnbench.show.row import Row, cells
 
 _FIGURES = (

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnbench.asking.question import Question, option
-from trnbench.engines.execute.numbers.rounding_rules import RoundingRule
 from trnbench.errors import InputError
 from trnbench.facts import parsing
-from trnbench.facts.workload.product_text import parse_product, product_text
-from trnbench.machine.tiling.choices import Cores, Kernel, Precision
+from trnbench.facts.numbers.formats import RoundingRule
+from trnbench.facts.workload.choices import parse_product, product_text
+from trnbench.machine.tiling import Cores, Kernel, Precision
 from trnbench.verbs.shared import engine_option
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
-    from trnbench.facts.workload.suite import Product
+    from trnbench.facts.workload.library import Product
 
 
 def _cores(text: str) -> Cores:

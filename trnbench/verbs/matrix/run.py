@@ -12,8 +12,8 @@ from trnbench.engines.analytic.matrix.systolic import ArrayConventions, ArrayTim
 from trnbench.engines.analytic.matrix.time import MATRIX_PARTS, MatrixTime, matrix_time
 from trnbench.engines.emulate.tensor_engine.matrix import MatrixRun, run_matrix
 from trnbench.engines.execute.numbers.accuracy import ErrorReport, error_against_float64
+from trnbench.engines.execute.numbers.demonstrations import operands
 from trnbench.engines.execute.numbers.memory import check_memory
-from trnbench.engines.execute.numbers.operands import operands
 from trnbench.engines.execute.numbers.product import ProductRecipe, matmul, product_problem
 from trnbench.errors import InputError
 from trnbench.facts.catalog.provenance import Kind
@@ -21,7 +21,7 @@ from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import replace
-from trnbench.facts.workload.suite import Product
+from trnbench.facts.workload.library import Product
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
 from trnbench.verbs.matrix.answer import MatrixAnswer
 from trnbench.verbs.matrix.question import MatrixQuestion

@@ -9,7 +9,7 @@ from trnbench.engines.analytic.matrix.systolic import ArrayConventions, ArrayTim
 from trnbench.engines.analytic.matrix.time import roofline
 from trnbench.engines.emulate.tensor_engine.matrix import OUTPUT_ROOM
 from trnbench.facts.units import Dimension, show, significant
-from trnbench.facts.workload.suite import Product
+from trnbench.facts.workload.library import Product
 from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.row import Row, cells

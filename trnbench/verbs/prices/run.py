@@ -12,12 +12,11 @@ from trnbench.asking.function import verb_of
 from trnbench.errors import DataFileError, EnvironmentFault, InputError
 from trnbench.evidence.claims.claim import NoCheck, instances_of, load_claims
 from trnbench.facts.catalog.document import load
-from trnbench.facts.catalog.lock import locked
 from trnbench.facts.catalog.provenance import Source
 from trnbench.facts.catalog.search import Catalog, open_catalog, user_folder, with_user_folder
 from trnbench.facts.catalog.text_file import read_text
 from trnbench.facts.catalog.toml_file import MAX_BYTES
-from trnbench.facts.catalog.whole_file import make_folder, write_whole
+from trnbench.facts.catalog.whole_file import locked, make_folder, write_whole
 from trnbench.facts.hardware.library import load_instance
 from trnbench.facts.prices.feed.aws_calls import AwsQuestion, Connect, connect, read_aws
 from trnbench.facts.prices.feed.files import read_price_file

@@ -28,7 +28,7 @@ from trnbench.engines.analytic.collective.shape import (
 from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
 from trnbench.facts.calibration.collective_stack import Tuning
 from trnbench.facts.records import Record, replace
-from trnbench.machine.message_plan.chunks import chunks_of, turns
+from trnbench.machine.message_plan.plan import chunks_of, turns
 
 _SCALES = np.array([0.0, 0.1, 0.3, 0.7, 1.0, 1.5, 3.0, 10.0, 1e6])
 """Sizes at which critical ways are searched, relative to the size whose transfer takes one latency.

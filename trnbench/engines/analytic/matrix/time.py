@@ -16,7 +16,7 @@ from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.facts.records import Record, fields, replace
 from trnbench.machine.costs.instructions import Instructions, instructions_of, transfer_cost
-from trnbench.machine.tiling.choices import DEFAULT_KERNEL, Cores, Kernel, Precision
+from trnbench.machine.tiling import DEFAULT_KERNEL, Cores, Kernel, Precision
 from trnbench.machine.tiling.legality import (
     Rate,
     format_reasons,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from trnbench.engines.analytic.step.compute import PricedRank
 from trnbench.engines.analytic.step.time import StepPrices
 from trnbench.errors import GapError, unhandled
-from trnbench.machine.costs.busy import EXCHANGED, MEMORY, TENSOR, VECTOR
+from trnbench.machine.costs.instructions import EXCHANGED, MEMORY, TENSOR, VECTOR
 from trnbench.program.ops import (
     AttentionOp,
     CollectiveOp,

@@ -20,7 +20,7 @@ from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.machine.group_places import GroupPlace, neighbours, places_of
 from trnbench.machine.message_plan.algorithm import Refusal
 from trnbench.machine.rank_groups import AxisOrder, RankGroups, groups_along

@@ -40,9 +40,8 @@ from trnbench.program.ops import (
     ScanOp,
 )
 from trnbench.program.optimizer import is_on_host
-from trnbench.program.products import JoinedProducts, Terms
 from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
-from trnbench.program.step import StepProgram
+from trnbench.program.step import JoinedProducts, StepProgram, Terms
 from trnbench.program.tensor import ONE, Dim, array
 
 DimShape: TypeAlias = tuple[Dim, ...]

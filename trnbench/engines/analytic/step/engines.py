@@ -27,7 +27,7 @@ from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, State, field
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.machine.group_places import GroupPlace, members_at
 from trnbench.machine.message_plan.algorithm import Refusal
 

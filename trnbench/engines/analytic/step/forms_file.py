@@ -16,8 +16,7 @@ import numpy as np
 from trnbench.engines.analytic.collective.shape import Profile, Resource
 from trnbench.engines.analytic.collective.time import ClosedForm, Lines, form_of
 from trnbench.facts.calibration.collective_stack import Tuning
-from trnbench.facts.catalog.code_digest import modules_digest
-from trnbench.facts.catalog.kept import digest_of, keep, kept
+from trnbench.facts.catalog.kept import digest_of, keep, kept, modules_digest
 from trnbench.machine.fabric import LinkKind
 
 Stored: TypeAlias = list[Any]

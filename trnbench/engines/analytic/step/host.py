@@ -24,10 +24,9 @@ from trnbench.facts.calibration.chip_efficiency import Numbers, ends_of
 from trnbench.facts.calibration.hosts import HostLaunch
 from trnbench.facts.records import Record
 from trnbench.program.blocks import layers_of
-from trnbench.program.launches import launches
 from trnbench.program.points import Pick
 from trnbench.program.schedule import splits_backward
-from trnbench.program.slots import Slot
+from trnbench.program.slots import Slot, launches
 from trnbench.program.tensor import array
 
 _DIRECTIONS: tuple[Slot, ...] = ("forward", "backward")

@@ -26,7 +26,7 @@ from trnbench.facts.arrays import BoolArray, FloatArray
 from trnbench.facts.calibration.memory_overheads import MemoryOverheads
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
-from trnbench.facts.workload.context_exchange import neighbours_of
+from trnbench.facts.workload.choices import neighbours_of
 from trnbench.facts.workload.layout import Schedule
 from trnbench.program.block import Block, Lifetime, Resident
 from trnbench.program.points import Pick

@@ -37,7 +37,7 @@ from trnbench.errors import unhandled
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import Schedule
-from trnbench.program.slot_times import SlotTimes
+from trnbench.program.slots import SlotTimes
 
 
 class PipelineWork(Record, eq=False):

@@ -17,8 +17,7 @@ from trnbench.engines.analytic.step.host import HostPrices
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record, replace
 from trnbench.program.points import Pick
-from trnbench.program.slot_times import SlotTimes
-from trnbench.program.slots import Purpose, Slot
+from trnbench.program.slots import Purpose, Slot, SlotTimes
 from trnbench.program.stages import StageClass, StageRole
 
 ENDS = ("only", "first", "last")

@@ -44,9 +44,8 @@ from trnbench.engines.analytic.step.stages import (
     stage_slots,
     updated_on_host,
 )
-from trnbench.facts.arrays import FloatArray, spread
+from trnbench.facts.arrays import FloatArray, slowest_node, spread
 from trnbench.facts.calibration.chip_efficiency import Numbers
-from trnbench.facts.calibration.node_scatter import slowest_node
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.records import Record, replace

@@ -12,7 +12,7 @@ from itertools import chain
 from trnbench.engines.emulate.attention.forward import WIDE_BYTES
 from trnbench.engines.emulate.attention.instructions import Links, Maker
 from trnbench.engines.emulate.tensor_engine.stream import Instruction, Pool
-from trnbench.machine.costs.passes import LanePass
+from trnbench.machine.costs.instructions import LanePass
 from trnbench.machine.tiling.attention import (
     GROUP_TILES,
     KEY_TILE,

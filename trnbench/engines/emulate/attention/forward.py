@@ -13,7 +13,7 @@ from itertools import chain, zip_longest
 
 from trnbench.engines.emulate.attention.instructions import Links, Maker
 from trnbench.engines.emulate.tensor_engine.stream import Instruction, Pool
-from trnbench.machine.costs.passes import LanePass
+from trnbench.machine.costs.instructions import LanePass
 from trnbench.machine.tiling.attention import (
     KEY_TILE,
     LARGE_TILE,

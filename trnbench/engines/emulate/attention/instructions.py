@@ -15,8 +15,7 @@ from trnbench.engines.emulate.tensor_engine.stream import (
 )
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.records import Record
-from trnbench.machine.costs.instructions import Instructions
-from trnbench.machine.costs.passes import LanePass, position_mask_s
+from trnbench.machine.costs.instructions import Instructions, LanePass, position_mask_s
 
 _NAMES = {CoreEngine.VECTOR: "vector", CoreEngine.SCALAR: "scalar", CoreEngine.GPSIMD: "gpsimd"}
 

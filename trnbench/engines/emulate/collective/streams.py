@@ -32,8 +32,8 @@ from trnbench.errors import InputError
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.calibration.collective_stack import Tuning
 from trnbench.facts.records import Record
-from trnbench.machine.message_plan.chunks import chunks_of, turns
 from trnbench.machine.message_plan.placed import Placed, PlacedRound
+from trnbench.machine.message_plan.plan import chunks_of, turns
 from trnbench.machine.message_plan.select import Selected, selected_for
 
 STEPS_PER_RUN = 16

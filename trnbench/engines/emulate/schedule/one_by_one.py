@@ -15,7 +15,7 @@ import numpy as np
 from trnbench.engines.emulate.schedule.sweep import SlotRuns, SlotSeconds
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.program.schedule_waves import NONE
-from trnbench.program.slot_times import LANES
+from trnbench.program.slots import LANES
 
 WORTHWHILE = 16
 """Stages times layouts up to which plain numbers are faster."""

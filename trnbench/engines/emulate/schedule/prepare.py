@@ -14,7 +14,7 @@ from trnbench.errors import InputError
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.records import Record, fields
 from trnbench.program.schedule import SlotKind, SlotOrder
-from trnbench.program.slot_times import LANES, Lane, SlotTimes
+from trnbench.program.slots import LANES, Lane, SlotTimes
 
 
 class Tables(Record, eq=False):

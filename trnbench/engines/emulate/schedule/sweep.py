@@ -15,7 +15,7 @@ import numpy as np
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.records import Record
 from trnbench.program.schedule_waves import NONE, Waves
-from trnbench.program.slot_times import LANES
+from trnbench.program.slots import LANES
 
 
 class SlotSeconds(Record, eq=False):

@@ -21,7 +21,7 @@ from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record
 from trnbench.program.schedule import SlotKind, SlotOrder
 from trnbench.program.schedule_waves import SlotMessages
-from trnbench.program.slot_times import LANES
+from trnbench.program.slots import LANES
 
 Track: TypeAlias = Literal["compute", "links", "network", "gradients"]
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from trnbench.errors import InputError
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record, field
-from trnbench.program.slot_times import Lane, SlotTimes
+from trnbench.program.slots import Lane, SlotTimes
 
 
 class Shares(Record, eq=False):

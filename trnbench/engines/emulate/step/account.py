@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 from trnbench.engines.emulate.schedule.play import PlayedSchedule
 from trnbench.engines.emulate.step.blocks import BlockRun
-from trnbench.engines.emulate.step.run import NO_RUN, BusyRun, in_turn
+from trnbench.engines.emulate.step.rank import NO_RUN, BusyRun, in_turn
 from trnbench.engines.emulate.step.stages import BlockCounts, stage_counts
 from trnbench.facts.records import Record
-from trnbench.program.slot_times import Lane
 from trnbench.program.slots import (
     ENDINGS,
     PARTS,
     PURPOSES,
     SLOTS,
     STEP_CATEGORIES,
+    Lane,
     Purpose,
     Slot,
     StepCategory,

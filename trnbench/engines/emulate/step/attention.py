@@ -11,11 +11,10 @@ from __future__ import annotations
 import math
 
 from trnbench.engines.emulate.attention.run import AttentionRun, run_attention
-from trnbench.engines.emulate.step.rank import Rank
-from trnbench.engines.emulate.step.run import BusyRun
+from trnbench.engines.emulate.step.rank import BusyRun, Rank
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.units import FLOP_PER_MULTIPLY_ADD
-from trnbench.machine.costs.busy import MEMORY, TENSOR, VECTOR
+from trnbench.machine.costs.instructions import MEMORY, TENSOR, VECTOR
 from trnbench.machine.tiling.attention import AttentionCall
 from trnbench.program.ops import AttentionOp
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from trnbench.engines.emulate.step.compute import BlockParts
 from trnbench.engines.emulate.step.exchanges import PlayedExchanges
-from trnbench.engines.emulate.step.run import NO_RUN, BusyRun, in_turn
+from trnbench.engines.emulate.step.rank import NO_RUN, BusyRun, in_turn
 from trnbench.facts.records import Record
 from trnbench.program.block import Block
 from trnbench.program.ops import CollectiveOp

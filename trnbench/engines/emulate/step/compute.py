@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from trnbench.engines.emulate.step.attention import attention_s
-from trnbench.engines.emulate.step.rank import Rank, Runs
-from trnbench.engines.emulate.step.run import NO_RUN, BusyRun, in_turn
+from trnbench.engines.emulate.step.rank import NO_RUN, BusyRun, Rank, Runs, in_turn
 from trnbench.engines.emulate.step.streams import elementwise_run, gather_run, touched_run
 from trnbench.engines.emulate.tensor_engine.matrix import MatrixRun, run_matrix
 from trnbench.errors import GapError, InputError, unhandled
@@ -15,7 +14,7 @@ from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.records import Record
-from trnbench.machine.costs.busy import MEMORY, TENSOR, VECTOR
+from trnbench.machine.costs.instructions import MEMORY, TENSOR, VECTOR
 from trnbench.program.block import Block
 from trnbench.program.grid import Grid
 from trnbench.program.matrix import MatrixProduct

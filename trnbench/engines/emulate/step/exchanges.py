@@ -11,27 +11,25 @@ from collections.abc import Hashable
 import numpy as np
 
 from trnbench.engines.emulate.collective.streams import play_selected
-from trnbench.engines.emulate.step.run import NO_RUN, BusyRun, in_turn, side_by_side
+from trnbench.engines.emulate.step.rank import NO_RUN, BusyRun, in_turn, side_by_side
 from trnbench.errors import InputError
 from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field
-from trnbench.facts.workload.operation import Op
-from trnbench.machine.costs.busy import EXCHANGED, LINK
-from trnbench.machine.group_places import GroupPlace, members_at, neighbours, places_of
+from trnbench.facts.workload.choices import Op
+from trnbench.machine.costs.instructions import EXCHANGED, LINK
+from trnbench.machine.group_places import GroupPlace, handed_on, members_at, neighbours, places_of
 from trnbench.machine.message_plan.algorithm import Refusal
 from trnbench.machine.message_plan.members import Members
 from trnbench.machine.message_plan.ring_orders import neighbour_pairs
 from trnbench.machine.message_plan.select import Selected, select_for
 from trnbench.machine.placement import Placement
 from trnbench.machine.rank_groups import ORDERS, AxisOrder, RankGroups, groups_along
-from trnbench.machine.token_routes import handed_on
 from trnbench.program.grid import Grid
 from trnbench.program.messages import messages_of, slice_of
 from trnbench.program.ops import CollectiveOp, Send
-from trnbench.program.slot_times import Lane
-from trnbench.program.slots import Purpose
+from trnbench.program.slots import Lane, Purpose
 from trnbench.program.step import StepProgram
 
 

@@ -12,9 +12,8 @@ from trnbench.facts.calibration.hosts import HostLaunch
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.records import Record
 from trnbench.program.blocks import layers_of
-from trnbench.program.launches import launches
 from trnbench.program.schedule import splits_backward
-from trnbench.program.slots import Slot
+from trnbench.program.slots import Slot, launches
 from trnbench.program.step import StepProgram
 
 _LAUNCHED_IN: tuple[Slot, ...] = ("forward", "backward")

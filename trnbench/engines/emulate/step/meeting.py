@@ -14,9 +14,9 @@ import numpy as np
 from trnbench.engines.emulate.collective.streams import ChunkStream, play_together
 from trnbench.engines.emulate.step.exchanges import PlayedExchanges, PlayedSite
 from trnbench.facts.records import replace
-from trnbench.facts.workload.operation import Op
+from trnbench.facts.workload.choices import Op
 from trnbench.machine.group_places import GroupPlace
-from trnbench.machine.message_plan.chunks import chunks_of
+from trnbench.machine.message_plan.plan import chunks_of
 from trnbench.machine.message_plan.select import selected_for
 from trnbench.program.block import Block
 from trnbench.program.ops import CollectiveOp

@@ -22,8 +22,7 @@ from trnbench.engines.emulate.step.exchanges import PlayedExchanges, PlayedSite
 from trnbench.engines.emulate.step.host import host_of, slots_a_micro_batch
 from trnbench.engines.emulate.step.host_update import HostPace, host_updates_s
 from trnbench.engines.emulate.step.meeting import gradient_traffic
-from trnbench.engines.emulate.step.rank import Runs
-from trnbench.engines.emulate.step.run import NO_RUN, BusyRun, in_turn
+from trnbench.engines.emulate.step.rank import NO_RUN, BusyRun, Runs, in_turn
 from trnbench.engines.emulate.step.stages import (
     Overheads,
     chunk_counts,
@@ -32,17 +31,17 @@ from trnbench.engines.emulate.step.stages import (
     stage_times,
 )
 from trnbench.errors import InputError
+from trnbench.facts.arrays import slowest_node
 from trnbench.facts.calibration.collective_stack import CollectiveStack
-from trnbench.facts.calibration.node_scatter import slowest_node
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field
 from trnbench.machine.placement import place
 from trnbench.program.schedule import slot_order, splits_backward
-from trnbench.program.slot_times import Lane
 from trnbench.program.slots import (
     SLOTS,
+    Lane,
     Purpose,
     Slot,
     StepCategory,

@@ -1,4 +1,4 @@
-"""A rank of NeuronCores as a calibration knows it: engines and memory as fast as they are reached.
+"""A rank of NeuronCores as a calibration knows it, and the seconds of work played on it.
 
 The shares of its peaks that a chip reaches are software's, not the model's: they slow the machine
 that instructions are played on, and everything else follows from the play.
@@ -6,9 +6,8 @@ that instructions are played on, and everything else follows from the play.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping
 
-from trnbench.engines.emulate.step.run import BusyRun
 from trnbench.facts.calibration.chip_efficiency import ComputeEfficiency
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
@@ -18,6 +17,40 @@ from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import BITS_PER_BYTE
 from trnbench.machine.costs.instructions import TransferCost, transfer_cost
 from trnbench.program.matrix import MatrixProduct
+
+
+class BusyRun(Record):
+    """Seconds of played work, and of each part of the machine meanwhile."""
+
+    time_s: float = 0.0
+    busy: Mapping[str, float] = field(default_factory=dict)
+    """Busy seconds by part, named as in `machine/costs/instructions.py`."""
+
+    def times(self, factor: float) -> BusyRun:
+        """Time and busy seconds scaled by a factor: repeated runs, or a slower one."""
+        return BusyRun(
+            time_s=self.time_s * factor,
+            busy={name: value * factor for name, value in self.busy.items()},
+        )
+
+
+NO_RUN = BusyRun()
+
+
+def in_turn(runs: Iterable[BusyRun]) -> BusyRun:
+    """Sum of runs played in sequence."""
+    time_s, busy = 0.0, dict[str, float]()
+    for run in runs:
+        time_s += run.time_s
+        for name, value in run.busy.items():
+            busy[name] = busy.get(name, 0.0) + value
+    return BusyRun(time_s=time_s, busy=busy)
+
+
+def side_by_side(one: BusyRun, other: BusyRun) -> BusyRun:
+    """Longer of two runs that use different parts of the machine."""
+    return one if one.time_s >= other.time_s else other
+
 
 Runs = Memo[Hashable, BusyRun]
 """Runs played so far, for one chip and efficiency."""

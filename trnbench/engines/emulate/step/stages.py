@@ -20,13 +20,12 @@ from trnbench.engines.emulate.schedule.times import (
     StageTimes,
 )
 from trnbench.engines.emulate.step.blocks import BlockRun
-from trnbench.engines.emulate.step.run import NO_RUN
+from trnbench.engines.emulate.step.rank import NO_RUN
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.training_stack import Overlaps
 from trnbench.facts.records import Record
 from trnbench.program.blocks import layers_of
-from trnbench.program.slot_times import Lane, SlotTimes
-from trnbench.program.slots import PURPOSES, SLOTS, EndOfStep, Purpose, Slot
+from trnbench.program.slots import PURPOSES, SLOTS, EndOfStep, Lane, Purpose, Slot, SlotTimes
 from trnbench.program.stages import AGAIN
 from trnbench.program.step import StepProgram
 

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import math
 
-from trnbench.engines.emulate.step.rank import Rank
-from trnbench.engines.emulate.step.run import BusyRun
+from trnbench.engines.emulate.step.rank import BusyRun, Rank
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.records import Record
-from trnbench.machine.costs.busy import MEMORY, VECTOR
-from trnbench.machine.costs.instructions import TransferCost
+from trnbench.machine.costs.instructions import MEMORY, VECTOR, TransferCost
 from trnbench.program.ops import Elementwise, Gather
 from trnbench.program.tensor import element_bytes
 

@@ -12,7 +12,7 @@ from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.facts.records import Record, field
 from trnbench.machine.costs.instructions import instructions_of
-from trnbench.machine.tiling.choices import DEFAULT_KERNEL, Cores, Kernel, Precision
+from trnbench.machine.tiling import DEFAULT_KERNEL, Cores, Kernel, Precision
 from trnbench.machine.tiling.legality import format_reasons, rate_of, shape_reasons
 from trnbench.machine.tiling.schedule import schedule_of
 from trnbench.machine.tiling.split import core_count, core_reasons, split_over

@@ -13,10 +13,9 @@ from trnbench.engines.execute.numbers.product import (
     round_moving,
     round_stationary,
 )
-from trnbench.engines.execute.numbers.rounding_rules import RoundingRule
 from trnbench.errors import InputError
 from trnbench.facts.arrays import BoolArray, Float32Array, FloatArray, IntArray, distinct
-from trnbench.facts.numbers.formats import FORMATS, NumberFormat
+from trnbench.facts.numbers.formats import FORMATS, NumberFormat, RoundingRule
 from trnbench.facts.numbers.sparsity import prune
 from trnbench.facts.records import Record
 

@@ -27,10 +27,9 @@ from trnbench.engines.execute.numbers.rounding import (
     round_elements,
     widen,
 )
-from trnbench.engines.execute.numbers.rounding_rules import RoundingRule
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.arrays import Float32Array
-from trnbench.facts.numbers.formats import NumberFormat, ScaleRule, format_named
+from trnbench.facts.numbers.formats import NumberFormat, RoundingRule, ScaleRule, format_named
 from trnbench.facts.records import Record
 
 SCALE_RULES: tuple[ScaleRule, ...] = ("trainium", "ocp", "nvidia", "blockwise")

@@ -1,17 +1,32 @@
-"""Demonstrations of number formats: small steps added to a large sum, and errors of a product."""
+"""Demonstrations of number formats: steps added to a large sum, errors of a seeded product."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from trnbench.engines.execute.numbers.operands import operands
+from trnbench.engines.execute.numbers.memory import check_memory
 from trnbench.engines.execute.numbers.product import ProductRecipe, matmul
 from trnbench.engines.execute.numbers.rounding import round_to
-from trnbench.engines.execute.numbers.rounding_rules import RoundingRule
 from trnbench.errors import InputError
 from trnbench.facts.arrays import Float32Array
-from trnbench.facts.numbers.formats import NumberFormat, format_named
+from trnbench.facts.numbers.formats import NumberFormat, RoundingRule, format_named
 from trnbench.facts.records import Record
+
+
+def operands(
+    m: int, k: int, n: int, *, batch: int = 1, seed: int = 0
+) -> tuple[Float32Array, Float32Array]:
+    """Operands (batch, m, k) and (batch, k, n) from N(0, 1) in float32, alike for a seed.
+
+    A product too large for this machine's memory is refused before anything is allocated.
+    """
+    if seed < 0:
+        raise InputError(f"seed must not be negative, found {seed}")
+    check_memory(m, k, n, batch=batch)
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((batch, m, k), dtype=np.float32)
+    return a, rng.standard_normal((batch, k, n), dtype=np.float32)
+
 
 SIZES = (64, 256, 64)
 SMALL = 2.0**-14
@@ -70,17 +85,16 @@ def _accumulate(
 
 
 class ProductDemo(Record):
-    """Root mean square error of a product over that of the product itself, summed in FP32.
-
-    `near_one`: of numbers from N(0, 1); `small`: the left ones times `scale`. With a `pattern` the
-    left ones are pruned, and the error counts what is gone.
-    """
+    """Root mean square error of a product summed in FP32, over that of the exact product."""
 
     format: str
     pattern: str | None
+    """Sparsity of the left operands; the error counts the pruned numbers."""
     near_one: float
+    """Error with operands from N(0, 1)."""
     scale: float
     small: float
+    """Error with left operands from N(0, 1) times `scale`."""
 
 
 def product_demos(*, seed: int = 0) -> tuple[ProductDemo, ...]:

@@ -15,10 +15,16 @@ from numpy.typing import ArrayLike
 
 from trnbench.engines.execute.numbers.blocks import SCALE_RULES, block_round
 from trnbench.engines.execute.numbers.rounding import OVERFLOWS, Overflow, round_to
-from trnbench.engines.execute.numbers.rounding_rules import ROUNDINGS, RoundingRule
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.arrays import Float32Array
-from trnbench.facts.numbers.formats import FORMATS, NumberFormat, ScaleRule, format_named
+from trnbench.facts.numbers.formats import (
+    FORMATS,
+    ROUNDINGS,
+    NumberFormat,
+    RoundingRule,
+    ScaleRule,
+    format_named,
+)
 from trnbench.facts.numbers.sparsity import (
     Compressed,
     SparsityPattern,

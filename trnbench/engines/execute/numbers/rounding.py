@@ -18,10 +18,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnbench.engines.execute.numbers.rounding_rules import ROUNDINGS, RoundingRule
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.arrays import Float32Array
-from trnbench.facts.numbers.formats import NumberFormat, OverflowResult, format_named
+from trnbench.facts.numbers.formats import (
+    ROUNDINGS,
+    NumberFormat,
+    OverflowResult,
+    RoundingRule,
+    format_named,
+)
 
 Overflow = Literal["native", "saturate"]
 OVERFLOWS: tuple[Overflow, ...] = ("native", "saturate")
