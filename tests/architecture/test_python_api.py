@@ -13,6 +13,7 @@ from importlib.util import find_spec
 
 import pytest
 
+import trnbench
 from trnbench import app, cli
 from trnbench import verbs as folded
 from trnbench.app import verbs
@@ -52,6 +53,20 @@ def test_a_verb_is_a_function_before_and_after_any_import(verb):
 def test_the_package_imports_nothing_heavy():
     code = "import sys; from trnbench import app; assert 'numpy' not in sys.modules; dir(app)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+PUBLIC = (
+    *("matrix", "collective", "train", "compare", "plan", "fleet", "measure", "validate"),
+    *("calibrate", "explain", "numerics", "claims", "search_layouts", "open_catalog"),
+)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_public_name_is_a_function_of_the_package_itself(name):
+    """Also after every module below is imported: no folder at the top takes the name."""
+    assert inspect.isfunction(getattr(trnbench, name))
+    assert name in trnbench.__all__
+    assert find_spec(f"trnbench.{name}") is None
 
 
 @pytest.mark.parametrize("name", sorted(app.__all__))

@@ -153,7 +153,7 @@ def calibrate(
 
         >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
-    >>> from trnbench.app import calibrate
+    >>> from trnbench import calibrate
     >>> with TemporaryDirectory() as folder:
     ...     log = Path(folder) / "run.log"
     ...     _ = log.write_text("".join(f"step {i} | step time: 11.0 s\\n" for i in range(10)))

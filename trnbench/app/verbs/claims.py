@@ -47,7 +47,7 @@ def claims(
     Without a `price_date` what depends on prices is tried on every day on which one changed;
     without a `region` at the cheapest of those where buyers look. `progress` hears of each claim.
 
-    >>> from trnbench.app import claims
+    >>> from trnbench import claims
     >>> (found,) = claims("trn1-bf16")
     >>> found.finding.verdict
     'holds'

@@ -110,7 +110,7 @@ def explain(
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
-    >>> from trnbench.app import explain
+    >>> from trnbench import explain
     >>> with TemporaryDirectory() as folder:
     ...     log = Path(folder) / "run.log"
     ...     _ = log.write_text("".join(f"step {i} | step time: 12.4 s\\n" for i in range(10)))

@@ -68,7 +68,7 @@ def measure(
     what the machine is called in the rows; unasked host-cpu, or after its chip. `decoder`: sizes of
     decoders to train in place of those three, such as layers=4,hidden=512,tp=2.
 
-    >>> from trnbench.app import measure
+    >>> from trnbench import measure
     >>> answer = measure("matrix", device="cpu", host_devices=2, budget="0.1s")
     >>> [row.text("kernel") for row in answer.rows]
     ['program', 'kernel']

@@ -54,7 +54,7 @@ def search_layouts(
     legal layouts, what they are), `watch` of every layout priced; once `cancel` is true the search
     ends with what it has.
 
-    >>> from trnbench.app import search_layouts
+    >>> from trnbench import search_layouts
     >>> cluster = {"model": "llama2-7b", "instance": "trn1.32xlarge", "nodes": (1, 2), "tp": 8}
     >>> found = search_layouts(**cluster, global_batch=256, sequence=4096, precision="bf16-master")
     >>> found.legal > found.feasible > 0

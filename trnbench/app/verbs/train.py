@@ -128,7 +128,7 @@ def train(
     as if it ran. `trace` keeps what was played, `memory` tells what the worst rank holds slot by
     slot (`answer.memory_timeline`). `trnbench.app.train_functional` trains with real numbers.
 
-    >>> from trnbench.app import train
+    >>> from trnbench import train
     >>> (answer,) = train("llama2-7b", on="trn1.32xlarge:4", tp=8, pp=1, zero=1)
     >>> answer.feasible
     True

@@ -85,7 +85,7 @@ def validate(
     have no columns of them, `stack` is that of rows whose software no stack names. `engine`
     "emulate" plays the instructions of kernels, of the sets kernels and attention alone.
 
-    >>> from trnbench.app import validate
+    >>> from trnbench import validate
     >>> (kernels,) = validate(set="kernels")
     >>> kernels.name, len(kernels.rows)
     ('kernels', 97)

@@ -61,7 +61,7 @@ def run(
     unless given. A `suite` brings operations, places and sizes. Answers are grouped by place and
     operation; `progress` hears of each one that is done.
 
-    >>> from trnbench.app import collective
+    >>> from trnbench import collective
     >>> (answer,) = collective("all-reduce", on="trn2.48xlarge:4", min_size="1GiB")
     >>> f"{answer.busbw_bytes_per_s / 1e9:.0f} GB/s over {answer.ranks} ranks"
     '176 GB/s over 256 ranks'

@@ -148,7 +148,7 @@ def _answer(
     says which. Once `cancel` is true, what was found is answered; `workers` is how many processes
     may search at once.
 
-    >>> from trnbench.app import compare
+    >>> from trnbench import compare
     >>> answer = compare("llama2-7b", tokens="300B", on="trn1.32xlarge", nodes=4, tp=8, pp=1)
     >>> [(one.quote.instance, one.quote.nodes) for one in answer.compared]
     [('trn1.32xlarge', 4)]

@@ -79,7 +79,7 @@ def _answer(
     cost, or, if given, after `time_limit`. `limit_costs` solves again without each limit;
     `max_price_age` warns of older rates.
 
-    >>> from trnbench.app import fleet
+    >>> from trnbench import fleet
     >>> answer = fleet("two-jobs", limit_costs=False)
     >>> answer.feasible
     True

@@ -48,7 +48,7 @@ def run(
 
     Answers are grouped by product; `progress` hears of each one that is done.
 
-    >>> from trnbench.app import matrix
+    >>> from trnbench import matrix
     >>> (answer,) = matrix("4096x8192x8192", on="trainium2")
     >>> f"{answer.time_s * 1e3:.1f} ms, {answer.utilization:.0%} of peak"
     '7.0 ms, 100% of peak'

@@ -87,7 +87,7 @@ def _answer(
     may be FLEET:JOB, a job of a fleet. Once `cancel` is true, what was found is answered; `workers`
     is how many processes may search at once.
 
-    >>> from trnbench.app import plan
+    >>> from trnbench import plan
     >>> answer = plan("llama2-7b", tokens="10B", on="trn1.32xlarge", max_nodes=2, tp=8, pp=1)
     >>> answer.best.instance, answer.best.nodes
     ('trn1.32xlarge', 1)
