@@ -15,13 +15,26 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    **{"answers": 1_430, "app": 7_640, "asking": 600, "cli": 4_140, "engines": 17_400},
-    **{"evidence": 12_900, "facts": 12_300, "launch": 3_350, "machine": 6_200, "money": 3_700},
-    **{"predict": 4_200, "program": 7_500, "report": 3_780, "show": 2_850, "store": 2_200},
-    **{"tui": 9_920, "verbs": 5_460},
+    "answers": 1_430,
+    "app": 7_640,
+    "asking": 600,
+    "cli": 4_140,
+    "engines": 17_400,
+    "evidence": 12_900,
+    "facts": 12_300,
+    "launch": 3_350,
+    "machine": 6_200,
+    "money": 3_700,
+    "predict": 4_200,
+    "program": 7_500,
+    "report": 3_780,
+    "show": 2_850,
+    "store": 2_200,
+    "tui": 9_920,
+    "verbs": 5_460,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
-OUTSIDE = 350
+OUTSIDE = 380
 RECORDS_PER_1000_LINES = 7.4
 SHORT_MODULES = 55
 """Modules of under 60 lines that are no `__init__`."""

@@ -28,7 +28,7 @@ def run(
 
     fp32 is always among the recipes: the others are compared with it.
 
-    >>> from trnbench.app import numerics
+    >>> from trnbench import numerics
     >>> answer = numerics(precision="bf16-sr", steps=2, seeds=1, global_batch=1, sequence=8)
     >>> [curve.recipe.name for curve in answer.curves]
     ['fp32', 'bf16-sr']
