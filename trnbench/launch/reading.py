@@ -222,7 +222,13 @@ def read_yaml(path: Path) -> Any:  # noqa: ANN401 - plain data
     """Plain data of the single document of a file; DataFileError for any other content."""
     import yaml
 
-    loader = yaml.SafeLoader(read_text(path, what="configuration", max_bytes=MAX_BYTES))
+    text = read_text(path, what="configuration", max_bytes=MAX_BYTES)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        message = f"line {line}: has the character U+{error.character:04X}; remove it"
+        raise refused(path, message) from None
     try:
         root = loader.get_single_node()
         if root is None:

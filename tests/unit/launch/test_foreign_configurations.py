@@ -80,6 +80,13 @@ def test_merges_and_aliases_within_the_bound_are_read(tmp_path):
     assert read_yaml(path) == {"base": base, "other": {"a": 1, "b": 3}, "again": [base, base]}
 
 
+def test_a_character_that_yaml_does_not_allow_is_named_with_its_line(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text("a: 1\nb: \x1b[0m\n")
+    with pytest.raises(DataFileError, match=r"line 2: has the character U\+001B; remove it"):
+        read_yaml(path)
+
+
 @pytest.mark.parametrize("more", [0, 1])
 def test_the_bound_counts_each_value_as_often_as_it_stands(tmp_path, more):
     # Two keys and their lists; the first of n numbers, the other that many times the first:
