@@ -1,9 +1,32 @@
-"""The graph of a cluster: every link of one instance, with its speed and latency, times nodes.
+r"""The graph of a cluster: every link of one instance, with its speed and latency, times nodes.
+
+    r0 r1   r2 r3              ranks: logical cores of a chip; on-chip links where there are several
+     \|      \|
+     c0 ---- c1 ---- ...       chips: scale-up levels from the inside out, each joins `count` units
+      |       |                of `span` chips by a torus, a switch, direct links or a full mesh
+    ====================       adapters, one or more for each chip, or shared by neighbours
+      |       |
+     leaf or rails             only where the core blocks: the instance's share of the spine
+      |       |
+    ------ core ------         joins all instances; of no width of its own
+
+A level's unit is what the levels before have joined. On a Trn2 UltraServer the first level is a
+torus of 16 chips (span 1, count 16), the second joins four of these (span 16, count 4).
 
 Links are directed. One instance's links are kept once; link `local` of node `k` has the number `k *
 links_per_node + local`. Instances meet in a core. Where the core does not block, a message pays
 only the adapters at both ends; where it is oversubscribed, also each end's share of the spine.
-Paths are in `fabric_routes`.
+
+From a fabric to seconds, in the order in which modules read each other:
+
+    fabric           links, their speed and latency          fabric_cycles  rings of a torus
+    fabric_routes    links that a message crosses            fabric_bounds  time nothing can beat
+    placement        chip of each rank, grid of a group      rank_groups    groups of a layout
+    group_places     the few nodes that show all groups      message_plan/  collective -> messages
+    tiling/          product or attention -> tiles           costs/         price of an instruction
+
+There are no seconds before the engines: a plan says which links carry how much of a size, and the
+engines put the stack's shares of link speed and its step times on that.
 """
 
 from __future__ import annotations
@@ -159,6 +182,8 @@ def build_fabric(
     """Graph of `nodes` instances with the ranks of each chip, faults applied."""
     if nodes < 1:
         raise InputError(f"a cluster has at least 1 node, not {nodes}")
+    # Levels are listed from the inside out: each joins `count` units of the `span` chips that the
+    # levels before have joined.
     wiring = _Wiring()
     levels: list[ScaleUp] = []
     tables: list[tuple[IntArray, IntArray, IntArray]] = []
@@ -194,6 +219,7 @@ def build_fabric(
         kind=np.array([int(link.kind) for link in wiring.links], dtype=np.int64),
         faulty={},
     )
+    # Of several faults on a link the worst counts.
     for fault in faults:
         for link in _faulty_links(fabric, fault):
             fabric.faulty[link] = min(fault.factor, fabric.faulty.get(link, 1.0))
@@ -231,6 +257,7 @@ def _wire(
                 here = (chip // span) % count
                 for axis, length in enumerate(level.shape):
                     for way, step in enumerate((1, -1)):
+                        # On an axis of length 2 both ways lead over the same link.
                         if length < 2 or (length == 2 and way == 1):
                             continue
                         there = place[:, here].copy()
@@ -260,6 +287,7 @@ def _wire(
                 raise InputError(
                     f"{level.name}: groups {distance} chips apart join units of {span}"
                 )
+            # Chips of the lower half have their partner above, those of the upper half below.
             for chip in range(chips if count == 2 else 0):
                 other = chip + distance if chip // span % 2 == 0 else chip - distance
                 table[chip, 0, :] = wiring.add(
@@ -288,6 +316,7 @@ def _wire_ranks(
     ranks = instance.chips * ranks_per_chip
     ports = np.full((2, ranks), -1, dtype=np.int64)
     level = next((level for level in instance.fabric if isinstance(level, OnChip)), None)
+    # A rank that is a whole chip needs no way to its chip.
     if ranks_per_chip > 1:
         if level is None:
             raise InputError(f"{instance.name}: several ranks a chip but no on-chip level")
@@ -312,6 +341,7 @@ def _wire_network(
     ports = min(network.adapters, instance.chips)
     speed = network.bandwidth_per_adapter_one_way_bytes_per_s * network.adapters / ports
     port_of = np.arange(instance.chips) * ports // instance.chips
+    # A core that does not block has no links of its own: the adapters set the limit.
     ratio = network.oversubscription or 1.0
     blocks = ratio > 1
     for port in range(ports):
@@ -325,6 +355,7 @@ def _wire_network(
         leaves = [(LEAF, ports, np.arange(instance.chips))]
         if network.rails:
             leaves = [(f"{RAIL}{p}", 1, np.flatnonzero(port_of == p)) for p in range(ports)]
+        # Each instance has its share of the spine to itself, so instances do not slow one another.
         for leaf, below, chips in leaves:
             share = below * speed / ratio
             level = f"{network.name} spine"
@@ -352,6 +383,7 @@ def _faulty_links(fabric: Fabric, fault: LinkFault) -> list[int]:
     ends = {(f"c{source}", f"c{target}")}
     if not fault.one_way:
         ends.add((f"c{target}", f"c{source}"))
+    # Faults are named by chips; a switch lies between chips that have no link of their own.
     found = [i for i, link in enumerate(fabric.links) if (link.source, link.target) in ends]
     if node != other_node or not found:
         near = sorted(

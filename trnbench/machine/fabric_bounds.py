@@ -38,6 +38,7 @@ def lower_bound(placed: Placed) -> Bound:
     nodes = distinct(placed.groups // fabric.ranks_per_node)
     several = len(nodes) > 1
     best = Bound(s_per_byte=0.0, cut="none")
+    # Any cut gives a valid bound, so only the choice of cuts decides how tight the largest is.
     for node in nodes[:_NODES_LOOKED_AT]:
         here = np.arange(fabric.links_per_node) + node * fabric.links_per_node
         out, back = _cut_speeds(fabric, masks, fabric.capacity(here), network=several)
@@ -83,6 +84,8 @@ def _cut_speeds(
 
     `speed`: bytes/s of each link of one node.
     """
+    # A switch belongs to a set only with all its chips: else its links to the set count as cut, and
+    # the speed comes out too high rather than too low.
     below: dict[str, set[int]] = {}
     for link in fabric.links:
         to_switch = link.kind == LinkKind.SCALE_UP and not _is_chip(link.target)
@@ -138,6 +141,7 @@ def _group_needs(
     size = inside.shape[1]
     here = inside.sum(axis=1)
     there = size - here
+    # A group on one side of the cut alone sends nothing over it.
     split = ((here > 0) & (there > 0)).astype(float)
     match op:
         case "all-reduce":

@@ -42,6 +42,7 @@ def disjoint_cycles(edges: Iterable[Edge]) -> list[tuple[int, ...]]:
     for a, b in edges:
         near.setdefault(a, set()).add(b)
         near.setdefault(b, set()).add(a)
+    # Greedy: a cycle that blocks the next one is not taken back. Two places are a ring of one edge.
     if len(near) == 2:
         return [tuple(sorted(near))]
     found: list[tuple[int, ...]] = []
@@ -56,6 +57,7 @@ def disjoint_cycles(edges: Iterable[Edge]) -> list[tuple[int, ...]]:
 def _hamiltonian(near: dict[int, set[int]]) -> tuple[int, ...] | None:
     if len(near) < 3 or any(len(around) < 2 for around in near.values()):
         return None
+    # Depth first with an explicit stack; the limit of steps bounds the time of hopeless graphs.
     start = min(near)
     path = [start]
     used = {start}
@@ -123,6 +125,8 @@ def _squares(shape: tuple[int, ...]) -> list[tuple[Edge, Edge, Edge, Edge]]:
 
 
 def _exchange(shape: tuple[int, ...], chance: random.Random) -> list[set[Edge]] | None:
+    # Every factor is 2-regular throughout, so it is a set of rings; the aim is one ring each. Swaps
+    # that keep the number of rings are taken, too: they lead out of dead ends.
     factors = _edges(shape)
     owner = {edge: i for i, factor in enumerate(factors) for edge in factor}
     squares = _squares(shape)
@@ -151,6 +155,7 @@ def _exchange(shape: tuple[int, ...], chance: random.Random) -> list[set[Edge]] 
 
 
 def _rings(factor: set[Edge]) -> int:
+    # In a 2-regular graph a walk that never turns back runs through exactly one ring.
     near = _neighbours(factor)
     left = set(near)
     count = 0

@@ -32,16 +32,17 @@ class Routes(Record, eq=False):
     def between_chips(self, node: IntArray, source: IntArray, target: IntArray) -> IntArray:
         """Links [message, hop] by local number, for chips of the same node."""
         pair = source * self.fabric.chips + target
-        found = self.tables[0][pair]
+        links = self.tables[0][pair]
+        # Detours may be longer than any usual path: the table then gets more columns.
         for special, table in self.table_of_node.items():
             inside = node == special
             if inside.any():
-                wide = max(found.shape[1], self.tables[table].shape[1])
-                found = _widened(found, wide, self.fabric.links_per_node)
-                found[inside] = _widened(self.tables[table], wide, self.fabric.links_per_node)[
+                wide = max(links.shape[1], self.tables[table].shape[1])
+                links = _widened(links, wide, self.fabric.links_per_node)
+                links[inside] = _widened(self.tables[table], wide, self.fabric.links_per_node)[
                     pair[inside]
                 ]
-        return np.asarray(found)
+        return np.asarray(links)
 
     def between_ranks(self, source: IntArray, target: IntArray) -> tuple[IntArray, FloatArray]:
         """Links [message, hop] by cluster-wide number, and seconds of latency of each path.
@@ -57,6 +58,7 @@ class Routes(Record, eq=False):
         remote = node_a != node_b
         same_chip = ~remote & (chip_a == chip_b) & (source != target)
         blocks = bool((fabric.to_spine >= 0).any())
+        # Out of an adapter and into one; between them up to the spine and down, where that blocks.
         wide = 4 if blocks and remote.any() else 2
         if links.shape[1] < wide and (remote.any() or same_chip.any()):
             links = _widened(links, wide, none)
@@ -157,6 +159,7 @@ def _all_pairs(fabric: Fabric) -> IntArray:
 
 
 def _shorter_way(at: IntArray, to: IntArray, length: int) -> IntArray:
+    # At half way the parity of the place decides, so that opposite messages share both directions.
     forward = (to - at) % length
     up = (2 * forward < length) | ((2 * forward == length) & (at % 2 == 0))
     return np.where(up, 1, -1)
@@ -190,6 +193,7 @@ def _detoured(fabric: Fabric, usual: IntArray, dead: set[int]) -> IntArray:
 
 def _living_path(fabric: Fabric, pair: int, dead: set[int]) -> list[int]:
     """Shortest path over the instance's living links; empty where there is none."""
+    # Breadth first over scale-up links; in link order, so the detour is the same in every run.
     leaving: dict[str, list[int]] = {}
     for number, link in enumerate(fabric.links):
         if number not in dead and link.kind == 1:

@@ -88,6 +88,7 @@ def members_at(node: Placement, where: GroupPlace, per_node: int, *, plain: bool
 
     ranks, stride, width, period, used = where
     nodes = -(-used // per_node)
+    # The two cases below need no list of ranks, which for wide groups is the slow part.
     if nodes == 1:
         return even_members(node, _listed(where), 1)
     several = node.of(nodes)
@@ -95,6 +96,7 @@ def members_at(node: Placement, where: GroupPlace, per_node: int, *, plain: bool
         # Every node holds a like part of every group.
         local = np.arange(stride)[:, None] + np.arange(per_node // stride) * stride
         return even_members(several, local, nodes)
+    # Ranks in use count through; placed ranks count with those that stay idle on each node.
     at, local = np.divmod(_listed(where), per_node)
     members = at * node.ranks + local
     # Algorithms are chosen by the first group: one that spans most nodes speaks for all.
@@ -126,6 +128,7 @@ class HandedOn(Record, eq=False):
 def handed_on(groups: RankGroups, per_node: int, copies: int) -> HandedOn:
     """Split of an exchange of `copies` of each token among groups of experts' ranks."""
     nodes, inside = groups.nodes(per_node), groups.ranks_in_node(per_node)
+    # Only groups that fill their part of each node evenly hand on; others send every copy across.
     spread = (nodes > 1) & (nodes * inside == groups.ranks)
     reached = nodes * (1 - (1 - 1 / np.maximum(nodes, 1)) ** copies)
     handing = np.where(spread, inside, 1)

@@ -42,6 +42,7 @@ def cluster_verdict(platform: Platform, nodes: int) -> PlacementVerdict:
     """Verdict on a cluster of this many instances."""
     instance = platform.instance
     network = instance.network
+    # Reasons come with the nearest choice that works: a refusal without remedy helps nobody.
     if nodes > 1 and network is None:
         return _refused(f"{instance.name} has no network adapters for {nodes} nodes", "1 node")
     limit = network.max_chips_per_cluster if network else None
@@ -79,7 +80,7 @@ def verdict(
     from trnbench.machine.message_plan.members import checked_groups
 
     members = checked_groups(placement, groups)
-    found = [
+    verdicts = [
         cluster_verdict(placement.platform, placement.nodes),
         _job_size(placement, members),
         _group_shape(placement, members),
@@ -87,11 +88,11 @@ def verdict(
         _links(placement, members),
     ]
     if collective.op == "permute":
-        found.append(_permute_ring(placement, members, pairs))
+        verdicts.append(_permute_ring(placement, members, pairs))
     return PlacementVerdict(
-        reasons=tuple(reason for one in found for reason in one.reasons),
-        alternatives=tuple(choice for one in found for choice in one.alternatives),
-        warnings=tuple(warning for one in found for warning in one.warnings),
+        reasons=tuple(reason for rule in verdicts for reason in rule.reasons),
+        alternatives=tuple(choice for rule in verdicts for choice in rule.alternatives),
+        warnings=tuple(warning for rule in verdicts for warning in rule.warnings),
     )
 
 
@@ -170,6 +171,7 @@ def _links(placement: Placement, members: IntArray) -> PlacementVerdict:
     reasons = [f"node {n}: no living way from chip {a} to chip {b}" for n, a, b in cut[:1]]
     node = members // fabric.ranks_per_node
     far = members[(node != node[:, :1]).any(axis=1)]
+    # A dead adapter matters only to chips whose group leaves the node.
     for at, links in fabric.dead_local_links().items():
         ways = np.stack([fabric.to_network, fabric.from_network])
         chips = np.flatnonzero(np.isin(ways, list(links)).any(axis=0)) + at * fabric.chips

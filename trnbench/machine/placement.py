@@ -89,6 +89,8 @@ def place(
         known = ", ".join(map(str, sizes)) or "none: a device is one rank"
         raise InputError(f"{platform.chip.name} has no logical size {logical_size}; known: {known}")
     ranks_per_chip = platform.chip.ranks(logical_size)
+    # Inside a switch domain (an UltraServer, an NVL72) instances have one scale-up fabric: to the
+    # fabric they are one instance with more chips.
     domain = min(platform.domain_of(nodes), nodes)
     platform, nodes = platform.joined(domain), nodes // domain
     fabric = build_fabric(
@@ -104,6 +106,7 @@ def grid_of(placement: Placement, group: IntArray) -> RankGrid:
     node, local = np.divmod(group, fabric.ranks_per_node)
     nodes = distinct(node)
     per_node = len(group) // len(nodes)
+    # A grid needs the same ranks on every node; any other group is one axis without structure.
     same = len(group) % len(nodes) == 0 and bool(
         (local.reshape(len(nodes), -1) == local[:per_node]).all()
     )
@@ -115,6 +118,7 @@ def grid_of(placement: Placement, group: IntArray) -> RankGrid:
     places: list[tuple[int, ...]] = []
 
     def axis_of(level: int, values: list[int]) -> None:
+        # An axis of one place sends nothing and would only add a phase.
         if len(values) > 1:
             shape.append(len(values))
             levels.append(level)
@@ -124,6 +128,7 @@ def grid_of(placement: Placement, group: IntArray) -> RankGrid:
     inside = local[:per_node]
     chips = sorted(set((inside // fabric.ranks_per_chip).tolist()))
     cores = sorted(set((inside % fabric.ranks_per_chip).tolist()))
+    # The product of two projections is as large as the set only where the set is that product.
     if len(chips) * len(cores) != per_node:
         axis_of(CHIPS, inside.tolist())
     else:

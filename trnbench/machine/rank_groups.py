@@ -47,6 +47,7 @@ class AxisOrder(Record):
 
     def stride(self, axis: GroupAxis, grid: Grid) -> FloatArray:
         """Distance in ranks between neighbours along an axis."""
+        # Neighbours along an axis are as far apart as all ranks of the axes inside of it.
         stride = array(1)
         for inner in self.axes[: self.axes.index(axis)]:
             stride = array(stride * grid.ranks(inner))
@@ -100,9 +101,9 @@ class RankGroups(Record, eq=False):
     """
 
     ranks: IntArray  # 0 where a layout has no such groups (no whole number)
-    stride: IntArray
-    width: IntArray
-    period: IntArray
+    stride: IntArray  # ranks between neighbours of a group
+    width: IntArray  # groups that lie inside each other's strides
+    period: IntArray  # ranks after which the pattern of groups repeats
 
     def ranks_in_node(self, ranks_per_node: int) -> IntArray:
         """Most ranks of a group that share a node."""
@@ -175,6 +176,8 @@ def _groups(
     width: FloatArray | None = None,
     period: FloatArray | None = None,
 ) -> RankGroups:
+    # Degrees that do not divide leave fractions: such layouts are refused elsewhere, and 0 ranks
+    # keep them out of whatever is placed.
     whole = (ranks % 1 == 0) & (stride % 1 == 0)
     return RankGroups(
         ranks=np.where(whole, ranks, 0).astype(np.int64),
@@ -204,6 +207,7 @@ def platform_answer(
     A layout fills the cluster; without `whole_nodes` it may leave ranks of a single node idle.
     `nodes` may differ by layout; then no reason has words.
     """
+    # Order of the reasons: a cluster that cannot be, a layout that does not fill it, odd degrees.
     degrees = platform.legal_degrees(logical_size)
     refused = [*_cluster(platform, nodes)]
     refused += _world(platform, grid, nodes, logical_size, whole_nodes=whole_nodes)
@@ -251,6 +255,7 @@ def _world(
         return f"tp x cp x pp x dp = {ranks} ranks, {nodes} x {name} have {own}; try {near}"
 
     broken = world != has
+    # Idle ranks are for tests on a part of one node; a cluster of several is paid for in full.
     if not whole_nodes:
         broken &= (world > has) | (np.asarray(nodes) > 1)
     yield Reason(rule="ranks", broken=broken, words=words)
@@ -297,5 +302,5 @@ def _warned(platform: Platform, degrees: LegalDegrees, grid: Grid) -> Reason:
 
 
 def _nearest(values: tuple[int, ...], value: int) -> str:
-    near = sorted(values, key=lambda one: (abs(one - value), one))
-    return ", ".join(str(one) for one in near[:FEW])
+    near = sorted(values, key=lambda degree: (abs(degree - value), degree))
+    return ", ".join(str(degree) for degree in near[:FEW])

@@ -61,6 +61,7 @@ def _in_use(grid: Grid, axis: str) -> tuple[str, ...]:
 def _unroutable(platform: Platform, grid: Grid, axis: str, logical_size: int | None) -> BoolArray:
     groups = groups_along(axis, grid, MEGATRON)
     ranks, stride = np.broadcast_arrays(groups.ranks, groups.stride)
+    # Grids have few kinds of groups: each kind is asked about once, then spread over the grid.
     in_instance = platform.instance.chips * platform.chip.ranks(logical_size)
     inside = (ranks > 1) & (ranks * stride <= in_instance)
     kinds, place = np.unique((ranks * in_instance + stride)[inside], return_inverse=True)
@@ -124,6 +125,7 @@ def _near(platform: Platform, at: Scalars, logical_size: int | None, grid: Grid)
         ranks = at[name] * (at["dp"] * at["cp"] if name == "ep" else at["dp"])
         for value in listed or _powers(ranks):
             other = {**at, name: value}
+            # Expert parallelism lies inside the data ranks; other degrees take theirs from dp.
             if name != "ep" and ranks % value == 0:
                 other["dp"] = ranks // value
             groups = _groups(other, grid).values()

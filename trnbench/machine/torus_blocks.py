@@ -27,6 +27,7 @@ def is_block(shape: tuple[int, ...], chips: tuple[int, ...]) -> bool:
         if ends > 1:
             return False
         sides.append(len(used))
+    # As many chips as the box of their stretches has places: then they fill it.
     return prod(sides) == len(set(chips))
 
 
@@ -52,6 +53,7 @@ def routable(platform: Platform, logical_size: int | None, ranks: int, stride: i
 @lru_cache(maxsize=4096)
 def _all_blocks(shape: tuple[int, ...], per_chip: int, ranks: int, stride: int) -> bool:
     per_node, period = prod(shape) * per_chip, ranks * stride
+    # Groups wider than an instance, or out of step with it, are no matter of its torus.
     if ranks < PAIR or period > per_node or per_node % period:
         return True
     steps = np.arange(ranks) * stride

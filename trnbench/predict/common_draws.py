@@ -55,6 +55,7 @@ class CommonDraws(Record):
 
 @lru_cache(maxsize=512)
 def _deviations(name: str, count: int) -> FloatArray:
+    # By name, not in order of request: another calibration in between changes no draws.
     key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
     shuffled = _likely(count)[np.argsort(_scrambled(key, count))]
     # Shared by all callers through the cache.

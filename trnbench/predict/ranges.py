@@ -161,6 +161,7 @@ def correlated(
     draws: FloatArray, keys: Sequence[str], pairs: Mapping[tuple[str, str], float]
 ) -> FloatArray:
     """Independent deviations [key, draw] turned into correlated ones."""
+    # Without stated pairs independent draws are correlated already: by the unit matrix.
     if not pairs or not keys:
         return draws
     root = np.linalg.cholesky(correlation_matrix(keys, pairs))

@@ -33,6 +33,7 @@ def sampled(
     free = [key for key in ranges if drawn_with(key, ranges) == key]
     draws = np.array(_shuffled(len(free), count, seed)).reshape(len(free), count)
     draws = correlated(draws, free, efficiency.stack.correlated)
+    # Column 0 is the calibration itself, without deviation.
     draws = np.column_stack([np.zeros(len(free)), draws])
     drawn = dict(zip(free, draws, strict=True))
     return replaced(

@@ -72,6 +72,7 @@ def predict(
     playing: Playing | None = None,
 ) -> Prediction:
     """Time and memory of a step in a layout, or the reasons why it cannot run; played if asked."""
+    # Rules come first: a layout that breaks one has neither memory nor prices.
     setup = setup.training(layout)
     program = _program(setup.model, layout)
     refused, warnings = _legality(setup, program)
@@ -161,6 +162,8 @@ def predict_between(
     first = next((one for one in parts if one.reasons), parts[0])
     if first.reasons or len(parts) == 1:
         return first
+    # Samples are averaged before the quantiles: layouts share what is uncertain, so the ends of
+    # their own intervals must not be averaged.
     steps = [one.step for one in parts if one.step is not None]
     played = [one.played for one in parts if one.played is not None]
     times_s = np.mean(

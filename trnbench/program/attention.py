@@ -89,6 +89,7 @@ def _normed(b: BlockBuilder, settings: Settings, tensor: Tensor, name: str) -> T
     statistics = b.grid.recipe.statistics
     lead = tensor.dims[:2]
     squares = b.elementwise("squares", (tensor,), f"{name}.squares", lead, number_format=statistics)
+    # One number a token crosses ranks, not the heads themselves.
     if "tp" in squares.partial:
         squares = b.exchange("all-reduce", "tp", squares, lead)
     reads = (tensor, b.weights[name], squares)
@@ -113,6 +114,7 @@ def _latent_heads(
         query_rank = grid.dim("query_rank", latent.query_rank)
         down.append(("query_latent", "attention.query_down", "bsh,hr->bsr", (*lead, query_rank)))
     kv_latent, key_rope, *query_latent = b.linear(stream, down)
+    # Latents are gathered, not the stream: they are smaller, and each rank makes its own heads.
     kv_latent = b.gather_tokens(b.operand(b.norm(kv_latent, "attention.kv_down_norm")))
     key_rope = b.gather_tokens(key_rope)
     lead = kv_latent.dims[:2]
@@ -163,6 +165,7 @@ def attended_pairs(settings: Settings, sequence: FloatArray) -> FloatArray:
 
 def _core(b: BlockBuilder, settings: Settings, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Attention core; context ranks pass keys round a ring, swap heads for tokens, or both."""
+    # A hybrid swaps heads for tokens inside groups, whose larger parts then go round the ring.
     if b.grid.context_parallel == "ring":
         return _attend(b, settings, query, key, value)
     whole = b.grid.context_parallel == "all-to-all"
@@ -241,6 +244,7 @@ def _naive(
     scores = (batch, heads, tokens, key.dims[1])
     useful = array(attended_pairs(settings, b.grid.sequence) / b.grid.sequence**2)
     score_letters, context_letters = CORE_MATRICES
+    # All in this region grows with the square of the sequence.
     b.region = "core"
     raw = b.multiply("scores", query, key, score_letters, scores, useful=useful)
     masked = b.elementwise("scale_mask", (raw,), "scores.masked", scores)

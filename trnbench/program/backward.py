@@ -50,6 +50,8 @@ def derive(
     inputs: Sequence[Tensor] = (),
 ) -> Backward:
     """Backward pass of a block from the gradients of its outputs."""
+    # Read from the end, every reader of a tensor comes before its writer: when an operation is
+    # reversed, all parts of its results' gradients are there.
     deriver = _Deriver(grid, forward)
     given = tuple(deriver.gradient(output, ()) for output in outputs)
     for output, gradient in zip(outputs, given, strict=True):
@@ -92,6 +94,7 @@ class _Deriver:
     def gradient(self, tensor: Tensor, reads: tuple[Tensor, ...]) -> Tensor:
         """New gradient of a tensor, computed from `reads`."""
         recipe = self.grid.recipe
+        # A tensor with several readers gets several parts, which need names of their own.
         count = len(self._parts.get(tensor, ()))
         small = tensor.role == "activation" and tensor.format == recipe.linear
         if tensor.role == "weight":
@@ -124,6 +127,7 @@ class _Deriver:
 
     def _by_partial(self, tensor: Tensor) -> list[Tensor]:
         """Parts of a gradient, added up where they are partial over the same ranks."""
+        # Adding before the all-reduce saves an exchange for each further part.
         groups: dict[frozenset[str], list[Tensor]] = {}
         for part in self._parts.pop(tensor, ()):
             groups.setdefault(part.partial, []).append(part)
@@ -199,6 +203,7 @@ class _Deriver:
         left = op.terms[0].left
         if not self.wanted(left):
             return
+        # Products that share their left operand add up into one gradient: one longer product.
         rights = [self._unpacked_again(term.right) for term, _ in terms]
         reads = tuple(
             read
@@ -236,6 +241,8 @@ class _Deriver:
                 out = earlier
             products.append(Term(left=term.left, right=gradient, out=out, letters=f"{x},{o}->{r}"))
             self.give(term.right, out)
+        # Only gradients of weights may wait for a slot of their own: nothing reads them before the
+        # optimizer. Products of two activations (attention) are needed at once.
         if products:
             weight = op.terms[0].right.role == "weight"
             self._product(op, tuple(products), "B_weight" if weight else "B_input")
@@ -291,6 +298,7 @@ class _Deriver:
         if op.function == "own_tokens":
             self._gather_tokens(op, gradients[0])
             return
+        # The gradient of a sum is the gradient of each summand: no pass, no new tensor.
         if rule.passes:
             for tensor in into:
                 if tensor.role == "activation":
@@ -336,6 +344,7 @@ class _Deriver:
 
     def _reverse_collective(self, op: CollectiveOp) -> None:
         match op.op:
+            # Every rank's summand has the gradient of the sum.
             case "all-reduce":
                 gradient = self.summed(op.write)
                 if gradient is not None and self.wanted(op.read):
@@ -354,6 +363,7 @@ class _Deriver:
         """Send a gradient back the way its tensor came, reduced where it is a partial sum."""
         if op.op == "all-to-all":
             self._back(op, "all-to-all", gradient)
+        # Where all ranks have the same gradient of a gathered tensor, each takes its own part.
         elif op.axis not in gradient.partial:
             out = replace(self.gradient(op.read, ()), partial=gradient.partial)
             self._pass("slice", (gradient,), (out,), "B_input", view=True)

@@ -44,7 +44,7 @@ class Resident(Record, eq=False):
     """Bytes of one instance of a block on a rank; with lifetime `slot`, of all of its kind."""
 
     category: ResidentCategory
-    bytes: FloatArray
+    bytes: FloatArray  # on one rank
     lifetime: Lifetime
 
 
@@ -127,6 +127,8 @@ def lower(
 
     A block of a model that is only passed forward has no backward pass and keeps no tensors.
     """
+    # Only the forward pass is written by hand; gradients, recompute, exchanges of the optimizer and
+    # memory follow from it by rule, so they cannot contradict it.
     builder = BlockBuilder(grid, {name: member.weight for name, member in members.items()})
     entering, leaving = emit(builder)
     members = {**members, **builder.adapters}
@@ -148,6 +150,7 @@ def lower(
 
 def varied(grid: Grid, block: Block, *, recompute: str | None = None) -> Block:
     """The same block in the ZeRO stage of `grid` and, if given, another recompute mode."""
+    # ZeRO changes exchanges and states, recompute what is kept: the passes themselves stay.
     passes, kept = block.passes, block.kept
     if recompute is not None and recompute != passes.recompute:
         kept = keep(passes.forward, passes.backward.ops, recompute)
@@ -236,6 +239,7 @@ def _residents(
     kept: KeptTensors,
     passing: FloatArray,
 ) -> tuple[Resident, ...]:
+    # Weights that are never trained are in no bucket of the optimizer.
     fixed = (m.weight.bytes * m.held for m in members.values() if m.use == "fixed")
 
     for_weights = set(kept.for_weights)

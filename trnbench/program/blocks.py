@@ -104,6 +104,7 @@ def _where_experts_lie(
     """Share of layers by block kind; experts spread over ranks make a kind of their own."""
     name = name or kind
     shares = {name: array(share)}
+    # One grid may hold layouts with and without spread experts: two kinds, with shares 1 and 0.
     if transformer.layer_kinds[kind].feed_forward == "moe":
         here = (grid.ep == 1) & (grid.expert_ranks == grid.tp)
         shares = {name: array(share * here), name + EXCHANGED: array(share * ~here)}
@@ -149,6 +150,7 @@ def lower_blocks(
     `like`: blocks of the same grid in another ZeRO stage or recompute mode. Blocks of other
     models than the trained one (reference, rewards) come first, as their passes do.
     """
+    # Jobs with several models lower each of them on the same grid; prefixes keep them apart.
     own = of_sequences(grid)
     given = {} if like is None else dict(like)
     blocks: dict[str, Block] = {}
@@ -330,6 +332,7 @@ def _pooled(b: BlockBuilder, model: Model, transformer: Transformer, stream: Ten
 def _recommender(
     model: Recommender, grid: Grid, listed: tuple[Weight, ...]
 ) -> Iterator[tuple[str, Block]]:
+    # Tables are cut by columns, so each rank of ep looks up the rows of all their samples.
     samples = array(grid.micro_batch * grid.ep * grid.micro_batches)
     touched = {f"table.{i}": array(samples * n) for i, n in enumerate(model.lookups)}
 

@@ -45,6 +45,7 @@ class BlockBuilder:
         self.weights = weights
         self.adapters: dict[str, Parameter] = {}
         self.ops: list[Operation] = []
+        # Marks of the operations that follow: what recompute may repeat or drop reads them.
         self.region: Region = ""
         self.module: Module | None = None
 
@@ -90,12 +91,14 @@ class BlockBuilder:
         Bias and adapter are added here, but not to sums whose parts other ranks hold.
         """
         recipe = self.grid.recipe
+        # Layers that share their input (query, key and value; gate and up) run as one product.
         left = self.operand(left)
         terms = tuple(
             self._term(name, left, self._unpacked(weight), letters, dims)
             for name, weight, letters, dims in outputs
         )
         names = [f"{weight}.bias" for _, weight, _, _ in outputs]
+        # Added to partial sums, a bias would count once for every rank.
         bias = self.optional(*names) if summed_here else ()
         self._matmul(terms, recipe.linear, bias=bias)
         if not summed_here:
@@ -121,14 +124,16 @@ class BlockBuilder:
 
     def _adapted(self, left: Tensor, out: Tensor, output: LinearOutput) -> Tensor:
         name, _, _, dims = output
-        found = self.adapter(left, output)
-        return self.elementwise("add", (out, *found), f"{name}.adapted", dims) if found else out
+        raised = self.adapter(left, output)
+        return self.elementwise("add", (out, *raised), f"{name}.adapted", dims) if raised else out
 
     def adapter(self, left: Tensor, output: LinearOutput) -> tuple[Tensor, ...]:
         """Output of an adapter, to be added to its linear layer's; empty without one."""
         name, weight, letters, _ = output
         if not has_adapter(self.grid, weight):
             return ()
+        # "bsh,hnd->bsnd" becomes "bsh,hz->bsz" for A and "bsz,znd->bsnd" for B: letters of the
+        # weight that the result lacks are contracted by A, the others are made by B.
         ins, right, out = operand_letters(letters)
         inner = [(x, dim) for x, dim in zip(right, self.weights[weight].dims, strict=True)]
         taken = [(x, dim) for x, dim in inner if x not in out]
@@ -140,6 +145,7 @@ class BlockBuilder:
         lead = "".join(x for x, _ in kept)
         first = f"{ins},{''.join(x for x, _ in taken)}z->{lead}z"
         low = self.multiply(f"{name}.low", left, a, first, (*(dim for _, dim in kept), rank))
+        # Where the projection's inputs are cut, A leaves partial sums; they are few and small.
         low = self.settle(low)
         of_low = zip(lead, low.dims, strict=False)
         dims = {**dict(of_low), **dict(given)}
@@ -307,6 +313,8 @@ class BlockBuilder:
     ) -> Tensor:
         """Exchange a tensor along an axis; a group of one rank exchanges nothing."""
         ranks = self.grid.ranks(axis)
+        # One operation stands for all layouts of the grid: its count is 0 where a layout has one
+        # rank along the axis.
         present = array(ranks > 1) * (ONE if when is None else when)
         if not np.any(present):
             return tensor
@@ -343,6 +351,8 @@ class BlockBuilder:
         if not np.any(ranks > 1):
             return tensor
         batch, tokens, *rest = tensor.dims
+        # With a window only the nearest tokens of other ranks are seen: fewer hops, each with a
+        # share of a rank's tokens.
         others = tokens.whole - tokens.size
         needed = others if reach is None else np.minimum(others, reach)
         hops = array(np.ceil(needed / tokens.size))
@@ -386,6 +396,7 @@ class BlockBuilder:
 
     def own_tokens(self, tensor: Tensor) -> Tensor:
         """Slice a rank's own tokens from a tensor that all tensor-parallel ranks hold."""
+        # A view: no bytes move. Only its gradient has to be gathered again (`backward`).
         if not self.grid.used("tp"):
             return tensor
         dims = (*self.stream(), *tensor.dims[2:])
@@ -395,6 +406,8 @@ class BlockBuilder:
         """Sum a tensor over tensor-parallel ranks, and cut the result as the stream is."""
         if "tp" not in tensor.partial:
             return tensor
+        # A reduce-scatter here and an all-gather before the next product move the bytes of one
+        # all-reduce, and the stream between them is kept once instead of by every rank.
         if not self.grid.sequence_parallel:
             return self.exchange("all-reduce", "tp", tensor, tensor.dims)
         rest = tensor.dims[2:]

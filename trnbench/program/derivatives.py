@@ -16,6 +16,8 @@ class Derivative(Record):
     constant: bool = False  # no gradient flows back
 
 
+# The fewer tensors a gradient reads, the fewer a block keeps: of functions whose derivative follows
+# from the result (softmax, tanh, relu) the result is kept, which the next operation reads anyway.
 _LINEAR = Derivative()
 _OF_INPUT = Derivative(inputs=(0,))
 _OF_INPUTS = Derivative(inputs=(0, 1))

@@ -65,6 +65,8 @@ class _Routing(Record, eq=False):
 
 def moe_local(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
     """Mixture whose ranks hold a slice of every expert: tokens stay on their ranks."""
+    # Routes are decided where the tokens are and then gathered: choices are few bytes, and with
+    # sequence parallelism no token is routed twice.
     routing = _route(b, moe, stream)
     narrow = _narrowed(b, moe, stream)
     gathered = _Routing(
@@ -76,6 +78,7 @@ def moe_local(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
     done = _experts(b, moe, slots, "tp")
     mixed = _combine(b, done, gathered, sent)
     shared = _shared(b, moe, tokens)
+    # Sums of experts and of shared experts are one exchange, unless a projection stands between.
     if moe.latent is not None:
         mixed = _widened(b, b.settle(mixed), stream)
         return mixed if shared is None else _mixture(b, mixed, b.settle(shared))
@@ -110,6 +113,7 @@ def moe_exchanged(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
     slots = _dispatch(b, moe, narrow, routing.choice)
     sent = slots.dims
     experts = grid.dim("expert", moe.experts, "ep")
+    # Without sequence parallelism the ranks of an expert have received the same tokens already.
     cut = (grid.expert_cut,) if grid.sequence_parallel else ()
     slot = sent[1]
     received = Dim(
@@ -147,6 +151,7 @@ def _route(b: BlockBuilder, moe: Moe, stream: Tensor) -> _Routing:
         (batch, tokens, experts),
         number_format=statistics,
     )
+    # Scores are in the recipe's format of statistics, so that rounding does not swap close ones.
     bias = b.optional("router.bias")
     if bias:
         reads = (logits, *bias)

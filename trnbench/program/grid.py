@@ -190,6 +190,7 @@ class Grid(Record, eq=False):
 
     def dim(self, name: str, whole: float | FloatArray, *axes: str) -> Dim:
         """Dimension cut along axes; the last rank's part is padded."""
+        # Sizes that do not divide are rounded up: the fullest rank sets the time.
         size = array(whole)
         if not axes:
             return Dim(name=name, size=np.ceil(size), whole=size)
@@ -213,6 +214,7 @@ class Grid(Record, eq=False):
         return self.dim("sequence", self.sequence, *axes)
 
 
+# A knob that the lowering does not know would be ignored in silence: fail at import instead.
 _missing = sorted(set(KNOBS) - {one.name for one in fields(Grid)})
 if _missing:
     raise TypeError(

@@ -69,6 +69,7 @@ def _of_passes(program: StepProgram, passes: tuple[JobPass, ...], name: JobPhase
 
 def _phase(program: StepProgram, passes: tuple[JobPass, ...], name: JobPhaseName) -> StepProgram:
     """Program in which only the passes of one phase run."""
+    # Every kind of block and tensor begins with the prefix of its model; the policy has none.
     prefixes = [one.prefix for one in passes if one.prefix]
 
     def of(what: str) -> str:

@@ -40,6 +40,8 @@ def keep(
     forward: Sequence[Operation], backward: Sequence[Operation], recompute: str
 ) -> KeptTensors:
     """Tensors kept under a recompute mode, and the backward pass with its repeats."""
+    # Order: what is made again, then what else the backward pass reads, then which of that came
+    # from other ranks and is fetched again rather than kept.
     together, alone = _again(forward, recompute)
     again = [*together, *alone]
     made_again = {tensor for op in again for tensor in op.writes}
@@ -141,6 +143,7 @@ def _insert(
     begun: set[int] = set()
     result: list[Operation] = []
 
+    # Recursive, as a repeated operation may read what another group makes again.
     def emit(op: Operation) -> None:
         for read in op.reads:
             gathered = read in fetched and read not in produced
@@ -186,6 +189,7 @@ def passing_bytes(
     live to the end. An exchange that a layout does without hands its tensor on and takes no memory
     for a second one.
     """
+    # A walk over the operations: add what each writes, take the peak, drop what it read last.
     ignored, stays = set(lasting), set(leaving)
     last = {read: i for i, op in enumerate(ops) for read in op.reads}
     dying: dict[int, list[Tensor]] = {}
@@ -196,6 +200,7 @@ def passing_bytes(
         if tensor not in ignored:
             alive[tensor] = tensor.held_bytes
     total = sum(alive.values(), start=np.zeros(()))
+    # `grown` saves array operations: without a new tensor the peak cannot rise.
     peak, grown = total, False
     for i, op in enumerate(ops):
         for tensor in op.writes:

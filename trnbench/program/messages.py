@@ -21,6 +21,7 @@ def messages_of(program: StepProgram) -> tuple[Send, ...]:
     A tensor without gradient counts half, because it goes one way. A tensor that only some stages
     hand on counts by their share.
     """
+    # All stages hand on the same tensors; what the last one gets and sends back, others name too.
     messages = [send for stage in program.stages if stage.role != "last" for send in stage.messages]
     back = {send.tensor for send in messages if send.phase == "B_input"}
     found = {
@@ -55,6 +56,7 @@ def _part(send: Send, name: str, share: FloatArray) -> Send:
 
 def slice_of(send: Send, ranks: FloatArray) -> Send:
     """Slice of a tensor that one of the ranks with a copy of it sends."""
+    # With sequence parallelism each rank has tokens of its own: nothing is held twice.
     if "tp" in send.tensor.axes:
         return send
     part = Dim(name="slice", size=array(1 / ranks), whole=ONE, axes=("tp",))

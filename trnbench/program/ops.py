@@ -104,6 +104,8 @@ class MatMul(Record, eq=False):
     @property
     def product(self) -> MatrixProduct:
         """Matrix product that a rank carries out, for the engines."""
+        # Terms with one result add up along the contraction; terms with one left operand stand
+        # side by side along the columns. Either way they are one larger product.
         first = self.terms[0]
         sizes = first.sizes()
         extent = {

@@ -41,13 +41,13 @@ class Bucket(Record, eq=False):
     format: str
     frozen: bool  # not trained, without gradients
     slices: FloatArray  # replicas that share the optimizer's work
-    elements: FloatArray
+    elements: FloatArray  # weights on a rank
     gradient_elements: FloatArray  # of tables only the rows touched
-    moment_elements: FloatArray
+    moment_elements: FloatArray  # numbers of optimizer state
     quantised_elements: FloatArray  # with a copy in the format of linear layers
     alike: FloatArray  # held by all tp ranks, which sum their gradients first
     shared: FloatArray  # held by groups of `copies` tp ranks: key-value heads
-    copies: FloatArray
+    copies: FloatArray  # tp ranks with the same key-value heads
     tied: FloatArray  # held by both ends of a pipeline
 
     @property
@@ -224,6 +224,7 @@ def synchronise(grid: Grid, bucket: Bucket) -> Iterator[Operation]:
     """Exchanges and update of a bucket, by its ZeRO stage."""
     flat = _Flat(grid=grid, bucket=bucket)
     zero = grid.zero
+    # ZeRO 3 has no whole weights between passes: each pass gathers them, frozen ones too.
     if zero == 3:
         for phase in ("F", "B_input"):
             yield from flat.exchange("all-gather", phase, flat.weight_slice, flat.weights)
@@ -231,12 +232,14 @@ def synchronise(grid: Grid, bucket: Bucket) -> Iterator[Operation]:
         return
     if zero >= 2:
         yield from flat.exchange("reduce-scatter", "B_weight", flat.gradient, flat.gradient_slice)
+    # Once a step: sums among the ranks of a stage, then over its replicas.
     yield from _within_stage(grid, bucket, flat)
     if zero == 0:
         whole = flat.gradient
         yield from flat.exchange("all-reduce", "optimizer", whole, whole, bucket.axis)
     elif zero == 1:
         yield from flat.exchange("reduce-scatter", "optimizer", flat.gradient, flat.gradient_slice)
+    # Shard groups have each summed their own samples: ranks with like slices add up.
     if zero and grid.shard is not None:
         part = flat.gradient_slice
         yield from flat.exchange("all-reduce", "optimizer", part, part, "copies")
@@ -284,6 +287,7 @@ def _update(grid: Grid, bucket: Bucket, flat: _Flat) -> Iterator[Operation]:
         "gradient",
     )
     state = [moments]
+    # With a master copy the weights are only written; without one they are read as well.
     if recipe.master is not None:
         state.append(flat.tensor("master", elements, recipe.master, "state"))
     read = (gradient, *state) if recipe.master else (gradient, *state, weights)
@@ -354,6 +358,8 @@ def state_bytes(grid: Grid, bucket: Bucket) -> StateBytes:
     state = array(bucket.moment_elements * element_bytes(recipe.moments))
     if recipe.master is not None and not bucket.frozen:
         state = array(state + bucket.elements * element_bytes(recipe.master))
+    # A block's gradients are whole before they are scattered, its weights after they are gathered:
+    # for the time of one block, on top of the slices.
     sliced = array(ranks > 1)
     gathered = np.zeros(())
     if zero >= 2:

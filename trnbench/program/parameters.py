@@ -130,11 +130,13 @@ def _dim(grid: Grid, weight: Weight, name: str, size: int, spread: bool) -> Dim:
 
 
 def _replicas(grid: Grid, weight: Weight, dims: tuple[Dim, ...], *, spread: bool) -> Replicas:
+    # Experts that are cut over other ranks than tp have replicas of their own even at ep = 1.
     apart = spread and grid.expert_tp is not None and weight.name.startswith(_EXPERTS)
     return "expert_data" if apart or any("ep" in dim.axes for dim in dims) else "data"
 
 
 def _copies(grid: Grid, dims: tuple[Dim, ...]) -> FloatArray:
+    # More tensor-parallel ranks than key-value heads: several ranks hold a copy of each head.
     shared = [dim for dim in dims if dim.name == "kv_head"]
     if not shared:
         return ONE

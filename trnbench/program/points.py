@@ -35,6 +35,7 @@ class Points(Record, eq=False):
 
     def pick(self, array: NDArray[Number]) -> NDArray[Number]:
         """Numbers of an array for each layout; a single number for all stays single."""
+        # A number that no degree changes stays a scalar: formulas then skip a column of copies.
         if array.size == 1:
             return array.reshape(())
         return array.ravel().take(self.places(array.shape))

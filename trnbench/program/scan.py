@@ -30,6 +30,8 @@ def scanned(
     tokens = b.gather_tokens(b.operand(stream))
     gate, value, key, query, *rates = b.linear(tokens, _projections(b, scan, tokens.dims[:2]))
     region: Region = "states" if scan.form == "mamba-2" else ""
+    # A scan needs all tokens in order, so context ranks swap them for heads. The gate stays: each
+    # token's gate is needed only where its output comes back.
     value, key, query, *rates = (_to_heads(b, one) for one in (value, key, query, *rates))
     b.region = region
     value, key, query = (

@@ -91,6 +91,7 @@ def slot_order(schedule: Schedule, *, pp: int, vpp: int = 1, micro_batches: int)
     # last forward only backwards are left.
     forward_at = np.where(index < ahead, index, 2 * index - ahead)
     backward_at = np.where(index < count - ahead, 2 * index + ahead + 1, index + count)
+    # Interleaved: a group of pp micro-batches goes through chunk after chunk, then the next group.
     in_group = index % (pp * vpp)
     micro_batch = index // (pp * vpp) * pp + in_group % pp if vpp > 1 else index
     chunk = in_group // pp if vpp > 1 else np.zeros_like(index)
@@ -117,9 +118,12 @@ def forwards_ahead(
     An interleaved pipeline with one group of micro-batches (as many as stages) runs all forwards
     first, as the NxD and Megatron schedulers do.
     """
+    # A stage's first backward has gone through all stages behind it; meanwhile the stage runs one
+    # forward for each of these.
     total = np.multiply(micro_batches, vpp)
     after = np.subtract(pp, stage) - 1
     match schedule:
+        # (`0 *` gives every case the common shape.)
         case "gpipe":
             ahead = total + 0 * after
         case "1f1b":
@@ -127,6 +131,8 @@ def forwards_ahead(
         case "zb-h1":
             ahead = after + 1 + 0 * total
         case "interleaved":
+            # As Megatron-LM counts: a group of pp forwards for every chunk but the last, and two
+            # for each stage behind.
             one_group = np.equal(micro_batches, pp)
             ahead = np.where(one_group, total, 2 * after + np.subtract(vpp, 1) * pp)
         case _:
@@ -155,6 +161,7 @@ def in_flight(
     """Peak micro-batches that legal schedules hold on a stage (counted from 0)."""
     total = np.multiply(micro_batches, vpp)
     ahead = forwards_ahead(schedule, pp=pp, vpp=vpp, micro_batches=micro_batches, stage=stage)
+    # Stage s holds weights back by s micro-batches and has pp - s in flight: pp in all on each.
     if splits_backward(schedule):
         until_weight = np.minimum(total, pp) + 0 * ahead
         return InFlight(until_backward=ahead / vpp, until_weight=until_weight / vpp)
@@ -169,6 +176,7 @@ def _split_order(schedule: Schedule, pp: int, micro_batches: int) -> SlotOrder:
     index = np.arange(micro_batches)
     ahead = forwards_ahead(schedule, pp=pp, vpp=1, micro_batches=micro_batches, stage=stage)
 
+    # A slot's place is the number of slots before it, so places are sums of counts, not a play.
     def backward_slot(turn: IntArray) -> IntArray:
         weights_before = np.maximum(turn - stage, 0)
         forwards_before = np.minimum(turn, micro_batches - ahead)
@@ -197,6 +205,7 @@ def _ordered(
 ) -> SlotOrder:
     """Order from the parts' slots [stage, i], with each part's micro-batches and chunks."""
     pp, vpp, micro_batches = sizes
+    # Inverts "work i is in slot at[i]" to "slot j does work which[j]", for all stages at once.
     count = micro_batches * vpp
     which = np.empty((pp, len(parts) * count), dtype=np.int64)
     first = np.arange(pp)[:, None] * which.shape[1]

@@ -44,6 +44,7 @@ def messages(order: SlotOrder) -> SlotMessages:
     slots[place] = np.arange(order.kind.size).reshape(order.kind.shape)
     at[:, [0, -1]] = NONE
     at[SlotKind.WEIGHT] = NONE
+    # Forwards go one part up, backwards one down, weight gradients nowhere.
     step = np.array([1, -1, 0])[order.kind]
     sends = (step != 0) & (part + step >= 1) & (part + step <= parts) & (pp > 1)
     return SlotMessages(
@@ -62,6 +63,8 @@ def waves(order: SlotOrder, sender: IntArray) -> Waves:
     waits_for = padded.ravel()
     done = np.zeros(nothing + 1, dtype=np.int64)
     done[nothing] = 1
+    # The next slot of each stage. A wave takes those whose sender is done; a stage that has to wait
+    # tries the same slot again in the next wave.
     following = np.arange(pp) * (count + 1)
     tried: list[IntArray] = []
     while True:

@@ -140,22 +140,22 @@ _NONE = Launches(passes=0, exchanges=array(0), members=array(0))
 
 def launches(block: Block, *, split: bool) -> dict[Slot, Launches]:
     """Launches of each slot of a block."""
-    found: dict[Slot, Launches] = {}
+    by_slot: dict[Slot, Launches] = {}
     for phase in PASSES:
         slot = slot_of(phase, split=split)
         if slot is not None and is_whole(block, phase):
-            one = found.get(slot, _NONE)
-            found[slot] = replace(one, passes=one.passes + 1)
+            earlier = by_slot.get(slot, _NONE)
+            by_slot[slot] = replace(earlier, passes=earlier.passes + 1)
     for op in block.collectives:
         slot = slot_of(op.phase, split=split)
         if slot is not None:
-            one = found.get(slot, _NONE)
-            found[slot] = replace(
-                one,
-                exchanges=one.exchanges + op.count,
-                members=one.members + op.count * op.ranks,
+            earlier = by_slot.get(slot, _NONE)
+            by_slot[slot] = replace(
+                earlier,
+                exchanges=earlier.exchanges + op.count,
+                members=earlier.members + op.count * op.ranks,
             )
-    return found
+    return by_slot
 
 
 Lane: TypeAlias = Literal["links", "network"]

@@ -122,6 +122,7 @@ def shares_of(
     split: StageSplit, layers: Layers, pp: FloatArray
 ) -> tuple[tuple[StageRole, FloatArray, FloatArray, FloatArray], ...]:
     """Role, number of stages, first stage and layers of each class."""
+    # All degrees at once: a class that a layout lacks has multiplicity 0.
     middle = array(np.maximum(pp - 2, 0))
     piped = array(pp > 1)
     if split == "work":
@@ -149,6 +150,8 @@ def shares_of(
 
 def _by_work(layers: Layers, pp: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Layers of the first and of the last of several stages that share the work."""
+    # A stage ends with the layer that carries the running sum past its share, so each end of a
+    # stage lies one layer beyond the whole layers of its share.
     share = (layers.count + layers.last_layers) / pp
     on_first = np.minimum(np.floor(share) + 1, layers.count)
     before_last = np.minimum(np.floor((pp - 1) * share) + 1, layers.count)
@@ -168,6 +171,7 @@ def _drawn(
     chunked = {int(one) for one in np.unique(grid.vpp)}
     degrees = [pp for pp in degrees if len(drawn) in {pp * v for v in chunked}] or degrees
     starts = np.cumsum((0, *drawn))
+    # Chunk c of rank r is entry c * pp + r of the drawing: one list serves every degree.
     blocks = [
         _blocks(
             layers,
@@ -220,6 +224,8 @@ def _drawn(
     if not several:
         return tuple(classes)
     classes.append(of("first", dict.fromkeys(several, 0), grid.pp > 1))
+    # Neighbours with the same blocks and messages at every degree share a class: there are few
+    # classes then, and everything after this is computed per class.
     rank = 1
     while rank < several[-1] - 1:
         here = [pp for pp in several if rank < pp - 1]
@@ -257,6 +263,7 @@ def _blocks(
     blocks: dict[str, FloatArray] = {}
     if ends[0]:
         blocks.update({kind: array(layers.repeats.get(kind, 1)) for kind in layers.first})
+    # Repeated layers are the first of a stage, and leading dense layers come before all others.
     led = array(np.minimum(dense, count))
     if dense:
         blocks |= _apart("dense", led, np.minimum(led, again), layers)

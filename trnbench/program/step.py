@@ -1,4 +1,40 @@
-"""The program of a training step: operations, messages and memory of a layout or a grid."""
+r"""The program of a training step: operations, messages and memory of a layout or a grid.
+
+    Model  Layout
+       \    /
+       Grid                     grid        degrees as arrays, one entry a layout; modes as they are
+         |
+         |  blocks              one block for each kind of layer, and for both ends of the model
+         v
+    forward operations          builder     written by hand, in `layer`, `attention`, ...
+         |
+         |  backward            gradients by rule       keeping    what is kept, what is made again
+         |  optimizer           sums over replicas, updates, ZeRO slices
+         v
+    Block                       block       operations in order, and bytes by lifetime
+         |
+         |  stages              layers shared out: first, light, heavy, last
+         v
+    StepProgram                 a rank of a stage runs its blocks for every micro-batch, in the
+                                order of `schedule`, then the optimizer, then `closing`
+
+A program knows no hardware: no seconds, no links, no sizes of memory. The engines read the same
+program; one prices it, one plays it, one computes it with real numbers.
+
+One program stands for a whole grid of layouts. Each number is an array that spans only the axes it
+depends on: the size of a head's share spans tp, the micro-batches span dp and micro_batch.
+
+    tp x pp x micro_batch grid        heads on a rank    [tp, 1, 1]
+                                      layers of a stage  [ 1, pp, 1]
+                                      tokens of a slot   [ 1, 1, micro_batch]
+
+So a search over a million layouts lowers a few programs, and numbers meet only when they are added
+up. Where layouts differ in structure, the structure is the union: an exchange that some layouts do
+without has the count 0 there, and a class of stages that they lack the multiplicity 0.
+
+Begin with `training_step`. A layout that does not divide is no error here: its program comes back
+with the reasons (`legality`), and the numbers of such a layout mean nothing.
+"""
 
 from __future__ import annotations
 
@@ -155,6 +191,7 @@ def training_step(
     `known_legal` skips all rules. `like`: program of a layout that differs in nothing but
     `SHARED_KNOBS` and the blocks of stages; common parts are reused. `positions`: as in `Grid`.
     """
+    # Reuse goes as far as knobs allow: all blocks, blocks with other states, or stages as well.
     model = model.with_depths(layout.mtp_depths)
     grid = grid_of(layout, positions)
     layers = layers_of(model, grid)
@@ -167,6 +204,7 @@ def training_step(
             blocks = lower_blocks(model, grid, layers, blocks)
         if stages_alike(layout, like.layout):
             return replace(like, layout=layout, grid=grid, blocks=blocks, reasons=broken)
+    # All kinds of layers take and hand on the same stream: any of them shows what stages send.
     kind = next(iter(layers.kinds))
     others: dict[bool, list[Tensor]] = {True: [], False: []}
     for one in passes_beside(model, grid):
@@ -246,7 +284,8 @@ def host_states_bytes(program: StepProgram, node_ranks: int) -> FloatArray:
         )
     )
     most = np.argsort(-each, axis=0, kind="stable")
-    each, ranks = (np.take_along_axis(one, most, axis=0) for one in (each, ranks))
+    each, ranks = (np.take_along_axis(values, most, axis=0) for values in (each, ranks))
+    # A node takes ranks from the sorted stages until it is full: an upper bound for any placement.
     before = np.cumsum(ranks, axis=0) - ranks
     return array((np.clip(node_ranks - before, 0, ranks) * each).sum(axis=0))
 
@@ -276,12 +315,13 @@ def joined_products(ops: Iterable[Operation]) -> tuple[JoinedProducts, ...]:
 def _joined(group: Mapping[Terms, MatrixProduct]) -> JoinedProducts:
     keys = {terms: _key(product) for terms, product in group.items()}
     distinct = {keys[terms]: product for terms, product in group.items()}
-    found = {key: combined((p.m, p.k, p.n, p.batch)) for key, p in distinct.items()}
-    m, k, n, batch = np.concatenate([sizes for sizes, _ in found.values()], axis=1)
-    starts = np.cumsum([0, *(sizes.shape[1] for sizes, _ in found.values())])
+    # Sizes repeat over the grid: `combined` lists each once, with every layout's place in the list.
+    listed = {key: combined((p.m, p.k, p.n, p.batch)) for key, p in distinct.items()}
+    m, k, n, batch = np.concatenate([sizes for sizes, _ in listed.values()], axis=1)
+    starts = np.cumsum([0, *(sizes.shape[1] for sizes, _ in listed.values())])
     where = {
         key: first + places
-        for first, (key, (_, places)) in zip(starts[:-1], found.items(), strict=True)
+        for first, (key, (_, places)) in zip(starts[:-1], listed.items(), strict=True)
     }
     first = next(iter(group.values()))
     return JoinedProducts(

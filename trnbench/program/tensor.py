@@ -105,12 +105,13 @@ class Tensor(Record, eq=False, dict=True):
     @property
     def bytes(self) -> FloatArray:
         """Bytes on one rank."""
-        found = self.__dict__.get("bytes")
-        if found is None:
-            found = array(self.elements * element_bytes(self.format))
-            if found.size <= _REMEMBERED:
-                self.__dict__["bytes"] = found
-        return found
+        size = self.__dict__.get("bytes")
+        if size is None:
+            size = array(self.elements * element_bytes(self.format))
+            # Arrays over large grids would fill the memory with products that are cheap to repeat.
+            if size.size <= _REMEMBERED:
+                self.__dict__["bytes"] = size
+        return size
 
     @property
     def held_bytes(self) -> FloatArray:
@@ -130,6 +131,7 @@ def partial_after(reads: tuple[Tensor, ...], dims: tuple[Dim, ...]) -> frozenset
 
     Ranks that read different shards, and whose result is not cut the same way, hold parts of a sum.
     """
+    # An axis that cuts an operand and not the result is contracted: each rank has its own summand.
     different: set[str] = set()
     for read in reads:
         different |= read.partial

@@ -76,8 +76,10 @@ def token_loss(
     highest = b.elementwise(
         "row_max", (logits,), f"logits.max{of}", lead, number_format=statistics, role="constant"
     )
+    # The maximum over all words keeps exponentials in range; it takes no gradient.
     if "tp" in highest.partial:
         highest = b.exchange("all-reduce", "tp", highest, lead, maximum=True)
+    # Two sums a token: of the exponentials, and the logit of the target, which one rank has.
     pair = (*lead, grid.dim("statistic", 2))
     sums = b.elementwise(
         "exponential_sums",

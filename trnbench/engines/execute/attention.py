@@ -29,6 +29,7 @@ class FusedAttention:
         hidden = hidden_pairs(queries, keys, setting.transformer.attention)
         self._bias: Numbers | None = None
         if hidden is not None:
+            # Ranks that see the same positions share one mask.
             if (hidden == hidden[:1]).all():
                 hidden = hidden[:1]
             bias = np.where(hidden, -np.inf, 0.0).astype(setting.arithmetic.dtype)
@@ -98,6 +99,7 @@ class FusedAttention:
         g = self._operand(_grouped(gradient, groups), self._op.reads[-1])
         d_v = multiply(np.swapaxes(self._operand(shares), -1, -2), g)
         d_scores = multiply(g, np.swapaxes(v, -1, -2))
+        # sum_j p_j dp_j of a row equals gradient . context: no second pass over the square.
         settled = np.einsum("rbsnd,rbsnd->rbns", gradient, context)
         d_scores -= settled.reshape(*d_scores.shape[:-1], 1)
         d_scores *= shares

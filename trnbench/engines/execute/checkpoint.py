@@ -73,6 +73,7 @@ def resume(folder: Path, trainer: Trainer, run: Mapping[str, object]) -> tuple[f
     found = checkpoints(folder)
     if not found:
         return None
+    # Everything is checked before the first array is taken over.
     arrays, theirs, losses = _read(found[-1], found[:-1])
     _refuse_other(found[-1], theirs, _plain(run))
     if _shapes(arrays) != _shapes(_arrays(trainer)):
@@ -98,6 +99,7 @@ def _name(step: int) -> str:
 
 def _check_sizes(file: BinaryIO) -> None:
     """Refuse an archive whose parts claim more bytes than the file has."""
+    # A small archive can unpack to more than any memory; checkpoints are stored unpacked.
     held = os.fstat(file.fileno()).st_size
     with zipfile.ZipFile(file) as archive:
         for part in archive.infolist():

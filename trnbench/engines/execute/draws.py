@@ -70,6 +70,7 @@ class Draws(Record):
     def _words(self, name: str, *where: int) -> NDArray[np.uint32]:
         """Seed of a draw in 32-bit words, the low word first: the fastest form for numpy."""
         layer, *more = where
+        # Names enter by a checksum, not by Python's hash, which differs from process to process.
         numbers = (self.seed, crc32(name.encode()), number_of(name, layer), *more)
         sizes = (max(1, -(-number.bit_length() // 32)) for number in numbers)
         words = (

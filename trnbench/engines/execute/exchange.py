@@ -57,6 +57,7 @@ class Exchanger:
 
         A rank's slice is every n-th element, so that weights which two stages share are cut alike.
         """
+        # [outer, group, inner, element]: a collective is then a sum or a joint along one axis.
         outer, size, inner = self._ranks.split(op.axis, group)
         assert size == int(op.ranks), op.name
         assert numbers.shape[1] == int(op.read.elements), op.name

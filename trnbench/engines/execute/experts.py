@@ -79,6 +79,7 @@ def _visits(
     choice: Numbers, experts: int, slots: int
 ) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
     """(rank, expert, slot, token, visit) of every visit that finds a slot."""
+    # A visit's slot is the number of earlier tokens with the same expert, by a running sum.
     flat = _flat(_index(choice))
     chosen = (flat[..., None] == np.arange(experts)).any(axis=2)
     order = np.cumsum(chosen, axis=1) - 1

@@ -128,6 +128,7 @@ class BlockInstance:
     def run_backward(self, micro_batch: int, gradients: Flow) -> Flow:
         """Gradients of the block's inputs, from those of its outputs."""
         plan, held = self.plan, self._micro_batches[micro_batch]
+        # A block that gets no gradients has no backward pass.
         if not plan.given:
             return ()
         values, gathered = self._weights("B_input")

@@ -77,6 +77,7 @@ class _Rates(Record):
         self, numbers: Numbers, moments: tuple[Numbers, Numbers], old: Numbers, room: Numbers
     ) -> None:
         """Turn gradients into new weights, and old moments into new ones, all where they lie."""
+        # AdamW step by step in place: `room` is the only temporary, so that a part stays in cache.
         settings, (mean, square) = self.settings, moments
         mean *= settings.mean_decay
         mean += np.multiply(numbers, 1 - settings.mean_decay, out=room)
@@ -187,6 +188,7 @@ class BucketState(HeldWeights):
 
     def add(self, name: str, gradient: Numbers) -> None:
         """Add a weight's gradient of one micro-batch to the sum that the rank keeps."""
+        # Rounded after every micro-batch, as software keeps the sum in the gradients' format.
         into = self.shape.spans[name].of(self.gradients)
         recipe = self._arithmetic.recipe
         into += gradient
@@ -285,6 +287,7 @@ class BucketState(HeldWeights):
             old = (
                 self.weights if of_all else self._exchange.slice_of(self.weights, self.shape.shard)
             )
+        # Noise is drawn for whole weights before the loop: parts of it belong to fixed elements.
         updated = np.empty_like(self.mean)
         drawn = [noise(name) for name in ("mean", "square", "weights")]
         room = np.empty(min(_TOGETHER, updated.shape[1]), dtype=updated.dtype)

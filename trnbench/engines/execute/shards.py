@@ -59,6 +59,7 @@ class BucketShape:
         places, start, whole = [], 0, 0
         for member in members:
             weight = member.weight
+            # Ranks that hold copies have the same places, so what is drawn for one is for all.
             placed = ranks.placed(weight)
             size = prod(int(dim.whole) for dim in weight.dims)
             places.append(np.where(placed < size, placed + whole, PADDING))
@@ -87,6 +88,7 @@ class BucketShape:
 
     def held_once(self) -> BoolArray:
         """True where no earlier rank holds the same element of the optimizer's part."""
+        # Copies would enter the norm of all gradients several times.
         flat = self.own_place.reshape(-1)
         once = np.zeros(flat.shape, dtype=np.bool_)
         once[np.unique(flat, return_index=True)[1]] = True

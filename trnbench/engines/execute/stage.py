@@ -56,6 +56,7 @@ class Stage:
             kind: BlockPlan(shop(kind), program.blocks[kind], split=split)
             for kind in dict.fromkeys(kind for part in parts for kind, _ in part)
         }
+        # A stage with both ends of a model has one token table: the second reader borrows it.
         self._chunks: list[list[BlockInstance]] = []
         lender: BlockInstance | None = None
         for part in parts:

@@ -1,4 +1,34 @@
-"""Training steps: micro-batches through the pipeline, gradient sums, clipping, the update."""
+"""Training steps: micro-batches through the pipeline, gradient sums, clipping, the update.
+
+The program is carried out with real numbers, to prove that it trains the model it says, and that
+its counts of FLOP, bytes and memory are those of a run.
+
+    Text ---> whole tensors of a micro-batch
+                 |
+    pipeline     |   slots in the order of the schedule
+                 v
+    Stage 0 --messages--> Stage 1 --> ... --> loss
+      |                                         |
+      |  BlockInstance     weights, kept tensors|  gradients come back the same way
+      |    passes          operations in order  |
+      |    operations      -> kernels, attention, scans, exchange
+      v
+    BucketState            gradients summed, clipped, updated, published (ZeRO slices)
+
+All ranks of a stage are computed at once: the first dimension of every array is the rank. A cut
+dimension has a rank's own part, and a collective is a sum or a joint along the ranks of a group.
+
+    x[rank, batch, token, hidden]      tp = 2, dp = 2: ranks 0 1 | 2 3
+    all-reduce along tp                x.reshape(2, 2, 1, ...).sum(axis=1), given back to both
+
+What must not depend on the layout is drawn for whole weights: first values and the noise of
+stochastic rounding (`draws`). So two layouts of one recipe differ by the order of sums alone, and
+with `exact` (float64 throughout) they agree to rounding of float64.
+
+A step is: forward and backward slots; sums inside a stage, of tied weights, over replicas; the norm
+of all gradients; AdamW; gathering of weights. Every exchange is written into `book`, every byte
+held into each stage's `residency`, and both are compared with the program's own counts.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +92,7 @@ class Trainer:
         self.steps_done = 0
         self.arithmetic = Arithmetic(recipe=program.recipe, exact=run.exact)
         self._threads = ThreadpoolController()
+        # Freed at once: see `KEPT_FREE_BYTES`.
         np.empty(KEPT_FREE_BYTES, dtype=np.uint8)
         ranks = int(program.grid.ranks_per_stage)
         self.book = Book(world=ranks * int(layout.pp), ranks_per_stage=ranks)
@@ -125,6 +156,8 @@ class Trainer:
 
     def _pass(self) -> float:
         losses = self._pipeline.run(self._texts())
+        # The loss needs no gradients; the sums are made here because a step and a look at the
+        # gradients both want them.
         self._synchronise()
         return self._mean_loss(losses)
 
@@ -179,6 +212,8 @@ class Trainer:
     # The end of a step
 
     def _synchronise(self) -> None:
+        # Ranks of a stage first, then both ends of the pipeline, then replicas: each sum takes what
+        # the one before has completed.
         for block, state in self.states():
             for axis in WITHIN_STAGE:
                 op = block.plan.exchange("optimizer", state.shape.axis, axis)

@@ -408,6 +408,7 @@ def training_file(catalog: Catalog, name: str) -> Entry | None:
     A user's file that replaces the stack under another name comes first.
     """
     full = full_name(name)
+    # The user's files come first in the list, so the first shipped one ends the look.
     for entry in entries_of(catalog, STACK_PREFIX):
         if entry.origin == BUILT_IN:
             break
@@ -443,6 +444,7 @@ def _serving(catalog: Catalog, entry: Entry, nearest: Nearest | None) -> Trainin
     found = load_once(catalog, entry.path, TrainingStack)
     if nearest is None:
         return found
+    # A transferred stack was never measured here: its scatter is that of unseen machines.
     unseen = found.unseen or found.spread
     same = nearest.same
     return replace(

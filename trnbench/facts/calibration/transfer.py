@@ -96,6 +96,7 @@ def nearest_instance(catalog: Catalog, own: Instance, known: Iterable[str]) -> N
             hint=f"leave --stack out for {own.name}'s own; `trnbench spec list` names all stacks",
         )
 
+    # Compared in this order; the name at the end makes the choice repeatable.
     def key(one: Instance) -> tuple[object, ...]:
         return (
             one.chip not in (own.chip, chip.like),
@@ -106,16 +107,16 @@ def nearest_instance(catalog: Catalog, own: Instance, known: Iterable[str]) -> N
             one.name,
         )
 
-    found = min(alike, key=key)
-    other_chip, other_links, other_network, *_ = key(found)
+    nearest = min(alike, key=key)
+    other_chip, other_links, other_network, *_ = key(nearest)
     return Nearest(
-        instance=found.name,
+        instance=nearest.name,
         same=not (other_chip or other_links or other_network),
         alike=", ".join(
             (
-                f"another chip ({found.chip})" if other_chip else "the same chip",
+                f"another chip ({nearest.chip})" if other_chip else "the same chip",
                 f"{'other' if other_links else 'the same kind of'} links between chips",
-                f"another network ({_transport(found)})"
+                f"another network ({_transport(nearest)})"
                 if other_network
                 else "the same kind of network",
             )
@@ -184,6 +185,7 @@ def wider_ends(
     value: float, low: float, high: float, factor: float, *, most: float = math.inf
 ) -> tuple[float, float]:
     """Ends of a range `factor` times as wide: in logarithms, or linearly around 0."""
+    # A range that touches 0 has no logarithm: its distances from the value are stretched.
     if low <= 0:
         return max(value - factor * (value - low), 0.0), min(value + factor * (high - value), most)
     return value * (low / value) ** factor, min(value * (high / value) ** factor, most)

@@ -74,6 +74,8 @@ def outline(
 def _schedule(site: Site, op: Op, stages: list[AlgorithmStage]) -> Outline | Refusal:
     """Outline with scatters from the inside out, the outermost stage, and gathers back."""
     last = len(stages) - 1
+    # Inner levels scatter before the outermost reduces: its links, usually the slowest, then carry
+    # the smallest buffer.
     schedule: list[tuple[int, CollectivePart]]
     if op == "all-reduce":
         schedule = [(level, "scatter") for level in range(last)] + [(last, "reduce")]
@@ -88,12 +90,15 @@ def _schedule(site: Site, op: Op, stages: list[AlgorithmStage]) -> Outline | Ref
         pattern = stages[level].make(part)
         if isinstance(pattern, Refusal):
             return pattern
+        # A reduce may cut its buffer otherwise than into a block a rank: into the pieces of a tree.
         if part == "reduce":
             radix[level] = pattern.blocks
         # A switch that joins on the way in and copies on the way out does both at once.
         apart = pattern.name == "in-switch" and part == "gather"
         lane = level + len(stages) if apart else level
         steps.append(PlanStep(pattern=pattern, stage=stages[level], level=level, lane=lane))
+    # A broadcast moves whole pieces at every level, and an all-to-all every item whose digit of the
+    # level differs: neither shrinks the buffer from level to level.
     if op == "broadcast":
         radix = [site.algorithm.pieces]
         share = tuple(1.0 / site.algorithm.pieces for _ in stages)
@@ -117,6 +122,7 @@ def _pairs(site: Site, op: Op, pairs: IntArray | None) -> Outline:
     if pairs is None:
         here = np.arange(ranks)
         pairs = np.stack([here, (here + 1) % ranks], axis=1)
+    # A rank that sends to itself moves nothing over a link.
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
     pattern = pairwise(ranks, pairs, alike=_alike_on_nodes(site.grid, pairs))
     stage = AlgorithmStage(axes=tuple(range(len(site.grid.levels))), make=lambda _: pattern)
@@ -139,6 +145,7 @@ def _alike_on_nodes(grid: RankGrid, pairs: IntArray) -> bool:
     rows = np.stack([place[:, 0], place[:, 1], (node[:, 1] - node[:, 0]) % nodes], axis=1)
     if len(rows) % nodes:
         return False
+    # Sorted within each node, like nodes have equal rows: source, target, nodes further on.
     ordered = rows[np.lexsort((*rows.T, node[:, 0]))].reshape(nodes, -1, 3)
     counted = np.bincount(node[:, 0], minlength=nodes)
     return bool((counted == counted[0]).all() and (ordered == ordered[0]).all())
@@ -154,6 +161,8 @@ def plan_of(found: Outline) -> MessagePlan:
     phases = []
     for step in found.steps:
         chosen = lines[step.level]
+        # Broadcasts go from the outermost level inwards: only lines through the root's place on all
+        # levels further in have data yet.
         if step.pattern.part == "broadcast":
             chosen = chosen[(place[chosen[:, 0], : step.level] == 0).all(axis=1)]
         phases.append(

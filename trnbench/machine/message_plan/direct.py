@@ -14,6 +14,7 @@ from trnbench.machine.message_plan.pattern import (
 
 
 def _to_others(senders: IntArray, positions: int) -> tuple[IntArray, IntArray]:
+    # Targets begin right behind each sender and never include it.
     source = np.repeat(senders, positions - 1)
     step = np.tile(np.arange(1, positions), len(senders))
     return source, (source + step) % positions
@@ -28,6 +29,7 @@ def direct(positions: int, part: CollectivePart, blocks: int) -> MessagePattern:
 
     def send(round_: int, sources: IntArray | None) -> tuple[Messages, ...]:
         senders = all_positions(positions, sources)
+        # Of a broadcast only the root has data.
         if whole:
             senders = senders[senders == 0]
         source, target = _to_others(senders, positions)
@@ -49,6 +51,7 @@ def direct(positions: int, part: CollectivePart, blocks: int) -> MessagePattern:
         part=part,
         positions=positions,
         blocks=blocks,
+        # All positions but a root send alike: one node then shows the load of all.
         alike=not whole,
         distinct_rounds=((0, 1), (1, 1)) if part == "reduce" else ((0, 1),),
         send=send,
@@ -61,6 +64,7 @@ def single_step(positions: int) -> MessagePattern:
     def send(_: int, sources: IntArray | None) -> tuple[Messages, ...]:
         source, target = _to_others(all_positions(positions, sources), positions)
         nought = 0 * source
+        # One round costs one latency, but each rank sends positions - 1 times its buffer.
         return (
             Messages(
                 source=source,

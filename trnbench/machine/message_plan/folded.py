@@ -48,6 +48,7 @@ Round: TypeAlias = Callable[[IntArray], _Sent]
 
 def folded_halving(positions: int, part: CollectivePart) -> MessagePattern:
     """Scatter by halving, gather by doubling, reduce by both, on any number of ranks."""
+    # The largest power of two among the ranks acts; the others are surplus.
     cores = 1 << (positions.bit_length() - 1)
 
     def halve(distance: int) -> Round:
@@ -81,6 +82,7 @@ def two_level_ring(positions: int, part: CollectivePart) -> MessagePattern:
         def one(lag: int) -> Round:
             def send(core: IntArray) -> _Sent:
                 place = core // stride % size
+                # The ring's members differ in one digit of their number: only that digit turns.
                 return _Sent(
                     target=core + ((place + 1) % size - place) * stride,
                     first=core // (stride * size) * (stride * size) + (place - lag) % size * width,
@@ -99,6 +101,8 @@ def two_level_ring(positions: int, part: CollectivePart) -> MessagePattern:
 
 def ring_lengths(positions: int) -> tuple[int, int]:
     """Lengths of the two levels of rings; ranks beyond their product are folded."""
+    # Rings of a and b ranks take a + b - 2 rounds a way, fewest at the square root. A product that
+    # is not too far from a square avoids the two extra rounds of folding.
     side = isqrt(positions)
     divisor = next(size for size in range(side, 0, -1) if positions % size == 0)
     if divisor + positions // divisor <= UNEVEN * side:
@@ -125,10 +129,12 @@ def _folded(
         starts = np.where(starts < extra, 2 * starts, starts + extra)
     blocks = int(starts[-1])
     down, up = ways
+    # A reduce scatters and then gathers; each of the two alone is half of it.
     inner = [*(down if part != "gather" else []), *(up if part != "scatter" else [])]
     first = 1 if extra else 0
 
     def fold(senders: IntArray) -> Messages:
+        # A surplus rank hands its neighbour its whole buffer to add, or its own block to gather.
         source = senders[(senders < 2 * extra) & (senders % 2 == 1)]
         own = part == "gather"
         return _messages(
@@ -140,6 +146,7 @@ def _folded(
         )
 
     def unfold(senders: IntArray) -> Messages:
+        # It gets back its own block of a scatter, or else the whole result.
         source = senders[(senders < 2 * extra) & (senders % 2 == 0)]
         own = part == "scatter"
         return _messages(
@@ -156,6 +163,7 @@ def _folded(
             return _some(fold(senders))
         if round_ == first + len(inner):
             return _some(unfold(senders))
+        # Acting ranks: the even one of each pair, then all ranks behind the pairs.
         source = senders[(senders >= 2 * extra) | (senders % 2 == 0)]
         core = np.where(source < 2 * extra, source // 2, source - extra)
         sent = inner[round_ - first][0](core)

@@ -24,12 +24,14 @@ def halving(positions: int, part: CollectivePart) -> MessagePattern:
     def send(round_: int, sources: IntArray | None) -> tuple[Messages, ...]:
         senders = all_positions(positions, sources)
         reduces = part == "scatter" or (part == "reduce" and round_ < steps)
+        # The gather mirrors the scatter: its last exchange is between the partners furthest apart.
         step = round_ if reduces else 2 * steps - 1 - round_
         if part == "gather":
             step = steps - 1 - round_
         distance = positions >> (step + 1)
         # Partners exchange half of what is still at stake.
         partner = senders ^ distance
+        # Scattering, a rank gives up the half that its partner keeps; gathering, it sends its own.
         kept_by = partner if reduces else senders
         return (
             Messages(

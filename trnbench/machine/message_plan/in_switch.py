@@ -15,6 +15,7 @@ def in_switch(positions: int, part: CollectivePart, pieces: int) -> MessagePatte
     A reduce works in `pieces`: while one is copied out, the next is added. A broadcast has only one
     block a piece.
     """
+    # Between the first and the last piece every round looks alike: one in, one out.
     middle = ((1, pieces - 1),) if pieces > 1 else ()
 
     def send(round_: int, _: IntArray | None) -> tuple[Messages, ...]:
@@ -56,6 +57,7 @@ def _blocks(positions: int, part: CollectivePart, pieces: int) -> int:
 
 
 def _fan(positions: int, fan: Fan, piece: int) -> Messages:
+    # The switch is no position: the end of a message that is all positions at once is -1.
     owner = np.arange(positions)
     nobody = np.full(positions, -1, dtype=np.int64)
     return Messages(

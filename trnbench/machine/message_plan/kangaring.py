@@ -21,6 +21,7 @@ def kangaring(orders: IntArray, ranks_per_chip: int, part: CollectivePart) -> Me
     rank; a chip's blocks travel together.
     """
     channels, chips = orders.shape
+    # With as many rings as ranks of a chip, every rank is the primary of one ring, and all work.
     rings = _Rings(orders=orders, ranks_per_chip=ranks_per_chip)
     laps = chips - 1
 
@@ -69,6 +70,7 @@ class _Rings(Record, eq=False):
         """Messages of a round of the scatter: laps, then each rank of a chip gets its block."""
         if round_ > self.chips - 1:
             return (self._own_blocks(to_primary=False),)
+        # Neighbours add to the block that the ring brings in this round; it goes on in the next.
         feed = self._local(lag=1 + round_, to_primary=True)
         return (self._ring(lag=round_, reduces=True), feed) if round_ else (feed,)
 
@@ -76,6 +78,7 @@ class _Rings(Record, eq=False):
         """Messages of a round of the gather: each rank of a chip gives its block, then laps."""
         if round_ == 0:
             return (self._own_blocks(to_primary=True),)
+        # The block that came in the round before goes on, and to the neighbours at the same time.
         copies = self._local(lag=round_ - 1, to_primary=False)
         if round_ == self.chips:
             return (copies,)
@@ -119,6 +122,7 @@ class _Rings(Record, eq=False):
         )
 
     def _own_blocks(self, *, to_primary: bool) -> Messages:
+        # With lag 0 a message carries the blocks of its own chip; one rank's block of them is left.
         local = self._local(lag=0, to_primary=to_primary)
         block = local.source if to_primary else local.target
         return replace(local, block=block, count=np.ones_like(block), reduces=False)

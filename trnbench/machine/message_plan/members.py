@@ -26,10 +26,10 @@ class Members(Record, eq=False):
     """Groups of one collective: those that are placed, and the grid of each."""
 
     placement: Placement
-    listed: IntArray | None  # all groups [group, rank], sorted
+    listed: IntArray | None  # all groups [group, rank], sorted; None: only `local` is known
     looked_at: IntArray | None  # groups that are placed
     local: IntArray | None  # [group, i] ranks in each of `nodes`; None: rank by rank
-    nodes: IntArray
+    nodes: IntArray  # numbers of the nodes that `local` stands for
     one_node: bool  # what one node does is what every node does
     grids: tuple[RankGrid, ...]
     ways: tuple[int, ...]  # by group: index of its grid
@@ -93,6 +93,7 @@ def members_of(placement: Placement, groups: Groups, *, symmetric: bool) -> Memb
     """Groups ready to be placed; `symmetric` allows one node to show all."""
     listed = checked_groups(placement, groups)
     fabric = placement.fabric
+    # A faulty link belongs to one node: then no node shows the load of the others.
     if symmetric and not fabric.faulty:
         found = _alike_on_nodes(fabric, listed)
         if found is not None:
@@ -197,6 +198,7 @@ def _alike_on_nodes(
         return None
     if (node.reshape(len(members), len(used), per_node) != used[:, None]).any():
         return None
+    # Groups are sorted, so their ranks come node by node: compare each node with the first.
     cut = local.reshape(len(members), len(used), per_node)
     return (members, cut[:, 0], used) if (cut == cut[:, :1]).all() else None
 
@@ -216,6 +218,8 @@ def _node_grids(
     placement: Placement, local: IntArray, nodes: IntArray
 ) -> tuple[tuple[RankGrid, ...], tuple[int, ...]]:
     """Grids of groups that lie alike on each of their nodes."""
+    # Thousands of groups have few kinds of grids: a cheap mark finds a group's grid, and equal
+    # grids are one object, so that their index in `grids` is their kind.
     grids: dict[int, RankGrid] = {}
     numbers: dict[int, int] = {}
     ways = []
@@ -229,6 +233,7 @@ def _node_grids(
 
 def _like_grid(placement: Placement, group: IntArray) -> RankGrid:
     grid = grid_of(placement, group)
+    # Groups on other places with the same rings make the same plan: they share the first grid.
     return placement.node_grids.of(_rings(placement, grid), lambda: grid)
 
 
@@ -245,6 +250,7 @@ def _marks(fabric: Fabric, local: IntArray) -> list[bytes]:
     for up in fabric.levels:
         has = _present(rows, chip // up.span % up.count, up.count)
         columns.append(has.sum(axis=1))
+        # On a torus the places decide on the rings; behind a switch only their number counts.
         if isinstance(up.level, Torus):
             places.append(has)
     numbers = np.stack(columns, axis=1).astype(np.int32).view(np.bool_)

@@ -17,6 +17,7 @@ from trnbench.facts.records import Record, replace
 
 # scatter: block i ends reduced at position i. gather: the reverse, without adding. reduce: both, in
 # one. exchange: position i's part for j ends at j. broadcast: position 0's buffer ends everywhere.
+# Operations between given pairs (permute, send-receive) are exchanges with few parts.
 CollectivePart = Literal["scatter", "gather", "reduce", "exchange", "broadcast"]
 
 
@@ -35,8 +36,8 @@ class Messages(Record, eq=False):
     target: IntArray  # -1 with `Fan.OUT`: every position receives
     block: IntArray  # first block carried, of the channel
     count: IntArray  # blocks carried
-    channel: IntArray
-    reduces: bool
+    channel: IntArray  # part of each block: channels travel different ways at once
+    reduces: bool  # the receiver adds the blocks to its own
     fan: Fan = Fan.POINT
     origin: IntArray | None = None  # of all-to-all: carries its part for position `block`
 
@@ -44,6 +45,7 @@ class Messages(Record, eq=False):
         """Messages that these positions send; all if none are named."""
         if sources is None:
             return self
+        # All columns have one entry a message, so one mask cuts them all.
         kept = np.isin(self.source, sources)
         return replace(
             self,
@@ -68,7 +70,7 @@ class MessagePattern(Record, eq=False):
     pipelined: bool = False  # pieces follow each other: latency is paid once along the way
     alike: bool = True  # every position does the same: one shows the load of all
     distinct_rounds: tuple[tuple[int, int], ...]  # (round, times), of different ends or sizes
-    send: Callable[[int, IntArray | None], tuple[Messages, ...]]
+    send: Callable[[int, IntArray | None], tuple[Messages, ...]]  # round, sources -> messages
     along: IntArray | None = None  # rings or pairs of positions that messages follow
 
     def messages(self, round_: int, sources: IntArray | None = None) -> tuple[Messages, ...]:
@@ -78,6 +80,7 @@ class MessagePattern(Record, eq=False):
     @property
     def identity(self) -> Hashable:
         """Key that equal patterns share."""
+        # `send` is a closure and compares by identity, so the key lists what it closes over.
         sizes = self.positions, self.blocks, self.channels, self.distinct_rounds
         along = None if self.along is None else self.along.tobytes()
         return self.name, self.part, sizes, self.alike, along

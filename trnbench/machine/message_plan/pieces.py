@@ -43,6 +43,7 @@ def flow_of(rounds: Sequence[PlacedRound]) -> PieceFlow:
         np.concatenate([getattr(found, name) for found in rounds])
         for name in ("way", "source", "target", "piece")
     )
+    # Keys are dense numbers: (way, rank, piece) and (way, source, target) index flat arrays below.
     ranks, pieces = int(max(source.max(), target.max())) + 1, int(piece.max()) + 1
     places = np.concatenate(
         [(way * ranks + source) * pieces + piece, (way * ranks + target) * pieces + piece]
@@ -77,6 +78,8 @@ def last_arrivals(
     by_hop = np.zeros((cases, messages), dtype=bool)
     ends = np.zeros((cases, messages))
     row = np.arange(cases)[:, None]
+    # Messages of a round depend only on rounds before, so rounds are the steps of this loop. The
+    # rule leaves at the later of two events: the piece is whole at the source, the way is free.
     for first, stop in pairwise(flow.cuts.tolist()):
         now = slice(first, stop)
         at, to, sender = flow.piece_at_source[now], flow.piece_at_target[now], flow.sender[now]

@@ -140,6 +140,7 @@ def place_members(
         return outlines
     on_a_node = None
     # One node does not show a pattern whose positions differ, only the other phases of the plan.
+    # Such plans are placed twice: in full, and on one node for the phases that do allow it.
     if members.one_node and not all(step.pattern.alike for step in outlines[0].steps):
         on_a_node = Placed(
             placement=members.placement, op=op, members=members, outlines=outlines, of_one_node=True
@@ -162,7 +163,7 @@ def place_members(
 def _outlines(
     members: Members, op: Op, algorithm: Algorithm, pairs: IntArray | None
 ) -> tuple[Outline, ...] | Refusal:
-    found: list[Outline] = []
+    outlines: list[Outline] = []
     placement = members.placement
     for number, grid in enumerate(members.grids):
         stages = None
@@ -171,13 +172,14 @@ def _outlines(
             stages = members.stages.of(
                 (number, algorithm), partial(stages_of, site, algorithm.name)
             )
-        one = outline(placement, op, grid, algorithm, pairs, stages)
-        if isinstance(one, Refusal):
-            return one
-        found.append(one)
-    if len(found) > 1 and len({_structure(one) for one in found}) > 1:
+        plan = outline(placement, op, grid, algorithm, pairs, stages)
+        if isinstance(plan, Refusal):
+            return plan
+        outlines.append(plan)
+    # Rounds of all groups are timed together, so all groups need the same phases and rounds.
+    if len(outlines) > 1 and len({_structure(plan) for plan in outlines}) > 1:
         return Refusal(reason="groups of different shape cannot run in step; run them one by one")
-    return tuple(found)
+    return tuple(outlines)
 
 
 def _structure(found: Outline) -> object:
@@ -186,10 +188,11 @@ def _structure(found: Outline) -> object:
 
 def _cut_off(placed: Placed) -> Refusal | None:
     """Refusal that names two ranks which dead links keep apart, if there are any."""
-    for found in placed.rounds:
-        lost = np.flatnonzero((found.links == placed.link_count).all(axis=1))
+    for sent in placed.rounds:
+        # A message without any link: routes leave the path of a cut-off pair empty.
+        lost = np.flatnonzero((sent.links == placed.link_count).all(axis=1))
         if len(lost):
-            source, target = int(found.source[lost[0]]), int(found.target[lost[0]])
+            source, target = int(sent.source[lost[0]]), int(sent.target[lost[0]])
             return Refusal(reason=f"rank {source} has no way to rank {target}")
     return None
 
@@ -201,6 +204,7 @@ def _rounds(placed: Placed, phase: int) -> tuple[PlacedRound, ...]:
 
 
 def _runs(ways: tuple[int, ...]) -> list[tuple[int, slice]]:
+    # Neighbouring groups on one grid are handled as one slice of arrays.
     starts = [0, *(at for at in range(1, len(ways)) if ways[at] != ways[at - 1]), len(ways)]
     return [(ways[a], slice(a, b)) for a, b in pairwise(starts)]
 

@@ -22,7 +22,7 @@ class PlanPhase(Record, eq=False):
     """One pattern, run on all lines of ranks at once."""
 
     pattern: MessagePattern
-    level: int
+    level: int  # of the lines' stage; 0 is the innermost
     lane: int  # phases of a lane use the same links; chunks take turns
     lines: IntArray  # [line, position]: rank in the group
 
@@ -101,6 +101,7 @@ class MessagePlan(Record, eq=False):
         )
 
     def _moves(self, phase: PlanPhase, batch: Messages) -> Moves:
+        # Real data need every source and target, even where a switch adds or copies on the way.
         batch = _without_fan(batch, phase.pattern.positions)
         lines = phase.lines
         source, target = lines[:, batch.source], lines[:, batch.target]
@@ -108,6 +109,7 @@ class MessagePlan(Record, eq=False):
             message, block = self._items(phase, batch)
         else:
             message, block = self._blocks(phase, batch)
+        # Levels with fewer channels move several segments of a block where others move one.
         per_channel = self.channels // phase.pattern.channels
         first = np.tile(batch.channel, len(lines))[message] * per_channel
         segment = (block * self.channels + first)[:, None] + np.arange(per_channel)
@@ -121,6 +123,8 @@ class MessagePlan(Record, eq=False):
 
     def _blocks(self, phase: PlanPhase, batch: Messages) -> tuple[IntArray, IntArray]:
         """(message, block) for every block of every message on every line."""
+        # The digits of inner levels are the line's own share and fixed; a step of this level's
+        # digit spans all blocks of the outer levels, whose digits are still open.
         if self.op == "broadcast":
             stride, base = 1, np.zeros(len(phase.lines), dtype=np.int64)
         else:
@@ -139,6 +143,8 @@ class MessagePlan(Record, eq=False):
         if self.pairs is not None:
             messages = np.arange(len(batch.origin))
             return messages, batch.origin * self.ranks + batch.block
+        # Level by level an item's digit changes from its sender's to its goal's, innermost first.
+        # So at this level a message carries the items whose inner digits already fit the goal.
         owner = self.owner
         rank_of = np.argsort(owner)
         weights = [math.prod(self.radix[level + 1 :]) for level in range(len(self.radix))]
@@ -189,6 +195,7 @@ def _on_lines(
     def ranks(position: IntArray) -> IntArray:
         if not in_node:
             return lines[:, position].ravel()
+        # Lines list the positions of the first node only; the others follow node by node.
         node, place = np.divmod(position, lines.shape[1])
         return np.asarray(lines[:, place] + node * in_node).ravel()
 
@@ -197,6 +204,7 @@ def _on_lines(
     members = None
     if batch.fan is not Fan.POINT:
         members = np.repeat(lines, len(batch.source), axis=0)
+    # A fan has one end in the switch: the other stands for both, and `members` lists the ranks.
     ends = source if target is None else target
     assert ends is not None
     many = len(lines) > 1
@@ -216,7 +224,7 @@ def _on_lines(
 
 def _fanout(batch: Messages) -> int:
     if batch.fan is Fan.IN:
-        return 1
+        return 1  # each rank sends once and the switch adds
     channels = int(batch.channel.max()) + 1
     return int(np.bincount(batch.source * channels + batch.channel).max())
 
@@ -242,6 +250,7 @@ def _without_fan(batch: Messages, positions: int) -> Messages:
 
 
 def _ranges(first: IntArray, count: IntArray) -> tuple[IntArray, IntArray]:
+    # Consecutive numbers first .. first + count - 1 of every message, without a loop over messages.
     message = np.repeat(np.arange(len(first)), count)
     start = np.concatenate([[0], np.cumsum(count)[:-1]]) if len(count) else count
     return message, np.arange(len(message)) - start[message] + first[message]
@@ -267,5 +276,6 @@ def turns(lanes: tuple[int, ...], chunks: int) -> list[tuple[int, int]]:
     A chunk follows the one before by one phase; where two would take a lane at once, the older goes
     first. `lanes[phase]` is the lane of each phase.
     """
+    # Chunk c is in phase p at time c + p at the earliest: sorted by that time, then by age.
     every = [(chunk, phase) for chunk in range(chunks) for phase in range(len(lanes))]
     return sorted(every, key=lambda turn: (turn[0] + turn[1], turn[0]))

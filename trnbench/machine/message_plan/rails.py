@@ -29,6 +29,7 @@ def one_rail(placed: Placed, index: int) -> Rail | None:
     """
     members, fabric = placed.members, placed.placement.fabric
     steps = [found.steps[index] for found in placed.outlines]
+    # Any difference between lines rules the short cut out.
     if members.local is None or fabric.faulty or placed.op == "broadcast":
         return None
     if any(_levels(found, index) != {NODES} for found in placed.outlines):
@@ -43,6 +44,7 @@ def one_rail(placed: Placed, index: int) -> Rail | None:
     if fabric.instance.network is not None and not fabric.instance.network.rails:
         ways += [way for way in (fabric.to_spine, fabric.from_spine) if (way >= 0).all()]
     for way in ways:
+        # Lines of chips that share an adapter share its speed, so like lines are counted by link.
         used, lines = np.unique(way[chips], return_counts=True)
         lines_on[used] = lines
         kinds = {
@@ -67,6 +69,7 @@ def _levels(found: Outline, index: int) -> set[int]:
 def _line(placed: Placed, index: int) -> Placed:
     """Phase as a collective of its own, on the first line."""
     assert placed.members.local is not None
+    # The phase keeps its share of the data: the inner levels have cut the buffer down before it.
     found = placed.outlines[0]
     step = found.steps[index]
     nodes = len(placed.members.nodes)

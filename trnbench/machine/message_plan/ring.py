@@ -28,6 +28,8 @@ def ring(orders: IntArray, part: CollectivePart) -> MessagePattern:
     def send(round_: int, sources: IntArray | None) -> tuple[Messages, ...]:
         senders = all_positions(size, sources)
         reduces = part == "scatter" or (part == "reduce" and round_ < laps)
+        # The scatter starts with the block behind the sender's own, so that its own arrives last,
+        # with everybody's part in it. The gather starts from there, with the sender's own.
         lag = 1 + round_ if reduces else round_ % laps
         channel = np.repeat(np.arange(channels), len(senders))
         if sources is None:
@@ -59,6 +61,7 @@ def ring(orders: IntArray, part: CollectivePart) -> MessagePattern:
 
 
 def _places(orders: IntArray) -> IntArray:
+    # The inverse of each ring's order: position -> its place on the ring.
     places = np.empty_like(orders)
     np.put_along_axis(places, orders, np.arange(orders.shape[1])[None, :], axis=1)
     return places
@@ -70,6 +73,7 @@ def ring_exchange(size: int, *, two_way: bool) -> MessagePattern:
     The part for distance d takes d hops, one distance after the other. `two_way`: near parts go
     forward and the others backward at the same time.
     """
+    # An even ring has one part exactly half way round: it goes forward.
     forward = size // 2 if two_way else size - 1
     backward = size - 1 - forward
     # Rounds with traffic both ways, then those with one way only.
@@ -78,6 +82,7 @@ def ring_exchange(size: int, *, two_way: bool) -> MessagePattern:
 
     def send(round_: int, sources: IntArray | None) -> tuple[Messages, ...]:
         senders = all_positions(size, sources)
+        # Distance d takes d rounds: 1, then 2, ... After the loop `round_` is the hop within it.
         distance = 1
         while round_ >= distance:
             round_ -= distance
@@ -88,6 +93,7 @@ def ring_exchange(size: int, *, two_way: bool) -> MessagePattern:
             Messages(
                 source=senders,
                 target=(senders + way) % size,
+                # After `round_` hops a rank holds the part of the rank as many places behind.
                 origin=(senders - way * round_) % size,
                 block=(senders - way * round_ + way * distance) % size,
                 count=ones,
@@ -135,6 +141,7 @@ def chain(orders: IntArray, blocks: int) -> MessagePattern:
         channels=channels,
         pipelined=True,
         alike=False,
+        # The chain fills over size - 2 rounds; then one piece a round reaches its end.
         distinct_rounds=tuple((t, 1) for t in range(blocks + size - 2)),
         send=send,
         along=orders,

@@ -25,19 +25,22 @@ def ring_orders(fabric: Fabric, level: int, places: tuple[int, ...]) -> IntArray
     A torus gives every edge-disjoint cycle in both directions; faulty links cost the rings that use
     them, whichever choice leaves the most bandwidth.
     """
+    # Behind a switch or in a full mesh every order is as good, and two places have one ring.
     natural = np.arange(len(places))[None, :]
     spec = fabric.levels[level].level
     if not isinstance(spec, Torus) or len(places) < 3:
         return natural
     index = {place: i for i, place in enumerate(places)}
+    # A whole torus has known cycles; part of one is searched.
     if len(places) == fabric.levels[level].count:
         cycles = [tuple(index[place] for place in cycle) for cycle in torus_cycles(spec.shape)]
     else:
         cycles = disjoint_cycles(_edges(fabric, level, places, least=0.0))
     choices = [_best(fabric, level, places, cycles)]
+    # Fewer rings that avoid faulty links may move more than all rings with slow ones among them.
     if fabric.faulty:
-        found = disjoint_cycles(_edges(fabric, level, places, least=1.0))
-        choices.append(_best(fabric, level, places, found))
+        sound = disjoint_cycles(_edges(fabric, level, places, least=1.0))
+        choices.append(_best(fabric, level, places, sound))
     rings, worth = max(choices, key=lambda choice: choice[1])
     return np.array(rings) if worth > 0 else natural
 
@@ -49,6 +52,7 @@ def neighbour_pairs(fabric: Fabric, group: IntArray) -> IntArray:
     """
     group = np.sort(group)
     order = np.arange(len(group))
+    # Only groups of whole nodes, aligned to nodes, can follow the wires of a node one by one.
     whole = np.arange(len(group)) + group[0]
     per_node = fabric.ranks_per_node
     if bool((group == whole).all()) and len(group) % per_node == 0 == group[0] % per_node:
@@ -66,6 +70,8 @@ def _wired_chips(fabric: Fabric) -> list[int]:
         match up.level:
             case Torus(shape=shape) if up.count >= 3:
                 steps = [place * up.span for place in torus_cycles(shape)[0]]
+                # The chips wired up to now and this level's cycle form a torus, whose own cycle
+                # joins both; fewer than three chips are repeated place by place.
                 if len(chips) < 3:
                     chips = [chip + step for step in steps for chip in chips]
                 else:
@@ -86,6 +92,7 @@ def _best(
     fabric: Fabric, level: int, places: tuple[int, ...], cycles: list[tuple[int, ...]]
 ) -> tuple[list[tuple[int, ...]], float]:
     """Directed rings worth using, and their joint speed in units of a sound link."""
+    # Links are directed, so each cycle gives two rings: one each way round.
     ways = [*cycles, *((cycle[0], *reversed(cycle[1:])) for cycle in cycles)]
     ways = [way for way in ways if len(way) == len(places)]
     speeds = [float(_speed(fabric, level, places, np.array(way)).min()) for way in ways]
@@ -113,6 +120,7 @@ def _edges(
 ) -> list[tuple[int, int]]:
     """Pairs of places with links both ways that keep at least this share of speed."""
     links = _links(fabric, level)[np.ix_(places, places)]
+    # All units use one order, so the unit with the worst link decides on a pair of places.
     share = np.where(links < 0, -1.0, fabric.worst_factor()[links]).min(axis=2)
     sound = np.minimum(share, share.T) >= least
     return [(int(i), int(j)) for i, j in zip(*np.nonzero(np.triu(sound, 1)), strict=True)]
@@ -125,7 +133,7 @@ def _links(fabric: Fabric, level: int) -> IntArray:
     units = chips[chips // up.span % up.count == 0]
     here = np.arange(up.count)
     chips = units[None, :] + here[:, None] * up.span
-    found = np.full((up.count, up.count, len(units)), -1, dtype=np.int64)
+    between = np.full((up.count, up.count, len(units)), -1, dtype=np.int64)
     assert isinstance(up.level, Torus)
     shape = tuple(up.level.shape)
     at = np.array(np.unravel_index(here, shape))
@@ -137,5 +145,6 @@ def _links(fabric: Fabric, level: int) -> IntArray:
             there[axis] = (there[axis] + step) % length
             end = np.ravel_multi_index(tuple(there), shape)
             pair = here[:, None], end[:, None], unit[None, :]
-            found[pair] = np.where(found[pair] < 0, link, found[pair])
-    return found
+            # On an axis of length 2 both ways lead to the same place: the first link counts.
+            between[pair] = np.where(between[pair] < 0, link, between[pair])
+    return between

@@ -64,6 +64,7 @@ def select_for(
     pairs: IntArray | None = None,
 ) -> tuple[Selected, ...] | Refusal:
     """Algorithms by size for groups that are ready to be placed."""
+    # Rules overlap in size, so one algorithm is tried for several ranges: placed once.
     nodes, ranks = members.first_nodes, members.ranks
     placements: dict[Algorithm, Placed | Refusal] = {}
 
@@ -82,16 +83,18 @@ def select_for(
         passed: list[str] = []
         for candidate in _candidates(stack, covering, algorithm, tuning):
             wanted, name = candidate
-            found = placed(wanted)
-            if not isinstance(found, Refusal):
+            placed_plan = placed(wanted)
+            if not isinstance(placed_plan, Refusal):
                 break
+            # The user's algorithm has no substitute: its refusal is the answer.
             if algorithm is not None:
-                return found
-            why = f"{wanted.label}: {found.reason}"
+                return placed_plan
+            why = f"{wanted.label}: {placed_plan.reason}"
             passed += [why] if why not in passed else []
         else:
             reasons = "; ".join(passed) or "no rule covers this group"
             return Refusal(reason=f"{stack.name} has no algorithm for it ({reasons})")
+        # Two ranges with one answer become one range.
         last = chosen[-1] if chosen else None
         if last and (last.algorithm, last.tuning_name) == (wanted, name):
             chosen[-1] = replace(last, below_bytes=limit)
@@ -103,7 +106,7 @@ def select_for(
                 algorithm=wanted,
                 tuning_name=name,
                 tuning=stack.tuning(name),
-                placed=found,
+                placed=placed_plan,
                 passed_over=tuple(passed),
             )
         )

@@ -32,6 +32,7 @@ def stages_of(site: Site, name: str) -> list[AlgorithmStage] | Refusal:
         raise UnknownNameError("collective algorithm", name, ALGORITHMS)
     if name != "hierarchical":
         return _STAGES[name](site)
+    # Inside the node one algorithm, between nodes another, on the share that the inner one leaves.
     outer_axes = site.only(NODES)
     if not outer_axes:
         return Refusal(reason="hierarchical needs a group on several nodes")
@@ -50,6 +51,7 @@ def stages_of(site: Site, name: str) -> list[AlgorithmStage] | Refusal:
 def _inner_stages(site: Site, name: str) -> list[AlgorithmStage] | Refusal:
     """Stages on one node of a group whose first axis is the nodes."""
     grid = site.grid
+    # The stages are made as for a group on one node, and their axes then counted after the nodes'.
     node = RankGrid(ranks=grid.ranks[0], levels=grid.levels[1:], places=grid.places[1:])
     stages = _STAGES[name](replace(site, grid=node))
     if isinstance(stages, Refusal):
@@ -59,6 +61,7 @@ def _inner_stages(site: Site, name: str) -> list[AlgorithmStage] | Refusal:
 
 def _orders(site: Site, axis: int) -> IntArray:
     level = site.grid.levels[axis]
+    # Nodes, cores and irregular chips have no wiring of their own: the order of their numbers.
     if level < 0:
         found = np.arange(site.size((axis,)))[None, :]
     else:
@@ -67,6 +70,7 @@ def _orders(site: Site, axis: int) -> IntArray:
 
 
 def _with_cores(orders: IntArray, cores: int) -> IntArray:
+    # A ring visits all cores of a chip before it goes on to the next chip.
     return (orders[:, :, None] * cores + np.arange(cores)).reshape(len(orders), -1)
 
 
@@ -77,6 +81,7 @@ def _ring_maker(
         if part == "exchange":
             return ring_exchange(orders.shape[1], two_way=not site.algorithm.one_way)
         if part == "broadcast":
+            # Every chain begins at the root, which is position 0.
             starts = np.argmin(orders, axis=1)
             turned = np.stack([np.roll(o, -s) for o, s in zip(orders, starts, strict=True)])
             return chain(turned, site.algorithm.pieces)
@@ -163,6 +168,7 @@ def _folded_halving(site: Site) -> list[AlgorithmStage] | Refusal:
 def _halved(
     site: Site, stage: Callable[[Site, tuple[int, ...]], AlgorithmStage]
 ) -> list[AlgorithmStage]:
+    # Cores of a chip are all neighbours and few: they exchange directly, and partners halve beyond.
     cores = site.only(CORES)
     others = [axis for axis in range(len(site.grid.levels)) if axis not in cores]
     inside = [_direct_stage(site, cores)] if cores else []
@@ -198,6 +204,7 @@ def _two_rings(site: Site) -> list[AlgorithmStage] | Refusal:
 
 
 def _halving_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
+    # On a whole torus partners shall be neighbours, which the Gray code of its places gives.
     size = site.size(axes)
     level = site.grid.levels[axes[0]]
     power = size & (size - 1) == 0

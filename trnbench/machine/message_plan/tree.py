@@ -13,6 +13,7 @@ from trnbench.machine.message_plan.pattern import CollectivePart, MessagePattern
 @lru_cache(maxsize=256)
 def _tree(positions: int) -> tuple[IntArray, IntArray]:
     """Parent and depth of each position; root 0, odd positions are the leaves."""
+    # NCCL's tree: the binary number of a place alone gives its parent, for any number of ranks.
     parent = np.full(positions, -1, dtype=np.int64)
     for place in range(1, positions):
         # The lowest bit set is a position's height; its parent clears that bit and sets the next.
@@ -34,12 +35,15 @@ def tree(positions: int, part: CollectivePart, blocks: int) -> MessagePattern:
     One channel a tree. The second tree mirrors (or shifts) the first, so a leaf of one works in the
     other and both halves of the data load every rank alike.
     """
+    # Piece p goes down to depth d in round p + d - 1, after the way up in a reduce. Up from depth d
+    # it goes in round p + deepest - d, when it has come together from all children.
     parent, depth = _tree(positions)
     deepest = int(depth.max())
     both = part == "reduce"
     channels = 2 if both else 1
 
     def batch(source: IntArray, target: IntArray, piece: IntArray, *, reduces: bool) -> Messages:
+        # Before the pipeline is full, and once it drains, some edges have no piece to carry.
         moving = (piece >= 0) & (piece < blocks)
         source, target, piece = source[moving], target[moving], piece[moving]
         source = np.concatenate([source, _second(source, positions)][:channels])
@@ -80,4 +84,6 @@ def tree(positions: int, part: CollectivePart, blocks: int) -> MessagePattern:
 
 
 def _second(place: IntArray, positions: int) -> IntArray:
+    # Leaves of the first tree are odd places. Mirrored, or shifted by one for an odd number, the
+    # second tree has its leaves on even places.
     return positions - 1 - place if positions % 2 == 0 else (place + 1) % positions

@@ -44,8 +44,8 @@ class AttentionCall(Record):
     their gradients over the heads before the store.
     """
 
-    queries: int
-    keys: int
+    queries: int  # of each head
+    keys: int  # of each head
     heads: int  # query heads in all, of all sequences
     kv_heads: int  # heads of keys in all
     score_size: int
@@ -60,6 +60,8 @@ class AttentionCall(Record):
     def position(self, query: int) -> int:
         """Position of a query in the sequence."""
         at = self.first_query + query
+        # A rank of a ring holds an early and a late part of the sequence, so that all ranks have
+        # equal work under a causal mask: its second half lies at the end of the keys.
         if self.ring_queries is None or 2 * at < self.ring_queries:
             return at
         return at + self.keys - self.ring_queries
@@ -113,6 +115,7 @@ def parts_of_cores(
     Heads go whole to cores. The library's forward kernel shares an odd last head of two cores by
     its queries, the early part being the larger one under a causal mask.
     """
+    # Fewest heads a core first: cores with an extra head set the time of the rank.
     whole, odd = divmod(call.heads, cores)
     own = (_with_heads(call, whole),) if whole else ()
     if not odd:
@@ -161,6 +164,7 @@ def keys_at_once(call: AttentionCall, kernel: FusedKernel) -> int:
 
 
 def _parts(call: AttentionCall) -> int:
+    # Keys and values of a position take a column for each array's width of the head.
     arrays = -(-max(call.score_size, call.value_size) // VALUE_TILE)
     return arrays * (2 if format_named(call.number_format).bits > HALF_BITS else 1)
 
@@ -169,6 +173,7 @@ def _span(call: AttentionCall, query: int, count: int) -> tuple[int, int]:
     """First key that any of some queries attends to, and the end of these keys."""
     if not call.causal:
         return 0, call.keys
+    # The first query bounds the window on the left, the last one the causal mask on the right.
     start, end = call.position(query), call.position(query + count - 1) + 1
     low = 0 if call.window is None else max(0, start - call.window + 1)
     return min(low, call.keys - 1), max(min(end, call.keys), 1)
@@ -184,6 +189,7 @@ def _large_tiles(call: AttentionCall) -> Iterator[PlacedVisit]:
             for query in range(group, min(group + held, call.queries), QUERY_TILE):
                 count = min(QUERY_TILE, call.queries - query)
                 low, high = _span(call, query, count)
+                # Tiles that the mask or the window rules out in full are not visited at all.
                 if low >= key + width or high <= key:
                     continue
                 edges = range(key, key + width, KEY_TILE)
@@ -217,6 +223,7 @@ def _sections(call: AttentionCall) -> Iterator[tuple[PlacedVisit, ...]]:
             low, high = _span(call, query, count)
             if low >= end or high <= section:
                 continue
+            # Key tiles count from the section's start: the first one may begin before the window.
             start = max(section, low - (low - section) % KEY_TILE)
             edges = range(start, min(high, end), KEY_TILE)
             widths = tuple(min(KEY_TILE, end - edge) for edge in edges)
@@ -308,6 +315,7 @@ def _blocks(
     A query tile's gradient leaves SBUF with its last tile before the key `end`.
     """
     spans = {query: _span(call, query, min(QUERY_TILE, call.queries - query)) for query in queries}
+    # Queries stay in SBUF for the group's key tiles: only a tile's first visit loads them.
     seen: set[int] = set()
     for key in keys:
         width = min(KEY_TILE, call.keys - key)

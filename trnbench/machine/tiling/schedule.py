@@ -108,21 +108,21 @@ class KernelSchedule(Record, eq=False):
     a: Operand
     b: Operand
     out_bytes: float
-    m: FloatArray
-    n: FloatArray
-    k: FloatArray
-    batch: FloatArray
+    m: FloatArray  # rows of the result, elements
+    n: FloatArray  # columns of the result, elements
+    k: FloatArray  # contraction, dense elements
+    batch: FloatArray  # like products, one after the other
     m_tiles: FloatArray  # tiles in all
-    n_tiles: FloatArray
-    k_tiles: FloatArray
+    n_tiles: FloatArray  # tiles in all
+    k_tiles: FloatArray  # tiles in all
     rows: FloatArray  # output tiles of a block along M
     columns: FloatArray  # output tiles of a block along N
     block_m: FloatArray  # elements of a block
     block_n: FloatArray  # elements of a block
     block_k: FloatArray  # K tiles of a block
     m_blocks: FloatArray  # blocks in all
-    n_blocks: FloatArray
-    k_blocks: FloatArray
+    n_blocks: FloatArray  # blocks in all
+    k_blocks: FloatArray  # blocks in all
     columns_a: FloatArray  # most columns of a transfer
     columns_b: FloatArray  # most columns of a transfer
     slots_a: FloatArray  # buffers of a K tile
@@ -194,6 +194,8 @@ def schedule_of(
         partitions=partitions,
     )
     frame = _Frame(
+        # Stationary columns become result rows, one a PE column; the moving tile is as wide as a
+        # PSUM bank takes fp32 sums; the contraction fills the array's rows.
         tile=Tile(
             m=cores.tensor.columns,
             n=min(cores.tensor.moving_max, bank_columns),
@@ -215,6 +217,7 @@ def _blocked(product: MatrixProduct, frame: _Frame) -> KernelSchedule:
     m_tiles, n_tiles, k_tiles = _tiles(product, tile)
     block_k, k_blocks = _even(k_tiles, CONTRACTION_BLOCK_TILES)
     out_bytes = product.element_bytes_out
+    # With one block of K results are written in their own format; else partial sums stay in fp32.
     held = out_bytes + np.minimum(k_blocks - 1, 1.0) * (ACCUMULATOR_BYTES - out_bytes)
     # Per partition, a column of an operand takes this much in its buffers (and in the spare output
     # rows), and a row of output tiles `held` a column: the largest square comes from a quadratic,
@@ -227,6 +230,7 @@ def _blocked(product: MatrixProduct, frame: _Frame) -> KernelSchedule:
     columns = np.maximum(1, np.minimum(n_tiles, np.floor(square / tile.n))) * tile.n
     rows = np.floor((room - columns * b_bytes) / ((a_bytes + grow * columns) * tile.m))
     rows = np.maximum(1, np.minimum(m_tiles, rows))
+    # A product with few rows leaves room for wider blocks than the square has.
     left = np.floor((room - rows * tile.m * a_bytes) / ((b_bytes + rows * held) * tile.n))
     columns = np.maximum(1, np.minimum(n_tiles, left))
     block_m, m_blocks = _even(m_tiles, rows)
@@ -273,6 +277,7 @@ def _whole_contraction(product: MatrixProduct, frame: _Frame, kernel: Kernel) ->
         block_m = np.where(need + held <= frame.room_bytes, FREE_BLOCK_TILES, 1.0)
         block_n = np.where(both + held <= frame.room_bytes, FREE_BLOCK_TILES, 1.0)
         block_m, block_n = np.minimum(m_tiles, block_m), np.minimum(n_tiles, block_n)
+    # Results come first, operands get the rest: a row that cannot be stored stops every kernel.
     output_rows = block_m + SPARE_OUTPUT_ROWS
     room = frame.room_bytes - output_rows * block_n * row_bytes
     a_slot, b_slot = block_m * a_tile, block_n * b_tile
@@ -286,6 +291,8 @@ def _whole_contraction(product: MatrixProduct, frame: _Frame, kernel: Kernel) ->
         # only if several output tiles use it, or if operands are turned before they are used.
         least_b = np.where((block_m * block_n > 1) | turned, k_tiles, BUFFERS)
         slots_a = np.minimum(most, np.floor((room - least_b * b_slot) / a_slot))
+        # Room for two whole blocks of `a` lets the next one load ahead; anything between one and
+        # two would only take space from `b`.
         slots_a = np.where(slots_a < most, np.minimum(slots_a, k_tiles), slots_a)
         slots_b = np.floor((room - slots_a * a_slot) / b_slot)
         fits = (slots_a >= k_tiles) & (slots_b >= least_b)

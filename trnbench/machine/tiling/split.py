@@ -56,14 +56,16 @@ def split_over(product: MatrixProduct, cores: int, unit: NeuronCores) -> Split:
         batch = np.ceil(product.batch / batch_parts)
         m = np.minimum(np.ceil(m_tiles / m_parts) * wide, product.m)
         n = np.minimum(np.ceil(n_tiles / n_parts) * wide, product.n)
+        # Work counts tiles; among equal work, shares nearer to a square load fewer elements.
         work = batch * np.ceil(m / wide) * np.ceil(n / wide)
         work = work * (1 + _TIE * (m + n) / (product.m + product.n))
-        found = [np.asarray(part) for part in np.broadcast_arrays(work, batch, m, n)]
+        split = [np.asarray(part) for part in np.broadcast_arrays(work, batch, m, n)]
         if not best:
-            best = found
+            best = split
             continue
-        better = found[0] < best[0]
-        best = [np.where(better, new, old) for new, old in zip(found, best, strict=True)]
+        # Strictly less: of equal splits the first wins, with the fewest parts of the batch.
+        better = split[0] < best[0]
+        best = [np.where(better, new, old) for new, old in zip(split, best, strict=True)]
     _, batch, m, n = best
     used = np.ceil(product.batch / batch) * np.ceil(product.m / m) * np.ceil(product.n / n)
     return Split(share=replace(product, batch=batch, m=m, n=n), cores=used)

@@ -54,6 +54,7 @@ def _recompute(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterat
     transformer = question.model.transformer
     if transformer is None:
         return
+    # Every set of modules that the model has, smallest sets first.
     modules = [module for module in MODULES if module not in absent_modules(transformer)]
     sets = (
         recompute_named(",".join(some))
@@ -100,6 +101,8 @@ def _drawn(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[V
     if model.transformer is None or not question.allows(DRAWN):
         return
     layout = question.completed
+    # The first stage may be a layer lighter, for the embedding; the last one by up to the head's
+    # work in layers.
     layers, head = model.transformer.layers, _head_layers(question)
     pairs = [
         (first, last)

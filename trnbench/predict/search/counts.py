@@ -26,6 +26,7 @@ class Counts:
 
     def take(self, families: Iterable[ScheduleFamily]) -> None:
         """Add the counts of families: layouts considered, valid ones, rejections by rule."""
+        # Variants of a look have equal counts; each of them is a layout of its own.
         for look in (look for family in families for look in family.looks):
             variants = len(look.variants)
             self._considered += variants * look.considered

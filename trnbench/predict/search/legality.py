@@ -80,6 +80,7 @@ def families(space: Space) -> tuple[ScheduleFamily, ...]:
             lowest = variant["zero"] == space.first["zero"]
             alike = found.setdefault((schedule, own_modes(variant)), {})
             alike.setdefault(lowest, []).append(variant)
+    # Rules of the platform depend on groups of ranks alone, rules of division on a program's modes.
     platform: Memo[Variant, Mapping[str, BoolArray]] = Memo()
     outer = {}
     for own, variant in {own_modes(variant): variant for variant in space.variants}.items():
@@ -88,6 +89,7 @@ def families(space: Space) -> tuple[ScheduleFamily, ...]:
     families: list[ScheduleFamily] = []
     for (schedule, own), alike in found.items():
         looked_at = [(tuple(some), _looked_at(space, schedule, some[0])) for some in alike.values()]
+        # Checked once for all variants of the family; each counts only the part it looks at.
         anywhere = np.logical_or.reduce([at for _, at in looked_at])
         layout = space.layout(schedule, looked_at[0][0][0])
         sorted_out = _sorted_out(space, outer[own], layout, anywhere)
@@ -177,6 +179,7 @@ def _sorted_out(
     inner = len(space.axes["ep"]) * len(chunks) * len(space.axes["micro_batch"])
     rejected: dict[str, IntArray] = {}
     left = looked_at.copy()
+    # A layout counts for the first rule that it breaks, so later rules see what is left.
     for rule, broken in outer_rules.items():
         out = left & broken
         if out.any():
@@ -185,6 +188,7 @@ def _sorted_out(
     legal: list[tuple[IntArray, ...]] = []
     legal_at = np.zeros(shape, dtype=np.int64)
     outer = np.nonzero(left)
+    # Rows of outer degrees with all their inner ones, as many as a bounded amount of memory holds.
     at_once = max(AT_ONCE // max(inner, 1), 1)
     for start in range(0, len(outer[0]), at_once):
         part = tuple(axis[start : start + at_once] for axis in outer)
@@ -256,6 +260,7 @@ def _inner_legal(
         else:
             cuts &= ~broken
             of_cuts = _of_each(cuts)
+        # Valid layouts that this rule takes away are its rejections: earlier rules had the others.
         before, count = count, of_experts * of_cuts
         lost[rule] = lost.get(rule, 0) + (before - count)
     left = experts & cuts

@@ -34,6 +34,7 @@ def blocks(space: Space) -> Iterator[Space]:
     filled = [np.count_nonzero(has % (pp * cut) == 0) for has, pp in stages]
     clusters = space.clusters
     points = np.bincount(clusters, weights=filled, minlength=len(space.question.nodes)) * inner
+    # Clusters in order, as many as fill a block; one that exceeds a block is a block of its own.
     held = 0.0
     chosen: list[int] = []
     for cluster, more in enumerate(points.tolist()):
@@ -108,6 +109,7 @@ def _trimmed(
     """A space and its families, reduced to the used values of each axis."""
     axes = {name: values[used[ALONG[name]]] for name, values in space.axes.items()}
     small = Space(question=space.question, axes=axes)
+    # Old place -> new place along an axis; None where no value is dropped.
     moved = [None if mask.all() else (np.cumsum(mask) - 1).astype(PLACE) for mask in used]
 
     def of_family(family: ScheduleFamily) -> ScheduleFamily:

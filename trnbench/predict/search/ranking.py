@@ -60,6 +60,7 @@ class LayoutRanking:
         memory_bytes: FloatArray,
     ) -> None:
         """Add layouts of a run; numbers of runs ascend."""
+        # Most layouts are slower than the `top` kept ones: this filter spares nearly all sorting.
         good = np.flatnonzero(score <= self._worst[cluster])
         if not len(good):
             return

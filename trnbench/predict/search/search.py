@@ -1,8 +1,37 @@
 """Every valid layout of a question: memory for all of them, time for those that fit.
 
-One program is lowered and priced for each variant of the space. Its arrays span few axes of the
-grid and are broadcast to the layouts asked for, so layouts that differ only in degrees cost a few
-sums. Schedules share a program, and groups of ranks are placed once for all programs.
+Nearly all work is done on arrays over a grid, not layout by layout.
+
+    SearchQuestion            model, platform, calibration, node counts, settled and open knobs
+       |
+       |  space               axes of the grid, and the variants (choices of the other modes)
+       v
+    Space                     grid = (nodes, pp) x tp x cp | x ep x vpp x micro_batch
+       |                                outer degrees      |     inner degrees
+       |  parts.blocks        whole clusters, up to a number of points that fits in memory
+       v
+    legality.families         1. rules on outer degrees: a mask over few points
+       |                      2. rules on inner degrees, only where the outer ones passed
+       |                      result: `Points`, the indices of the valid layouts
+       |  parts.parts         whole clusters again, few enough for a program's arrays
+       v
+    _Search.go                one program for each variant, lowered for the whole grid at once
+       |                         memory of all valid layouts   -> those that fit
+       |                         time of those that fit        -> `LayoutRanking`, `Counts`
+       v
+    answer.answer             records for the best layouts only -> `SearchResult`
+
+Three facts make this fast, and explain the shape of the code:
+
+- A program's arrays span only the axes on which a number depends. They are broadcast to the
+  layouts asked for (`Points.pick`), so a number that depends on tp alone is computed once per tp.
+- Schedules share a program, variants share the prices of blocks and of groups of ranks. The keys of
+  the shared results are `own_modes`, `block_modes` and `group_modes` in `legality`.
+- Layouts that come to the same program are searched once. `Space.once` leaves the others out of all
+  counts; `same_order` and `seen_before` count them as rejected, so that the counts add up.
+
+Clusters never influence each other. Blocks, parts and shares of a search between processes are
+therefore cut between clusters, and `result.reunited` puts the answers together.
 """
 
 from __future__ import annotations
@@ -126,6 +155,7 @@ def search(
     space = space_of(question)
     counts = Counts(len(question.nodes))
     state = _Search(question, counts, top, hooks or SearchHooks())
+    # Every `of`-th block, so that each process gets small and large clusters.
     share = share or Share()
     every = tuple(blocks(space))[share.number :: share.of]
     for number, block in enumerate(every):
@@ -178,6 +208,7 @@ class _Search:
         self.misses = LayoutRanking(clusters=len(question.nodes), top=1)
         self.runs: list[Run] = []
         self.available_bytes = question.available_bytes
+        # A layout must fit with the careful loss; its memory is told with the expected one.
         careful, expected = question.fragmentation_ratio, question.stack.fragmentation
         self.lost = (careful,) if careful == expected else (careful, expected)
         self.refusals: dict[str, None] = {}
@@ -203,6 +234,8 @@ class _Search:
 
     def go(self, space: Space, found: tuple[ScheduleFamily, ...]) -> None:
         """Search every variant: memory of all layouts first, then time of those that fit."""
+        # Families share valid layouts among variants; the walk below goes variant by variant,
+        # because each lowers a program.
         of_variant: dict[Variant, list[_Family]] = {}
         for sorted_out in found:
             pieces = self._pieces(space, sorted_out)
@@ -225,6 +258,7 @@ class _Search:
             program = training_step(self.question.model, layout, like=like, known_legal=True)
             lowered[own] = program
             memory = JobMemory.of(program, self.question.stack.memory)
+            # Schedules of a variant share its program: they differ in micro-batches in flight.
             for family in mine:
                 memory = memory.played(_played(program, family.schedule))
                 run = Run(space=space, variant=variant, whole=memory.program.layout)
@@ -236,6 +270,8 @@ class _Search:
             self._miss(batch)
 
     def _price(self, space: Space, fitting: list[_Batch]) -> None:
+        # Prices are shared as far as modes agree: products by all, exchanges by equal groups of
+        # ranks, steps by equal blocks.
         products = Products()
         exchanges: Memo[Variant, Exchanges] = Memo()
         prices: dict[tuple[Variant, bool], JobPrices] = {}
@@ -262,6 +298,7 @@ class _Search:
 
     def _exchanges(self, space: Space, fitting: list[_Batch], groups: Variant) -> Exchanges:
         """Prices of exchanges, shared by all programs with the same groups of ranks."""
+        # Only groups of layouts that fit are placed. One place along `vpp` stands for all chunks.
         wanted = np.zeros((*space.shape[:CHUNKS], 1, *space.shape[CHUNKS + 1 :]), dtype=np.bool_)
         mine = [batch for batch in fitting if group_modes(batch.run.variant) == groups]
         for batch in mine:

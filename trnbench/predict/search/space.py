@@ -104,6 +104,7 @@ class Space(Record, eq=False):
     def modes(self) -> Mapping[str, tuple[Value | None, ...]]:
         """Searched values of every mode but the schedule."""
         wanted = self.question.layout.wanted
+        # Knobs that were asked for have many values, the others the few that the table prefers.
         values = {
             knob.name: candidates(self.question, knob.name, self._degrees)
             if knob.name in wanted
@@ -190,6 +191,8 @@ class Space(Record, eq=False):
 
     def once(self, modes: PartialLayout) -> BoolArray:
         """True where these modes change the program (at dp = 1, for example, ZeRO does not)."""
+        # A mode acts through degrees (ZeRO through dp): where all of these are 1, every value makes
+        # the program of the first one, which alone is counted.
         once = np.asarray(True)
         for name, value in modes.pairs:
             acts_with = KNOBS[name].acts_with
@@ -209,6 +212,7 @@ class Space(Record, eq=False):
             case "pipeline_layout":
                 return np.asarray(len(stages_of(str(value))) % self.column("pp") == 0)
             case "stage_split":
+                # Compared by the layers of every class of stages, not by name.
                 before = self.modes[name][: self.modes[name].index(value)]
                 pp = self.column("pp")
                 same = (np.equal(self._split(pp, value), self._split(pp, one)) for one in before)
@@ -237,6 +241,7 @@ class Space(Record, eq=False):
             return seen
         drawn = stages_of(grid.pipeline_layout) if grid.pipeline_layout is not None else ()
         again, wanted = repeated_layers(grid.recompute), self.question.layout.wanted
+        # Repeating at least as many layers as a chunk has is full recompute.
         if again is not None and "recompute" in wanted:
             held = max(drawn, default=0) or np.ceil(transformer.layers / (grid.pp * grid.vpp))
             seen = np.asarray(again >= held)
@@ -288,6 +293,7 @@ def space_of(question: SearchQuestion) -> Space:
     drawn = question.layout.text("pipeline_layout")
     # Of stages drawn by hand each may be empty.
     stages_at_most = layers if drawn is None else len(stages_of(drawn))
+    # Pairs rather than two axes: most pipelines divide the ranks of few of the clusters.
     ranks = {nodes: nodes * question.ranks_per_node for nodes in question.nodes}
     stages = [
         (nodes, pp)

@@ -41,6 +41,7 @@ def profiled(
     each_link = np.ones(1, dtype=np.int64)
     if lines_on is not None:
         each_link = np.append(np.tile(lines_on, placed.link_count // len(lines_on)), 1)
+    # Side by side, like lines add their loads on the links they share.
     loads = [link_loads(placed, played) * each_link for played in rounds]
     needs = [_needs(placed, played, load) for played, load in zip(rounds, loads, strict=True)]
     looked_at, alike = rounds, lines
@@ -89,6 +90,7 @@ def _one_of_each(
 
     Only messages of one way wait for each other; loads of the other ways are already in the needs.
     """
+    # Sorted by way, the messages of one way are a slice of the table: slices are compared by bytes.
     way = np.concatenate([found.way for found in rounds])
     order = np.argsort(way, kind="stable")
     ends = np.cumsum(np.bincount(way))
@@ -144,6 +146,7 @@ def _needs(placed: Placed, found: PlacedRound, load: FloatArray) -> FloatArray:
     """Seconds per byte of the busiest link of each kind on each path, [kind, message]."""
     need = seconds(load, placed.capacity)
     per_kind = np.where(placed.kind == np.array(KINDS)[:, None], need, 0.0)
+    # A stack slows each kind of link by a share of its own, so the busiest of every kind is kept.
     busiest = per_kind[:, found.links[:, 0]]
     for hop in found.links.T[1:]:
         np.maximum(busiest, per_kind[:, hop], out=busiest)
@@ -178,6 +181,7 @@ def _distinct(table: FloatArray) -> tuple[FloatArray, IntArray]:
     scale = np.abs(table).max(axis=0)
     scale[scale == 0] = 1.0
     rounded = np.round(table / scale, _DIGITS)
+    # Most columns are equal in all rows, and sorting by them would be the larger part of the work.
     uneven = np.flatnonzero((rounded != rounded[0]).any(axis=0))
     if not len(uneven):
         return table[:1], np.array([len(table)])

@@ -55,6 +55,7 @@ def remembered(
         return look()
     if key not in memo:
         memo[key] = unit, look()
+    # Loads are proportional to the share of a block: one profile serves every number of nodes.
     known_unit, phase = memo[key]
     return phase.scaled(unit / known_unit)
 
@@ -192,6 +193,7 @@ def _phase(placed: Placed, index: int, memo: PhaseMemo | None) -> PhaseProfile:
 
 
 def _of_a_node(fabric: Fabric, phase: PhaseProfile) -> PhaseProfile:
+    # Where nodes differ, the busiest one stands for all: links of a place are compared over nodes.
     by_node = phase.loads[:-1].reshape(fabric.nodes, fabric.links_per_node)
     return replace(phase, loads=np.append(by_node.max(axis=0), phase.loads[-1]))
 
@@ -228,6 +230,8 @@ def _lines(placed: Placed, index: int) -> list[tuple[Hashable, MessagePattern, H
     for grid, outline in enumerate(placed.outlines):
         step = outline.steps[index]
         lines = node_lines(outline, step)
+        # Several positions on each of several nodes: which messages leave a node depends on more
+        # than the lines of one.
         if step.pattern.positions > lines.shape[1] > 1:
             return None
         mark = step.pattern.identity
@@ -251,6 +255,7 @@ def _resources(placed: Placed, phases: tuple[PhaseProfile, ...]) -> tuple[Resour
         return ()
     loads = np.stack([phase.loads for phase in phases])
     need = seconds(loads, np.broadcast_to(placed.capacity, loads.shape))[:, :-1]
+    # A link that a single phase uses already lengthens that phase.
     shared = (need > 0).sum(axis=0) > 1
     if not shared.any():
         return ()

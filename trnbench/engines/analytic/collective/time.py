@@ -110,6 +110,7 @@ class ClosedForm(Record, eq=False):
             for values in (self.lines.start_s, self.lines.s_per_byte)
         )
         times = start_s + s_per_byte * size_bytes
+        # All lines of all rounds at once: the largest of each round, then the sum of each phase.
         if len(self.first_lines) < len(times):
             times = np.maximum.reduceat(times, self.first_lines, axis=0)
         if len(self.first_rounds) < len(times):
@@ -168,6 +169,7 @@ def padded(form: ClosedForm) -> ClosedForm:
     """
     if not len(form.phases) or form.lines.start_s.ndim > 1:
         return form
+    # Repeating a line leaves the largest of a round as it is, and a line of zeros a phase's sum.
     counts = form.lines.counts.tolist()
     # Powers of two leave few shapes, so most forms of a grid are priced in one array operation.
     wide, nothing = _power_from(max(counts)), len(form.lines.start_s)
@@ -241,6 +243,7 @@ def _phase_lines(
         return found.reshape(-1, *axes) if axes else found
 
     times, classes = column(phase.times), phase.classes
+    # A message is summed slice by slice while more of it arrives: one slice's sum stays exposed.
     adding = profile.add_s_per_byte * tuning.reduce_touches / tuning.slices
     extra = Lines(
         start_s=times * (column(phase.fanout - 1) * tuning.message_s),
@@ -420,7 +423,8 @@ def _found_ways(
     need = pipeline.s_per_byte / np.array([[on_chip], [link], [network]])
     slowest, transfer = need.argmax(axis=0), need.max(axis=0)
     start = pipeline.latency_s + np.where(pipeline.remote, network_step_s, step_s)
-    # The size whose slowest transfer takes as long as the longest start: ways change around it.
+    # Ways cannot be enumerated: they are found by playing the phase at a few sizes. Below, the size
+    # whose slowest transfer takes as long as the longest start: ways change around it.
     even = float(start.max() / transfer.max()) if transfer.max() > 0 else 0.0
     ways = set()
     for arrival in last_arrivals(pipeline.flow, start, transfer * even * _SCALES[:, None]):

@@ -59,6 +59,7 @@ def gpu_time(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> GpuTi
         side = np.sqrt(unit.count * tile.rows * tile.columns)
         patch_m = np.minimum(side, down * tile.rows)
         patch_n = np.minimum(side, across * tile.columns)
+        # The library's choice of a tile is taken to be the fastest by compute alone.
         better = tile_s < tensor_s
         tensor_s = np.where(better, tile_s, tensor_s)
         memory_bytes = np.where(better, waves * (patch_m * wide_a + patch_n * wide_b), memory_bytes)

@@ -116,6 +116,8 @@ def _blocked(core: _Core, moves: FloatArray) -> FloatArray:
 
     `moves`: 1 where `a` is loaded for every block, 0 where it stays.
     """
+    # Four kinds of windows: full blocks, the bottom row, the right column and the corner, each as
+    # often as there are such blocks. The ends of the loop are then corrected one by one.
     s, p, across, down = core.s, core.p, core.p.across, core.p.down
     row, last_row = _row_time(core, p.n), _row_time(core, p.last_n)
     a, last_a, b, last_b = p.m.load, p.last_m.load, p.n.load, p.last_n.load
@@ -314,6 +316,7 @@ def _window(
     core: _Core, block: tuple[RowBlock, ColumnBlock], row: _RowTime, load: Loads
 ) -> _Window:
     """Seconds of a block while K tiles are loaded for the next."""
+    # Where adding is slower than multiplying, free PSUM banks let the next row start meanwhile.
     rows, columns = block
     count = rows.count
     slow = count * row.chain_s - np.minimum(row.ahead_s, count * row.spare_s)

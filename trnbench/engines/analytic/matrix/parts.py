@@ -89,6 +89,8 @@ def parts_of(s: KernelSchedule, costs: Instructions) -> Parts:
     """Seconds of a schedule's parts on a core with these instruction costs."""
     down, across, steps = s.m_blocks - 1, s.n_blocks - 1, s.k_blocks - 1
     last_m, last_n = s.m - down * s.block_m, s.n - across * s.block_n
+    # The last K tile and the last row may use fewer partitions than one DMA engine serves: only
+    # then are their transfers shorter.
     served = costs.transfer.partitions_per_engine
     stationary = np.minimum(s.m, s.tile.m)
     last_rows = s.m_tiles - down * s.rows

@@ -59,6 +59,7 @@ def array_time(product: MatrixProduct, conventions: ArrayConventions) -> ArrayTi
     skew = 0 if conventions.overlap else rows + columns - 2
     load = 0 if conventions.overlap or conventions.dataflow == "os" else rows
     per_fold = streamed + skew + load
+    # With overlap a fold costs its streaming only: loads and drains hide behind other folds.
     cycles = folds * per_fold * product.batch - (1 if conventions.count_from_zero else 0)
     mapping = down * across / (folds * rows * columns)
     # Where an operand stays, the peer tool counts the skew over the columns a second time.

@@ -110,6 +110,7 @@ def matrix_time(
     A split product takes as long as its largest share. A GPU counts as one core and has no kernel
     but the default. A product that the chip cannot run gives a result with reasons.
     """
+    # Refusals that need no shape come first: with one, nothing is priced.
     count = core_count(cores, chip)
     reasons = format_reasons(product, chip, precision) + core_reasons(count, chip)
     reasons += kernel_reasons(kernel, chip)

@@ -122,6 +122,7 @@ class CollectivePrices(Record, eq=False):
 
     def collectives(self, ops: Sequence[CollectiveOp]) -> list[PricedExchange]:
         """Seconds of one run of each of a program's collectives, priced together."""
+        # Requests are keyed by what they ask, not by the operation: layers exchange alike.
         asked = [self._asked_for(op) for op in ops]
         fresh = {request.key: request for request in asked if request.key not in self.priced}
         prices = dict(zip(fresh, self._times([*fresh.values()]), strict=True))
@@ -166,6 +167,7 @@ class CollectivePrices(Record, eq=False):
 
         Kinds and sizes are few: each requested pair of them is priced once.
         """
+        # All requests become one list of (closed form, size): one call prices them together.
         tables = [self._pairs(request) for request in each]
         numbers: dict[EngineKey, int] = {}
         which: list[int] = []

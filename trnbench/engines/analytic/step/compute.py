@@ -156,6 +156,7 @@ def _block(
         add(op.phase, category, seconds)
 
     def once(op: Kernel, price: Callable[[Kernel], FloatArray]) -> FloatArray:
+        # Operations compare by identity: programs that share a block share its prices.
         if op not in known.kernels:
             known.kernels[op] = price(op)
         return known.kernels[op]
@@ -265,6 +266,7 @@ class PricedRank:
         tiles = np.ones(())
         if op.causal and ends_of(keys)[1] > 0:
             tiles = _whole_tiles(self.along(op.query.shape[1]), self.along(op.pairs), keys)
+        # Pairs are paid in whole tiles on both sides, keys besides for loading and draining.
         flop = self.along(op.flop * self._unfilled(op))
         flop = flop * (tiles * self.along(self._query_tiles(op)) + self.along(self._key_side(op)))
         computed = flop / flop_per_s

@@ -87,6 +87,7 @@ def ending(
         # time.
         free_s = _last_slot(stage.seconds) - weighted(stage.blocks, crossing)
         waited = np.maximum(window.beyond(reduce_s, free_s), 0)
+        # Later stages are done earlier: they may reduce while the drain passes the stages before.
         drained = window.way(_drained(stage.before), stage.index)
         reduced = np.maximum(reduced, window.late(reduce_s) + waited - drained)
         filled = window.way(stage.before["forward"], stage.index)
@@ -94,6 +95,8 @@ def ending(
         rest = np.maximum(rest, update_s + sums_s + window.late(gather_s) + awaited)
         update = np.maximum(update, update_s)
         moved = np.maximum(moved, reduce_s + sums_s + gather_s)
+    # The slowest reduction and the slowest rest need not be one stage's: the norm over all
+    # gradients lies between them.
     exposed = reduced + (rest - update)
     return StepEnding(update_s=update, exposed_s=exposed, hidden_s=np.maximum(moved - exposed, 0))
 

@@ -154,6 +154,7 @@ class ExchangeSite(Record, eq=False):
         starts = np.full((len(keys), most), np.inf)
         for number, engine in enumerate(engines):
             starts[number, : len(engine.starts)] = engine.starts
+        # Starts rise, and missing ones are infinite: a size's choice is how many it has passed.
         chosen = (starts[which] <= size_bytes[:, None]).sum(axis=1) - 1
         used, form_of = numbered(which * most + chosen)
         # Few shapes, many forms: a loop over shapes keeps the array operations long.

@@ -89,6 +89,7 @@ def host_prices(
     program, host = exchanges.program, exchanges.efficiency.stack.host
     if host is None or not any(ends_of(seconds)[1] for seconds in _seconds_of(host)):
         return None
+    # Passes through the ends of a model (embedding, head) have no launch of their own.
     slowness = _slowness(host, exchanges)
     passed, exchanged = slowness * host.layer_pass_s, slowness * host.exchange_s
     piped = slowness * host.piped_exchange_s * exchanges.pipelines_cross()

@@ -72,6 +72,7 @@ class JobPrices(Record, eq=False):
 
     def played(self, program: StepProgram) -> JobPrices:
         """Prices of the same blocks in another schedule, or spread differently over stages."""
+        # Phases are made anew from the other program; their prices hold for the same blocks.
         by_name = {one.name: one for one in phases_of(program)}
         return replace(
             self,
@@ -242,6 +243,8 @@ def _written(
         # Less than one is none: such a layout has no time.
         engines = np.where(engines > 0, engines, np.nan)
         elsewhere = array(generation.engines / engines)
+    # Writing one token reads all weights and the cache of all answers: bytes bound small batches,
+    # FLOP large ones.
     bandwidth = chip.memory.bandwidth_per_chip_bytes_per_s / ranks_per_chip * np.asarray(share)
     peak = chip.peak_flop_per_s(chip.own_format(grid.recipe.linear)) / ranks_per_chip
     prompts = generation.prompt * elsewhere / (grid.sequence * (grid.samples_per_prompt or 1))

@@ -202,8 +202,9 @@ class JobMemory(Record, eq=False):
 
     def played(self, program: StepProgram) -> JobMemory:
         """The memory of the same program in another schedule."""
-        found = zip(self.phases, phases_of(program), strict=True)
-        phases = tuple(held.played(phase.program) for held, phase in found)
+        # A schedule changes micro-batches in flight, no bytes of blocks: their sums stay.
+        pairs = zip(self.phases, phases_of(program), strict=True)
+        phases = tuple(held.played(phase.program) for held, phase in pairs)
         return replace(self, program=program, phases=phases)
 
     def bytes(

@@ -86,6 +86,8 @@ class StageReader:
         flights: Flights,
         sums: GridSums,
     ) -> None:
+        # `sums` is shared by all readers of a program, `flights` by all programs on some points:
+        # what depends on neither choice is added up once.
         self._program = program
         self._grid = program.grid
         self._pick = pick
@@ -203,10 +205,10 @@ class StageReader:
                 slots.append(_slot_parts(self._on_grid(kind), there))
             return _largest_of(slots)
 
-        found = self._sums.largest.of((stage.role, self._split), alike)
-        if found is None:
+        largest = self._sums.largest.of((stage.role, self._split), alike)
+        if largest is None:
             return _largest_of(self._slots(stage).values())
-        return map(self._pick, found)
+        return map(self._pick, largest)
 
     def _stays(self, stage: StageClass) -> Mapping[HeldPart, FloatArray]:
         """Bytes over the grid that a class of stages holds for the whole step."""
@@ -307,6 +309,7 @@ class StageReader:
             return self._output_in_flight()
         if self._schedule != "interleaved":
             return self._in_flight(stage)
+        # These blocks are in the last chunk: a micro-batch passes the stages behind and is back.
         behind = np.minimum(self._pp - self._pick(stage.index), self._micro_batches)
         held = np.where(self._micro_batches == self._pp, self._micro_batches, behind)
         return InFlight(until_backward=held, until_weight=held)
@@ -366,8 +369,8 @@ def _largest_of(slots: Iterable[Mapping[HeldPart, FloatArray]]) -> tuple[FloatAr
 
 
 def _sum(sizes: Iterable[FloatArray]) -> FloatArray:
-    found = [*sizes]
-    return reduce(np.add, found) if found else np.zeros(())
+    listed = [*sizes]
+    return reduce(np.add, listed) if listed else np.zeros(())
 
 
 def _times(flight: InFlight, lifetime: Lifetime) -> FloatArray:

@@ -129,6 +129,7 @@ class _Stage:
             strict=True,
         )
         for number, (kind, micro_batch, chunk) in enumerate(slots):
+            # A slot's tensors exist while it runs: added before the instant, freed after it.
             if kind == SlotKind.FORWARD:
                 kept[chunk] += 1
                 unread[chunk] += 1

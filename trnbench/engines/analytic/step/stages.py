@@ -143,6 +143,7 @@ def stage_slots(
     """The classes from the length of each block's slots, and the seconds a stage's slot adds."""
     found: list[StageSlots] = []
     before = dict.fromkeys(lengths, NOTHING)
+    # In pipeline order, so that the sum over the stages in front of a class grows along the loop.
     for plan in plans:
         blocks = {kind: pick(count) for kind, count in plan.blocks.items()}
         seconds = {slot: weighted(blocks, of_kind) for slot, of_kind in lengths.items()}
@@ -193,6 +194,7 @@ def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
     blocks = dict.fromkeys((kind for stage in stages for kind in stage.blocks), NOTHING)
     blocks.update(first.blocks)
     longest = total(first.seconds.values())
+    # Layouts differ in which stage is slowest, so every number of the winner is selected by mask.
     for stage in stages[1:]:
         whole = total(stage.seconds.values())
         slower = (whole > longest) & (stage.stages > 0)

@@ -1,4 +1,4 @@
-"""The time of a training step in closed form, by category, for whole grids of layouts.
+r"""The time of a training step in closed form, by category, for whole grids of layouts.
 
 Model. The slowest pipeline stage runs all micro-batches: compute at the speed of the slowest node,
 and what its exchanges do not hide behind compute. To that come the pipeline's bubble and the
@@ -6,8 +6,31 @@ messages that hold it up (`pipeline`), the end of the step (`step_ending`), what
 for its host (`host`), and fixed costs. What a stack costs per micro-batch is spent half in the
 forward, half in the backward slot.
 
-Everything that can be priced for a whole grid is priced once, over the few axes it depends on; a
-layout's time is picked out of that and added up.
+    StepProgram  Platform  TrainingEfficiency
+          \         |         /
+           compute  |  exchanges         seconds of each operation, over the axes it depends on
+                 \  |  /
+                 blocks                  per block and slot: compute, exposed and hidden exchanges
+                    |
+                 stages                  sums over a stage's blocks; the slowest stage of a layout
+                 /     \
+          pipeline     ending            work + bubble + sends;  sums, update, gathering, exposed
+                 \     /
+                 StepTime                seconds by category, which add up to the step
+
+One step of a pipeline of three stages, the middle one the slowest:
+
+    stage 0  [F][F]    [B][B]                    [sums][update][gather]
+    stage 1     [F  ][F  ][B    ][B    ]         [sums][update][gather]
+    stage 2          [F][B][F][B]                [sums][update][gather]
+             |-- pipeline_time ----|             |-- ending -----|
+
+Work is what stage 1 does; the bubble is its waits at both ends; sends are messages on its way. All
+stages wait for the longest sums, since gradients are clipped by a norm over all of them.
+
+Everything that can be priced for a whole grid is priced once (`step_prices`), over the few axes it
+depends on; a layout's time is picked out of that and added up (`StepPrices.time`). The same code
+serves one layout, a grid of a million, and rows of samples, which are one more axis at the end.
 """
 
 from __future__ import annotations
@@ -156,6 +179,7 @@ class StepPrices(Record, eq=False):
 
     def time(self, points: Points | None = None) -> StepTime:
         """Seconds of all layouts, or of those at `points`, which must be wanted ones."""
+        # Categories add up to `time_s`: the same run is split, not computed a second way.
         pick = self._picker(points)
         run = self._run(pick)
         micro_batches, slots, slowest = run.degrees.micro_batches, run.slots, run.slowest
@@ -255,6 +279,7 @@ class StepPrices(Record, eq=False):
         if self.exchanges.samples is None:
             return points.pick
 
+        # With samples the last axis is no axis of the grid: layouts are rows of a flat table.
         def rows(values: FloatArray) -> FloatArray:
             if values.ndim <= 1:
                 return values
@@ -287,6 +312,7 @@ class StepPrices(Record, eq=False):
         if self.expert_overlap is not None:
             overlaps = replace(overlaps, expert=pick(self.expert_overlap))
         costs = {kind: block.at(pick, slowdown, overlaps) for kind, block in self.blocks.items()}
+        # Half of a micro-batch's launches go forward, half backward; the weight slot has none.
         launched = pick(self.launch_s) * slowdown / _DIRECTIONS
         launch_s: dict[Slot, FloatArray] = {"forward": launched, "backward": launched}
         slots: tuple[Slot, ...] = ("forward", "backward")
@@ -346,6 +372,7 @@ class StepPrices(Record, eq=False):
             shape = (*shape, self.exchanges.samples)
 
         def over(seconds: FloatArray) -> FloatArray:
+            # Layouts nobody asked for may have prices of others' groups: no answer is safer.
             known = seconds if everywhere else np.where(wanted, seconds, np.nan)
             return spread(known, shape)
 

@@ -46,6 +46,8 @@ class BackwardStream:
     @property
     def pools(self) -> dict[Pool, int]:
         """PSUM banks and the buffers in SBUF, by use."""
+        # Gradients of keys and values stay in banks of their own over a group of queries, and
+        # transposes get what these leave.
         gradients = self._scores + self._values
         return {
             "scores": 2,

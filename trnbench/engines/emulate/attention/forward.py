@@ -84,6 +84,8 @@ class ForwardStream:
         self, loads: Visit | None, scores: Visit | None, weights: Visit | None, sums: Visit | None
     ) -> tuple[Instruction, ...]:
         """Instructions of a step: a visit at each stage, None where there is none."""
+        # Tile by tile, oldest stage first: engines work in program order, so the order of the list
+        # decides what overlaps.
         tiles = zip_longest(
             self._output(sums) if sums else (),
             self._exponentials(weights) if weights else (),

@@ -90,6 +90,7 @@ def _core(
     kind = BackwardStream if call.backward else ForwardStream
     stream = kind(call, kernel, maker)
     machine = Machine(stream.pools, latency_s=costs.start_latency_s, throttle=unit.tensor.throttle)
+    # Heads are equal streams; only those that add to an earlier head's sums differ in loads.
     steps = _Steps()
     heads: list[tuple[StreamPart, int]] = []
     for one in calls:

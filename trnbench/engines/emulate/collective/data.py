@@ -175,6 +175,7 @@ def _expected(plan: MessagePlan, given: HeldData, bounds: IntArray) -> tuple[Hel
 
 def _carry(held: HeldData, moves: Moves, bounds: IntArray) -> None:
     """Apply one round: all reads first, then copies, then sums."""
+    # One row of numbers a move, flattened: reading all before writing makes the round simultaneous.
     size = bounds[moves.segment + 1] - bounds[moves.segment]
     move = np.repeat(np.arange(len(size)), size)
     start = np.cumsum(size) - size

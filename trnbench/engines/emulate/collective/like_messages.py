@@ -101,10 +101,13 @@ def _refined(path: IntArray, message: IntArray, link: IntArray) -> tuple[IntArra
     """Classes of messages and links, cut until all members of a class are equal."""
     draws = np.random.default_rng(0)
     while True:
+        # Classes only split, so an unchanged number of them means that nothing changed.
         before = int(message.max()) + int(link.max())
         crossed = np.sort(link[path], axis=1)
         message = _numbered(np.column_stack([message, crossed]))
         sums = [link.astype(float)]
+        # A link's messages as a sum of random marks: equal sums of two draws are equal sets, but
+        # for a chance of about 1 in 2^60.
         for _ in range(2):
             marks = draws.integers(1, _MARKS, size=int(message.max()) + 1).astype(float)
             weights = np.repeat(marks[message], path.shape[1])

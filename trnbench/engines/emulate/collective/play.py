@@ -130,6 +130,7 @@ def _once(
             durations.append(_arrival(rounds, starts, throughs) + sum(extras))
             continue
         for found, start, through, extra in zip(rounds, starts, throughs, extras, strict=True):
+            # A ring of equal hops gains nothing by relaying: every round takes the same time.
             if phase.pattern.relays and found.times > 1 and not _even(start + through):
                 durations.append(_relayed(placed, found, start, through) + extra)
             else:
@@ -186,6 +187,7 @@ def _relayed(placed: Placed, found: PlacedRound, start: FloatArray, through: Flo
     sends = found.way * ranks + found.source % ranks
     gets = found.way * ranks + found.target % ranks
     follower = np.argsort(sends)[np.searchsorted(np.sort(sends), gets)]
+    # Each rank sends on once its link is free and the piece has come: no barrier between rounds.
     free = np.zeros(len(sends))
     has = np.zeros(len(sends))
     for _ in range(found.times):
@@ -211,6 +213,7 @@ def _every_round(
             count = min(at_once, found.times - first)
             round_of = np.repeat(np.arange(count), len(found.source))
             path = np.tile(found.links, (count, 1))
+            # Rounds in one call get link numbers of their own, so that they share no bandwidth.
             path = np.where(path == links, count * links, path + round_of[:, None] * links)
             times = transfer_times(
                 path,

@@ -37,6 +37,8 @@ def fair_rates(
         with np.errstate(divide="ignore", invalid="ignore"):
             fair = np.where(crossing > 0, left / crossing, np.inf)
         fair[none] = np.inf
+        # A message is settled where its tightest link is the tightest of every message on it: no
+        # later pass can give these more.
         offered = fair[paths]
         own = offered.min(axis=0)
         slack = own < offered * (1 - _EQUAL)
@@ -75,6 +77,7 @@ def transfer_times(
     left, path, own = size_bytes[going].astype(float), links[going], group[going]
     rates = fair_rates(path, capacity)
     while len(going):
+        # Every group jumps to its own next end of a message, so groups keep clocks of their own.
         needed = left / rates
         first = np.full(groups, np.inf)
         np.minimum.at(first, own, needed)

@@ -143,19 +143,21 @@ class _Stage:
                 self.ready |= {(number, chunk, 0) for chunk in range(stream.chunks)}
                 self._next_on(self._lane((number, 0, 0)), self.end[number])
         now = 0.0
-        found = self.under_way
-        while self.queue or found.going:
+        under_way = self.under_way
+        while self.queue or under_way.going:
+            # The next event is the end of a message or the start of a step, whichever comes first.
             rates = self._rates()
-            through = float((found.left / rates).min(initial=np.inf))
+            through = float((under_way.left / rates).min(initial=np.inf))
             calls = self.queue[0][0] - now if self.queue else np.inf
             step = min(through, calls)
             now += step
-            ended = found.move(rates, step)
+            ended = under_way.move(rates, step)
             if len(ended):
                 self.rates = None
-                for running in found.end(ended, now):
+                for running in under_way.end(ended, now):
                     end = running.ends_s + running.step.after_s
                     self._call(end, running.task, running.position + 1)
+            # All that is due now begins before speeds are shared again.
             while self.queue and self.queue[0][0] <= now * (1 + 1e-15):
                 _, _, task, position = heapq.heappop(self.queue)
                 self._begin(task, position, now)
@@ -167,6 +169,7 @@ class _Stage:
         )
 
     def _call(self, time: float, task: tuple[int, int, int], position: int) -> None:
+        # The serial number keeps equal times in the order of the calls: runs repeat exactly.
         heapq.heappush(self.queue, (time, next(self.serial), task, position))
 
     def _begin(self, task: tuple[int, int, int], position: int, now: float) -> None:

@@ -53,6 +53,7 @@ class OnTheWay:
     def begin(self, running: Running) -> None:
         """Give the messages of a step their places."""
         step, count = running.step, running.going
+        # Places are reused: arrays of a fixed length are cheaper than joining and cutting them.
         if len(self.free) < count:
             self._grow(count)
         places = self.free[-count:]

@@ -65,6 +65,7 @@ def slowdown(jitter: Jitter | None, stragglers: tuple[Straggler, ...], *, pp: in
 
 
 def _slowest(random: np.random.Generator, draws: int, count: int) -> FloatArray:
+    # u^(1/n) is close to 1 for many ranks: its distance from 1 keeps the digits.
     tail = -np.expm1(-random.standard_exponential(draws) / count)
     inside = np.clip(tail, np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).eps)
     return -np.array([NormalDist().inv_cdf(share) for share in inside.tolist()])

@@ -48,6 +48,7 @@ def ending_runs(
     starts = (there_from + traffic)[stage, by_time]
     any_early = early.any(axis=1)
     early_end = np.where(any_early, (starts + still_to_reduce).max(axis=1), slots_end)
+    # What may not overlap follows the last slot, or the early part if that takes longer.
     late = (1 - rules.gradients) * table.gradients_s.sum(axis=1)
     gradients_end = np.maximum(slots_end, early_end) + late
     gradients_start = np.where(any_early, there_from.min(axis=1), gradients_end - late)

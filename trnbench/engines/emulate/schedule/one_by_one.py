@@ -30,6 +30,7 @@ StageAtWork: TypeAlias = Generator[bool, None, None]
 
 def one_by_one(sender: IntArray, slots: SlotSeconds) -> SlotRuns:
     """Runs of all slots."""
+    # Slots that wait for nothing await the entry behind all slots, which is done from the start.
     awaited = np.where(sender == NONE, sender.size, sender)
     if slots.queues or slots.holds:
         return _with_lanes(awaited, slots)
@@ -132,6 +133,7 @@ def _compute_and_send(slots: Slots, played: Played) -> StageAtWork:
             lane_ends.append(done)
             if done > end:
                 end = done
+        # The same order of additions as in `sweep`: sums in another order differ in the last bit.
         leaves = max(end, lane_free[send_lane])
         arrives = leaves + delay
         lane_free[send_lane] = leaves + send

@@ -95,6 +95,7 @@ def play(
 def graph_of(order: SlotOrder, layouts: int) -> tuple[SlotMessages, Waves | None]:
     """Dependencies between slots, and the waves where this many layouts are swept in waves."""
     sent = messages(order)
+    # Waves pay only for wide arrays; for few numbers the calls of numpy take longer than the sums.
     few = order.pp * layouts <= WORTHWHILE
     return sent, None if few else waves(order, sent.sender)
 
@@ -132,6 +133,7 @@ def account(part: ScheduleRun) -> PlayedSchedule:
     optimizer = ending.optimizer_end_s - ending.optimizer_start_s
     parameters = ending.parameters_end_s - ending.optimizer_end_s
     step = ending.parameters_end_s.max(axis=0)
+    # The bubble is the rest, so that every stage's seconds add up to the step.
     return PlayedSchedule(
         step_s=step,
         pipeline_s=ending.slots_end_s.max(axis=0),

@@ -79,6 +79,7 @@ def tables(
         whole = np.empty((len(values), *shape))
         for row, value in zip(whole, values, strict=True):
             row[...] = value
+        # Layouts come last: the sweep then adds whole rows of them per stage and slot.
         layouts_last = whole.reshape(len(values), -1, *shape[-2:]).transpose(0, 2, 3, 1)
         return np.ascontiguousarray(layouts_last)
 
@@ -153,6 +154,7 @@ def slot_seconds(
     latency_s = table.latency_s[_stages(order), order.chunk]
     send_s = np.where(sends, per_slot(order, table.send_s), 0.0)
     send_lane = send_lanes(order, times)
+    # Messages between nodes occupy the adapters that the reduction of gradients needs.
     crossing_s = np.where((send_lane == LANES.index("network"))[..., None], send_s, 0.0)
     return SlotSeconds(
         length_s=length_s,

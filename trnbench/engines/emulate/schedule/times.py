@@ -74,22 +74,23 @@ class StageTimes(Record, eq=False):
 
 
 class OverlapRules(Record):
-    """Overlaps that a software stack allows; shares from 0 (none) to 1 (all).
-
-    `sends`: of a message, while its sender computes on. `collectives`: of those inside slots, by
-    name. `gradients`: of their reduction, from the start of a chunk's last weight gradients on.
-    `parameters`: of their gathering, until the end of a chunk's first forward in the next step.
-    `gradient_traffic`: what part of a collective inside slots holds up the reduction that runs
-    beside it, by name; unsaid all of those between nodes, none of the others.
-    `optimizer_waits_for_all`: no stage updates before all have reduced (a global gradient norm).
-    """
+    """Overlaps that a software stack allows; shares from 0 (none) to 1 (all)."""
 
     sends: float
+    """Share of a message during which its sender computes on."""
     gradients: float
+    """Share of their reduction that may run from a chunk's last weight gradients on."""
     parameters: float
+    """Share of their gathering that may run until a chunk's first forward in the next step ends."""
     optimizer_waits_for_all: bool
+    """True where no stage updates before all have reduced (a global gradient norm)."""
     collectives: Mapping[str, Shares]
+    """Shares of collectives inside slots, by name."""
     gradient_traffic: Mapping[str, float] = field(default_factory=dict)
+    """Share of a collective inside slots that holds up the reduction beside it, by name.
+
+    Without an entry: all of those between nodes, none of the others.
+    """
 
     def holds_up(self, name: str, lane: Lane) -> float:
         """Share of a collective on a lane that holds up the reduction of gradients."""
@@ -125,7 +126,7 @@ class OverlapRules(Record):
 def seconds(what: str, value: ArrayLike) -> FloatArray:
     """Times as an array; negative or endless ones are an error."""
     array = np.asarray(value, dtype=np.float64)
-    # Of what is no number, least and most are none either.
+    # NaN makes least and largest NaN, so that both comparisons fail.
     if not (array.min(initial=0.0) == 0 and array.max(initial=0.0) < np.inf):
         raise InputError(f"{what}: expected seconds of 0 or more")
     return array

@@ -36,6 +36,7 @@ def gradient_traffic(exchanges: PlayedExchanges, blocks: tuple[Block, ...]) -> d
     reduced = [op for op in ops if op.phase == "optimizer" and ending_of(op) == "reduce"]
     if not reduced:
         return {}
+    # Sorted by size, so the last one kept of each purpose is its largest exchange.
     gradients = max(reduced, key=_size)
     inside: dict[Purpose, CollectiveOp] = {}
     for op in sorted(ops, key=_size):

@@ -1,9 +1,34 @@
 """A training step played from its program and its places: seconds and busy seconds by category.
 
+    StepProgram, one scalar layout
+       |                           |
+       |  compute, attention       |  exchanges
+       v                           v
+    tensor_engine/, attention/    collective/          a kernel instruction by instruction,
+       |                           |                   a collective message by message
+       '----------- blocks --------'                   seconds and busy seconds of a block's slots
+                      |
+                   stages                              seconds of every chunk of every stage
+                      |
+                  schedule/                            slot after slot, with lanes and overlaps
+                      |
+                   account                             seconds by category, as the closed form has
+
+Each level is played once per kind and then counted: a product for equal sizes, a block for all its
+layers, a collective for all groups of its kind. Only the pipeline is played in full.
+
+    slots   [F0][F1]      [B0]  [B1]      a stage's slots in the schedule's order
+    links   [tp][tp]      [tp]  [tp]      exchanges inside slots occupy their lane
+    network     [send]  [get]             messages wait for the lane, then travel
+
+The pipeline runs twice: with its messages and with messages that take no time. The difference is
+what messages cost; the rest of the idle time of the slowest stage is the bubble.
+
 Shared with the closed form: the program, where its ranks lie, tiles and messages, data sheets, and
 what a calibration knows of software (shares of peaks, factors, overlaps, costs of a layer, a
 micro-batch and a step, the scatter of nodes). Every duration is this engine's own, but for compute
-on chips that have no tile emulator: those seconds are handed in, and the step names them.
+on chips that have no tile emulator: those seconds are handed in, and the step names them. So a
+difference between the two engines is an approximation of the closed form, not another input.
 """
 
 from __future__ import annotations
@@ -94,23 +119,24 @@ class Disturbance(Record):
 
 
 class PlayedStep(Record, eq=False):
-    """A step as it ran. `by_category`: seconds that add up to `time_s`.
-
-    Categories inside the pipeline are those of the slowest stage. `pipeline` is by how much
-    messages between stages delay the last slot, `bubble` what the slowest stage would idle without
-    them. `busy`: what parts of the machine were busy with in a category, over the step, nothing of
-    it hidden. `unplayed` names the categories whose seconds were handed in. `played` is the account
-    of every stage, and `timeline` its events, if asked for; neither knows of what a stack costs
-    once a step.
-    """
+    """A step as it ran, in seconds."""
 
     by_category: Mapping[StepCategory, float]
+    """Seconds that add up to `time_s`; inside the pipeline those of the slowest stage.
+
+    `pipeline`: delay of the last slot by messages between stages. `bubble`: idle seconds that the
+    slowest stage would have without these messages.
+    """
     busy: Mapping[StepCategory, BusyRun]
+    """Busy seconds of the parts of the machine over the step, hidden ones included."""
     unplayed: tuple[StepCategory, ...]
+    """Categories whose seconds were handed in."""
     slowest_stage: int
     slots: int
     played: PlayedSchedule
+    """Account of every stage, without the stack's costs once a step."""
     timeline: Timeline | None
+    """Events of every stage, if asked for."""
 
     @property
     def time_s(self) -> float:
@@ -141,6 +167,8 @@ def play_step(
         raise InputError(f"{machine.platform.chip.name} has no NeuronCores to play compute on")
     stack = machine.efficiency.stack
     exchanges = PlayedExchanges(program=program, site=machine.site, efficiency=machine.efficiency)
+    # Without a seed all nodes count as late as the slowest is expected to be; with one, lateness is
+    # drawn per stage in the schedule and must not be counted here as well.
     nodes = np.ceil(program.grid.ranks("world") / machine.ranks_of_a_node)
     slowdown = float(slowest_node(stack.node_scatter, nodes))
     typical = 1.0 if disturbed.seed is not None else slowdown

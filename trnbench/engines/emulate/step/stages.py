@@ -35,21 +35,20 @@ BlockCounts = Mapping[str, float]
 
 
 class Overheads(Record):
-    """Seconds of a stage besides its blocks.
-
-    `launch_s`: what the stack costs a micro-batch, half in each direction; `send_s`, `latency_s`:
-    of a message to the next stage, on `send_lane`; `closing_s`: of the exchange that ends the step.
-    `waited`: by stage and slot, what its device waits for its host in a micro-batch;
-    `host_updates_s`: what each stage waits for an optimizer on the host, if that is there.
-    """
+    """Seconds of a stage besides its blocks."""
 
     launch_s: float
+    """Cost of a micro-batch in the stack, half in each direction."""
     send_s: float
+    """Bytes of a message to the next stage; `latency_s` is the rest."""
     latency_s: float
     send_lane: Lane
     closing_s: float
+    """The exchange that ends the step."""
     waited: Sequence[Mapping[Slot, float]]
+    """Waits of each stage's device for its host in a micro-batch, by slot."""
     host_updates_s: Sequence[float] = ()
+    """Wait of each stage for an optimizer on the host, if that is there."""
 
 
 def chunk_counts(program: StepProgram) -> tuple[tuple[BlockCounts, ...], ...]:
@@ -99,6 +98,7 @@ def stage_times(
     The leading axis holds the step with its messages, then one whose messages take no time.
     """
     chunks = len(stages[0])
+    # The second play shows what messages cost: the difference of the two, ends of slots compared.
     messages = np.array([1.0, 0.0])[:, None, None]
     lane = (beside.send_lane,) * len(stages)
     send_s = messages * np.full((len(stages), 1), beside.send_s)

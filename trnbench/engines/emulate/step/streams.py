@@ -131,6 +131,7 @@ def _transfer_s(transfer: TransferCost, partitions: int, size_bytes: float, tens
 
 def _line(tiles: int, load_s: float, work_s: float, store_s: float) -> float:
     """Time at which the last tile of a line of tiles is stored."""
+    # DMA engines take whichever transfer is ready first; the compute engine takes tiles in order.
     dma = engine = 0.0
     loaded: list[float] = []
     worked: list[float] = []

@@ -87,6 +87,8 @@ class Core:
         self.generation_fs = femtoseconds(instructions.generation_s)
         self.evacuators = instructions.evacuators
         self.shared_port = len(instructions.evacuators) == 1
+        # Every pool is a queue of the times at which its places become free: `popleft` takes the
+        # earliest one, and the instruction waits until then.
         self.multiply_start = 0
         self.multiply_end = 0
         self.banks = deque([0] * banks)
@@ -161,6 +163,7 @@ class Core:
     def _free_chain(self, chain: ProductChain, count: int) -> None:
         """Multiply a chain whose operands are all in SBUF."""
         bank = self.banks.popleft()
+        # Where weight loads hide behind products the chain runs without gaps: added up at once.
         if chain.multiply_fs < chain.load_weights_fs or self.events is not None:
             for _ in range(count):
                 self._multiply(chain.multiply_fs, chain.load_weights_fs, 0, 0, bank)
@@ -184,6 +187,7 @@ class Core:
             self._stalled(start - end, start, weights, bank, max(ready_a, ready_b))
         if self.events is not None:
             self.events.append(InstructionEvent(start, start + multiply_fs, "tensor", "multiply"))
+        # The next weights load in the background, from this start on at the earliest.
         self.multiply_start = start
         self.multiply_end = start + multiply_fs
         self.tally.tensor_fs += multiply_fs
@@ -246,6 +250,7 @@ class Core:
         """Copy the tile just accumulated on the engine done with it first; return when it is."""
         done = self.multiply_end
         ready = max(done, room)
+        # Of engines that end at the same time the one that has been free longer copies.
         end, free, name = min(
             (max(ready, free) + duration, free, name)
             for name, free, duration in zip(
@@ -276,6 +281,7 @@ class Core:
             self.events.append(InstructionEvent(start, end, engine, name))
 
     def _output_row(self) -> int:
+        # A row of results needs room, which a store to memory gives back: let the DMA engines run.
         while not self.output_rows:
             self._serve_next()
         return self.output_rows.popleft()
@@ -302,6 +308,7 @@ class Core:
             self.pushed_k = 0
 
     def _push(self, side: Side, moves: tuple[DmaMove, ...]) -> bool:
+        # Loads are triggered in program order, so one without a buffer stops all loads behind it.
         slots = self.slots[side]
         if not slots:
             return False

@@ -94,11 +94,12 @@ class KernelPlan:
         _, outer_at, inner_at, k_at = self.digits(index)
         last_outer, last_inner = outer_at == outer - 1, inner_at == inner - 1
         last_m, last_n = (last_inner, last_outer) if self._inner_is_m else (last_outer, last_inner)
+        # Blocks differ only where they are the last of a dimension: eight kinds of steps at most.
         key = (last_m, last_n, k_at == k - 1)
-        found = self._cache.get(key)
-        if found is None:
-            found = self._cache[key] = self._make(*key)
-        return found
+        step = self._cache.get(key)
+        if step is None:
+            step = self._cache[key] = self._make(*key)
+        return step
 
     def loads(self, index: int) -> tuple[bool, bool]:
         """True for `a` and for `b` where a step loads its block, False if it is in SBUF."""
@@ -106,6 +107,8 @@ class KernelPlan:
             return True, True
         _, outer, inner, k = self.counts
         _, outer_at, inner_at, _ = self.digits(index)
+        # With several blocks of K every step has operands of its own. With one, the operand of the
+        # outer loop stays while the inner loop runs.
         new_outer = k > 1 or (inner_at == 0 and (outer > 1 or outer_at == 0))
         new_inner = k > 1 or inner > 1 or outer_at == 0
         new_m, new_n = (new_inner, new_outer) if self._inner_is_m else (new_outer, new_inner)

@@ -73,6 +73,7 @@ class Replay:
                 elapsed += leap.elapsed_fs
                 often[leap] += 1
                 done += 1
+                # A single step has no cycle to look for.
                 if times == 1:
                     break
                 walked.append(leap)

@@ -51,6 +51,7 @@ class _Seen:
     def skip(self, index: int) -> int:
         """Next step to play: `index`, or a later one that the core's state has jumped to."""
         digits = self._core.plan.digits(index)
+        # Innermost loop first; an outer loop has an iteration behind it only when the inner ends.
         for level in range(_LEVELS - 1, -1, -1):
             index = self._skip_level(index, level, digits[level])
             if digits[level] != self._counts[level] - 1:
@@ -61,6 +62,7 @@ class _Seen:
     def _skip_level(self, index: int, level: int, iteration: int) -> int:
         core, size = self._core, self._sizes[level]
         first = index + 1 - (iteration + 1) * size
+        # Iterations up to the one being loaded, and the last one, which differs, must be played.
         loading = (core.pushed_step - first) // size
         room = self._counts[level] - 2 - loading
         if room < 1:

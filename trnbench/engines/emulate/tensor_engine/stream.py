@@ -79,6 +79,7 @@ class Heat:
 
     def duration_fs(self, start: int, at_full_rate: int) -> int:
         """Duration in fs of an instruction that starts now; the instruction is remembered."""
+        # Only work inside the window before now decides; older spans are dropped.
         opened = start - self.window
         self.spans = [span for span in self.spans if span[1] > opened]
         busy = sum(end - max(begin, opened) for begin, end in self.spans)
@@ -133,6 +134,7 @@ class Machine:
         """
         events, pools = self.events, self.pools
         for instruction in step:
+            # An event that was never signalled counts as past.
             ready = self.since
             for event in instruction.after:
                 ready = max(ready, events.get(event, 0))
@@ -181,6 +183,7 @@ class Machine:
 
     def _gap(self, shared: tuple[Shared, ...], ready: int, duration: int) -> int:
         """Earliest time at which all shared resources are free for this long, fs."""
+        # Moving behind one resource's span may run into another's: repeat until nothing moves.
         start, before = ready, -1
         while start != before:
             before = start

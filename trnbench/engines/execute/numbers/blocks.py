@@ -166,6 +166,7 @@ def block_round(
 def _scale_codes(amax: Float32Array, format: NumberFormat, rule: ScaleRule) -> NDArray[np.uint8]:
     if rule not in SCALE_RULES:
         raise UnknownNameError("scale rule", rule, SCALE_RULES)
+    # One binade of headroom keeps the largest element of a group from being clamped when rounded.
     headroom = 1 if rule == "trainium" else 0
     exponent = np.frexp(amax)[1] - 1 - (format.max_exponent - headroom)
     exponent = np.where(amax == 0, -_E8M0_BIAS, exponent)

@@ -195,6 +195,8 @@ def widen(narrow: NDArray[Any]) -> Float32Array:
 
 def _nearest_by_bits(values: Float32Array, mantissa_bits: int) -> Float32Array:
     """Round to a format with the exponent of fp32 and a shorter mantissa; ties to even."""
+    # Adding half a step less one, plus the last kept bit, carries exactly where rounding to even
+    # rounds up; the bits behind are then cut off.
     flat = np.ascontiguousarray(values).reshape(-1)
     bits = flat.view(np.uint32)
     dropped = _FP32_MANTISSA_BITS - mantissa_bits
