@@ -15,10 +15,10 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    "answers": 1_430,
-    "app": 7_640,
+    "answers": 1_410,
+    "app": 6_780,
     "asking": 600,
-    "cli": 4_140,
+    "cli": 3_830,
     "engines": 17_400,
     "evidence": 12_900,
     "facts": 12_300,
@@ -27,20 +27,20 @@ LINES = {
     "money": 3_700,
     "predict": 4_200,
     "program": 7_500,
-    "report": 3_780,
+    "report": 3_090,
     "show": 2_850,
     "store": 2_200,
-    "tui": 9_920,
-    "verbs": 5_460,
+    "tui": 9_840,
+    "verbs": 7_160,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
-OUTSIDE = 380
+OUTSIDE = 270
 RECORDS_PER_1000_LINES = 7.4
 SHORT_MODULES = 55
 """Modules of under 60 lines that are no `__init__`."""
-RETURN_RIDDLES = 90
+RETURN_RIDDLES = 87
 COMMENT_SHARE = 0.0132
-TYPER_OPTIONS = 149
+TYPER_OPTIONS = 126
 """Options that are written for typer outside of `cli/derived_options.py`."""
 _RIDDLE = re.compile(r'"""Return (what|how|which)\b')
 _RECORD = ("Record", "State", "Question", "NamedTuple")

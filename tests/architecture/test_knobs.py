@@ -50,7 +50,7 @@ made_up = "on"
 """
 ASKED = """
 import json
-from trnbench.app.verbs.search_layouts import search_layouts
+from trnbench.verbs.search_layouts.run import search_layouts
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.program.step import training_step
 from trnbench.tui.layout_form import layout_fields

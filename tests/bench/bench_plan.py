@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from tests.bench.figure import best_of, show
 from trnbench.answers.compare import CompareAnswer
+from trnbench.app.buying import Buying
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.app.searching import Watch
@@ -27,7 +28,7 @@ RUN = RunRequest(
         *("trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge", "trn2-ultraserver"),
         *("p4d.24xlarge", "p5.48xlarge"),
     ),
-    price_date=datetime.date(2026, 11, 21),
+    bought=Buying(price_date=datetime.date(2026, 11, 21)),
 )
 MB = 1e6
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from tests.bench.figure import best_of, show
-from trnbench.app.verbs.search_layouts import search_layouts
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.predict.search.result import SearchResult
+from trnbench.verbs.search_layouts.run import search_layouts
 
 CATALOG = open_catalog()
 POWERS = tuple(2**power for power in range(10))

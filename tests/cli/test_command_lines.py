@@ -10,13 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from trnbench.app.buying import Buying
 from trnbench.app.command_lines import (
     command_line,
-    train_question,
 )
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
-from trnbench.app.train_request import TrainCase, TrainRequest
 from trnbench.cli.main import main
 from trnbench.engines.emulate.schedule.disturbance import Straggler
 from trnbench.facts.catalog.search import open_catalog
@@ -40,6 +39,7 @@ from trnbench.verbs.collective.question import CollectiveQuestion, Neighbour
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion
 from trnbench.verbs.plan.question import PlanQuestion
+from trnbench.verbs.train.question import TrainQuestion
 
 DAY = datetime.date(2026, 11, 21)
 AMOUNT = st.floats(1e-3, 1e18) | st.integers(1, 10**15).map(float)
@@ -49,7 +49,7 @@ LEAST_SHARE = 1e-9
 USE_CASES = {
     "matrix": "trnbench.verbs.matrix.run.run",
     "collective": "trnbench.verbs.collective.run.run",
-    "train": "trnbench.app.verbs.train.run",
+    "train": "trnbench.verbs.train.run.run",
     "compare": "trnbench.verbs.compare.run.compare_run",
     "plan": "trnbench.verbs.plan.run.plan_run",
 }
@@ -140,17 +140,20 @@ RUNS = st.builds(
     model=st.just("llama2-7b"),
     parts=PARTS,
     instances=st.sampled_from([("trn1.32xlarge",), ("trn1.32xlarge", "p5.48xlarge")]),
-    price_date=st.dates(),
     layout=LAYOUTS,
     max_nodes=st.integers(1, 10**4),
     headroom=SHARES,
     stack=st.sampled_from((None, "nxd-trn1")),
     logical_size=st.sampled_from((None, 2)),
-    purchase=st.sampled_from([(), ("spot",), ("on-demand", "reserved")]),
-    region=st.sampled_from((None, "us-east-1")),
-    discount=SHARES,
-    prices=st.sampled_from([(), ("trn1.32xlarge=12.5",)]),
-    assumed_prices=st.sampled_from([(), ("trn1.32xlarge=2x p5.48xlarge",)]),
+    bought=st.builds(
+        Buying,
+        purchase=st.sampled_from([(), ("spot",), ("on-demand", "reserved")]),
+        region=st.sampled_from((None, "us-east-1")),
+        price_date=st.dates(),
+        discount=SHARES,
+        prices=st.sampled_from([(), ("trn1.32xlarge=12.5",)]),
+        assumed_prices=st.sampled_from([(), ("trn1.32xlarge=2x p5.48xlarge",)]),
+    ),
     term_years=st.sampled_from((None, 1, 3)),
     commitment=st.sampled_from(("whole", "share")),
     keep_checkpoints=st.sampled_from((None, "3@s3-standard")),
@@ -214,18 +217,16 @@ def test_a_baseline_on_so_many_nodes_is_asked_again(asked_by):
 )
 def test_a_step_is_asked_again(asked_by, layout, nodes, engines, seed, factor):
     played = "emulate" in engines
-    request = TrainRequest(
-        cases=tuple(
-            TrainCase(model="llama2-7b", instance="trn1.32xlarge", nodes=count, layout=layout)
-            for count in nodes
-        ),
+    question = TrainQuestion(
+        model="llama2-7b",
+        places=tuple(("trn1.32xlarge", count) for count in nodes),
+        layout=layout,
         engines=engines,
         stack="nxd-trn1",
         seed=seed if played else None,
         stragglers=(Straggler(stage=1, factor=factor),) if played else (),
-        timeline=played,
     )
-    assert asked_by(train_question(request, plot=played).line) == request
+    assert asked_by(command_question("train", question).line) == question
 
 
 def test_products_are_asked_again(asked_by):

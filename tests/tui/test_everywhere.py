@@ -10,7 +10,6 @@ from textual.binding import Binding
 from textual.widgets import Input, OptionList, Static
 
 from trnbench.facts.records import replace
-from trnbench.scenario import read_scenario
 from trnbench.show.report import Report, columns
 from trnbench.show.row import Row
 from trnbench.tui.app import TrnbenchApp, known_bindings
@@ -29,6 +28,7 @@ from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
+from trnbench.verbs.compare.scenario import read_scenario
 
 pytestmark = pytest.mark.asyncio
 
@@ -181,7 +181,7 @@ async def test_scenarios_are_saved_and_loaded(opened, home, until):
     await until(pilot, lambda: isinstance(app.focused, Input))
     await pilot.press("enter")
     saved = read_scenario(home / "scenario.toml")
-    assert (saved.model, saved.nodes, saved.tokens) == ("llama3.1-8b", 64, 2e12)
+    assert (saved["model"], saved["nodes"], saved["tokens"]) == ("llama3.1-8b", (64,), 2e12)
     app.view.query_one(Form).put({"nodes": "8"})
     app.view.query_one(Form).fields["nodes"].look()
     await pilot.press("o")

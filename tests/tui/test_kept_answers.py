@@ -18,37 +18,29 @@ from trnbench.app.command_lines import CommandQuestion
 from trnbench.app.keeping import kept_answer
 from trnbench.app.runs import read_run
 from trnbench.cli.main import ask
-from trnbench.facts.records import replace
 from trnbench.facts.workload.library import Place, Product
-from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.scenario import Scenario
+from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
 from trnbench.show.report import Report, columns
 from trnbench.store.database import opened
 from trnbench.store.runs import RunFilter, listed
 from trnbench.tui.collective_questions import collective_sweep
 from trnbench.tui.compare_questions import compare_rows
 from trnbench.tui.keeping import AnswerKeeper
-from trnbench.tui.layout_questions import ClusterJob, Window, layout_detail, schedule_chart
+from trnbench.tui.layout_questions import Window, layout_detail, schedule_chart
 from trnbench.tui.matrix_questions import matrix_rows
 from trnbench.tui.memory_questions import memory_slots
-from trnbench.tui.plan_questions import PlanLimits, plan_rows
+from trnbench.tui.plan_questions import plan_rows
 from trnbench.tui.run_questions import run_suite
 from trnbench.tui.work import WorkLane
 from trnbench.tui.work_process import WorkAnswer, WorkHooks, WorkNotice, WorkProgress
 from trnbench.verbs.collective.question import AUTO, CollectiveQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion
 
-SCENARIO = Scenario(
-    model="llama2-7b",
-    tokens=300e9,
-    instances=("trn1.32xlarge", "p5.48xlarge"),
-    nodes=4,
-    price_date=datetime.date(2026, 11, 21),
-    prices=("p5.48xlarge=60",),
-    discount=0.1,
-)
-LIMITS = PlanLimits(budget_usd=9e6, objective=None, confidence=None, max_nodes=8, confirm=None)
-JOB = ClusterJob(
+SCENARIO = {
+    **{"model": "llama2-7b", "tokens": 300e9, "on": ("trn1.32xlarge", "p5.48xlarge"), "nodes": 4},
+    **{"price_date": datetime.date(2026, 11, 21), "price": ("p5.48xlarge=60",), "discount": 0.1},
+}
+JOB = TrainCase(
     model="llama2-7b",
     instance="trn1.32xlarge",
     nodes=4,
@@ -69,7 +61,7 @@ SWEEP = CollectiveQuestion(
 )
 QUESTIONS: dict[str, Callable[..., object]] = {
     "compare": partial(compare_rows, scenario=SCENARIO),
-    "plan": partial(plan_rows, scenario=replace(SCENARIO, nodes=None), limits=LIMITS),
+    "plan": partial(plan_rows, asked={**SCENARIO, "nodes": None, "budget": 9e6, "max_nodes": 8}),
     "layouts": partial(layout_detail, job=JOB, layout=TP8, by_hand=True),
     "schedule": partial(
         schedule_chart, job=JOB, layout=TP8, window=Window(), style=(80, 20, False, True)

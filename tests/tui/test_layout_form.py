@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
 from trnbench.tui.layout_form import LABEL, layout_fields
-from trnbench.tui.layout_questions import COLUMNS, ClusterJob, ranked_layouts
+from trnbench.tui.layout_questions import COLUMNS, ranked_layouts
 from trnbench.tui.views.layouts import _layout_text
 from trnbench.tui.work_process import WorkHooks
 
@@ -35,7 +35,7 @@ def test_any_in_a_field_asks_the_search_for_a_knob():
 def test_ranked_layouts_show_the_knobs_that_were_asked_for():
     def ranked(**knobs: Any) -> Any:
         layout = PartialLayout(global_batch=64, sequence=256, precision="bf16-master", **knobs)
-        job = ClusterJob(model="tiny-gpt", instance="p5.48xlarge", nodes=2, layout=layout)
+        job = TrainCase(model="tiny-gpt", instance="p5.48xlarge", nodes=2, layout=layout)
         return ranked_layouts(open_catalog(), job, WorkHooks(lambda _: None, lambda: None))
 
     plain, asked = ranked(), ranked(shard="any")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from trnbench.tui.runs_questions import (
     opened_run,
     scenario_of_options,
 )
+from trnbench.tui.scenario_form import texts_of
 from trnbench.tui.widgets.result_table import ResultTable
 
 HOOKS: Any = None
@@ -80,9 +80,14 @@ def test_what_a_comparison_asked_is_a_scenario_or_has_no_view():
     }
     scenario = scenario_of_options(options)
     assert scenario is not None
-    assert scenario.instances == ("trn1.32xlarge", "p5.48xlarge")
-    assert scenario.deadline_s == 60 * 86400
-    assert scenario.nodes == 4
-    assert scenario.discount == pytest.approx(0.18)
-    assert scenario.price_date == datetime.date(2026, 11, 21)
-    assert scenario_of_options({**options, "tp": "8"}) is None
+    assert texts_of(scenario) == {
+        **dict.fromkeys(("sequence", "global_batch", "precision", "purchase", "region"), ""),
+        **{"model": "llama2-7b", "tokens": "300B", "instances": "trn1.32xlarge, p5.48xlarge"},
+        **{"deadline": "60d", "price_date": "2026-11-21", "discount": "18%", "nodes": "4"},
+        **{"prices": "p5.48xlarge=30", "phases": "", "stack": ""},
+    }
+    phases = {**options, "phase": ["90%@8k", "10%@64k,cp=8"]}
+    assert scenario_of_options(phases) == phases
+    assert texts_of(phases)["phases"] == "90%@8k; 10%@64k,cp=8"
+    for more in ({"tp": "8"}, {"nodes": "4,8"}, {"discount": "much"}):
+        assert scenario_of_options({**options, **more}) is None

@@ -9,27 +9,21 @@ import pytest
 
 from trnbench.errors import DataFileError
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.scenario import Scenario
 from trnbench.tui.app import TrnbenchApp
-from trnbench.tui.compare_questions import compare_request
+from trnbench.tui.compare_questions import compare_question
 from trnbench.tui.scenario_form import scenario_fields, texts_of
 from trnbench.tui.settings import SessionState, read_config, read_state, write_state
 from trnbench.verbs.again import command_question
 
 
 def test_a_scenario_has_a_command_line():
-    scenario = Scenario(
-        model="llama3.1-70b",
-        tokens=2e12,
-        instances=("trn1.32xlarge", "p5.48xlarge"),
-        sequence=4096,
-        deadline_s=60 * 86400.0,
-        purchase=("spot",),
-        discount=0.18,
-        price_date=datetime.date(2026, 11, 21),
-        assumed_prices=("trn2-ultraserver=4xtrn2.48xlarge",),
-    )
-    assert command_question("compare", compare_request(scenario)).line == (
+    scenario = {
+        **{"model": "llama3.1-70b", "tokens": 2e12, "on": ("trn1.32xlarge", "p5.48xlarge")},
+        **{"sequence": 4096, "deadline": 60 * 86400.0, "purchase": ("spot",), "discount": 0.18},
+        "price_date": datetime.date(2026, 11, 21),
+        "assume_price": ("trn2-ultraserver=4xtrn2.48xlarge",),
+    }
+    assert command_question("compare", compare_question(scenario)).line == (
         "trnbench compare llama3.1-70b --tokens 2T --on trn1.32xlarge,p5.48xlarge "
         "--sequence 4096 --purchase spot --price-date 2026-11-21 --discount 18% "
         "--assume-price trn2-ultraserver=4xtrn2.48xlarge --deadline 60d"
@@ -58,13 +52,11 @@ def test_forms_begin_with_the_users_own_defaults(tmp_path, monkeypatch):
     fields = {one.key: one for one in scenario_fields(opened.catalog, datetime.date(2026, 11, 21))}
     for key, text in opened.scenario.items():
         assert fields[key].parse(text)
-    scenario = Scenario(
-        model="llama3.1-70b",
-        tokens=2e12,
-        instances=("trn2.48xlarge", "p5.48xlarge"),
-        prices=("trn2.48xlarge=30.0?", "dgx-h100=20.0?"),
-    )
-    assert compare_request(scenario).run.prices == ("trn2.48xlarge=30.0",)
+    scenario = {
+        **{"model": "llama3.1-70b", "tokens": 2e12, "on": ("trn2.48xlarge", "p5.48xlarge")},
+        "price": ("trn2.48xlarge=30.0?", "dgx-h100=20.0?"),
+    }
+    assert compare_question(scenario).run.bought.prices == ("trn2.48xlarge=30.0",)
 
 
 def test_state_is_read_as_it_was_written(tmp_path):

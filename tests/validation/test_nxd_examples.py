@@ -6,10 +6,12 @@ import re
 
 import pytest
 
-from trnbench.app.train_request import TrainRequest, suite_cases
-from trnbench.app.verbs.train import run
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
+from trnbench.verbs.train.question import TrainQuestion
+from trnbench.verbs.train.run import run
+
+SUITE = TrainQuestion(suite="nxd-examples")
 
 
 @pytest.fixture
@@ -19,7 +21,7 @@ def catalog(tmp_path, monkeypatch):
 
 
 def test_all_examples_fit_as_shipped(catalog):
-    answers = run(catalog, TrainRequest(cases=suite_cases(catalog, "nxd-examples")))
+    answers = run(catalog, SUITE.settled(catalog))
     assert len(answers) == 6
     assert [answer.label for answer in answers if not answer.feasible] == []
 
@@ -34,9 +36,9 @@ def test_unfused_attention_without_recompute_at_twice_the_length_does_not_fit(ca
                 sequence=2 * case.layout.degree("sequence"),
             ),
         )
-        for case in suite_cases(catalog, "nxd-examples")
+        for case in SUITE.settled(catalog).cases
     )
-    answers = run(catalog, TrainRequest(cases=heavier))
+    answers = run(catalog, SUITE.but(of_suite=heavier))
     refused = [answer for answer in answers if not answer.feasible]
     assert len(refused) >= 5
     words = re.compile(r"of a rank's memory, [\d.]+ GiB of [\d.]+ GiB: activations")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.app.train_request import TrainCase, TrainRequest
-from trnbench.app.verbs.train import run
 from trnbench.evidence.predict import Predictor
 from trnbench.evidence.rows import EvidenceFile, read_evidence
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import EvidenceCase, Reader
 from trnbench.facts.catalog.search import built_in_folder, open_catalog
 from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.verbs.train.question import TrainQuestion
+from trnbench.verbs.train.run import run
 
 PUBLISHED = built_in_folder() / "workloads" / "published"
 CATALOG = open_catalog(environment={})
@@ -39,18 +39,13 @@ def test_train_prints_what_validate_scores(file, row):
     (case,) = Reader(CATALOG).cases(one)
     assert isinstance(case, EvidenceCase)
     layout = Predictor().predict(case).layout
-    request = TrainRequest(
-        cases=(
-            TrainCase(
-                model=case.setup.model.name,
-                instance=case.setup.platform.instance.name,
-                nodes=case.setup.nodes,
-                layout=PartialLayout.of(layout),
-            ),
-        ),
+    question = TrainQuestion(
+        model=case.setup.model.name,
+        places=((case.setup.platform.instance.name, case.setup.nodes),),
+        layout=PartialLayout.of(layout),
         stack=case.setup.stack.name,
     )
-    (answer,) = run(CATALOG, request)
+    (answer,) = run(CATALOG, question)
     assert answer.step is not None, answer.reasons
     printed = answer.step.low_step_time_s, answer.step.step_time_s, answer.step.high_step_time_s
     assert printed == (scored.low_s, scored.predicted_s, scored.high_s)
@@ -73,19 +68,14 @@ def test_selective_of_a_stack_that_repeats_half_a_pass_is_the_mean_of_two_answer
     printed = {
         mode: run(
             CATALOG,
-            TrainRequest(
-                cases=(
-                    TrainCase(
-                        model="llama3.1-8b",
-                        instance="trn2.48xlarge",
-                        nodes=1,
-                        layout=PartialLayout(
-                            **{"tp": 4, "pp": 1, "dp": 16, "cp": 1, "ep": 1, "vpp": 1},
-                            **{"micro_batch": 1, "global_batch": 64, "sequence": 8192, "zero": 3},
-                            sequence_parallel=True,
-                            recompute=mode,
-                        ),
-                    ),
+            TrainQuestion(
+                model="llama3.1-8b",
+                places=(("trn2.48xlarge", 1),),
+                layout=PartialLayout(
+                    **{"tp": 4, "pp": 1, "dp": 16, "cp": 1, "ep": 1, "vpp": 1},
+                    **{"micro_batch": 1, "global_batch": 64, "sequence": 8192, "zero": 3},
+                    sequence_parallel=True,
+                    recompute=mode,
                 ),
                 stack="torchtitan-trn2",
             ),

@@ -24,14 +24,11 @@ if TYPE_CHECKING:
     from trnbench.app.files import prices_named as prices_named
     from trnbench.app.files import sheet as sheet
     from trnbench.app.launching import write_launch as write_launch
-    from trnbench.app.train_functional import train_functional as train_functional
     from trnbench.app.verbs.calibrate import calibrate as calibrate
     from trnbench.app.verbs.claims import claims as claims
     from trnbench.app.verbs.explain import explain as explain
     from trnbench.app.verbs.launch import launch as launch
     from trnbench.app.verbs.measure import measure as measure
-    from trnbench.app.verbs.search_layouts import search_layouts as search_layouts
-    from trnbench.app.verbs.train import train as train
     from trnbench.app.verbs.validate import validate as validate
     from trnbench.app.verbs.verify import verify as verify
     from trnbench.facts.catalog.search import SPEC_SECTIONS as SPEC_SECTIONS
@@ -52,12 +49,18 @@ if TYPE_CHECKING:
     from trnbench.verbs.prices.run import price_history as price_history
     from trnbench.verbs.prices.run import refresh_prices as refresh_prices
     from trnbench.verbs.prices.run import write_rates as write_rates
+    from trnbench.verbs.search_layouts.run import search_layouts as search_layouts
+    from trnbench.verbs.train.functional import train_functional as train_functional
+    from trnbench.verbs.train.run import train as train
 
 VERBS = (
     *("matrix", "collective", "train", "compare", "plan", "fleet", "launch", "verify"),
     *("measure", "validate", "calibrate", "explain", "search_layouts", "numerics", "claims"),
 )
-_IN_FOLDERS = ("matrix", "compare", "plan", "fleet", "numerics", "collective")
+_IN_FOLDERS = (
+    *("matrix", "compare", "plan", "fleet", "numerics", "collective", "train"),
+    "search_layouts",
+)
 """Verbs that are a folder of `trnbench.verbs`."""
 _HOMES = {
     name: f"trnbench.verbs.{name}.run" if name in _IN_FOLDERS else f"trnbench.app.verbs.{name}"
@@ -81,7 +84,7 @@ _HOMES = {
         "trnbench.verbs.compare.scaling": ("scale_run",),
         "trnbench.verbs.info.run": ("info",),
         "trnbench.verbs.info.support": ("jobs_supported", "support"),
-        "trnbench.app.train_functional": ("train_functional",),
+        "trnbench.verbs.train.functional": ("train_functional",),
         "trnbench.facts.catalog.search": (
             *("SPEC_SECTIONS", "WORKLOAD_SECTIONS", "Catalog", "listed", "open_catalog"),
         ),

@@ -4,32 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trnbench.app.run_request import RunRequest
 from trnbench.facts.catalog.search import BUILT_IN, USER, Catalog
-from trnbench.facts.parsing import (
-    engine_text,
-    number_text,
-    place_text,
-)
+from trnbench.facts.parsing import number_text
 from trnbench.facts.records import Record
 
-if TYPE_CHECKING:
-    from trnbench.app.train_request import TrainRequest
-
-_BOUGHT = (
-    "tokens",
-    "samples",
-    "phase",
-    "purchase",
-    "region",
-    "price_date",
-    "discount",
-    "price",
-    "assume_price",
-)
-"""What is said of a run whose cluster is given."""
 Value = str | int | float | bool | None
 ARGUMENTS: Mapping[str, str] = {
     "matrix": "shapes",
@@ -81,26 +61,6 @@ def command_line(verb: str, *arguments: str, **options: Value | Sequence[str]) -
     return shlex.join(words)
 
 
-def train_question(request: TrainRequest, *, plot: bool = False) -> CommandQuestion:
-    """Return the question of a step of one model in one layout, on one place or several."""
-    first = request.cases[0]
-    options: dict[str, Value | Sequence[str]] = {
-        "model": first.model,
-        "on": ",".join(place_text(case.instance, case.nodes) for case in request.cases),
-        **first.layout.said,
-        **(_bought_run(request.runs[0]) if request.runs else {}),
-        "stack": request.stack,
-        "lnc": request.logical_size,
-        "assume_supported": request.assume_supported or None,
-        "engine": None if request.engines == ("analytic",) else engine_text(request.engines),
-        "seed": request.seed,
-        "straggler": [f"{one.stage}={number_text(one.factor)}" for one in request.stragglers],
-        "memory": request.memory or None,
-        "plot": plot or None,
-    }
-    return CommandQuestion(verb="train", options=options)
-
-
 def with_folders(line: str, catalog: Catalog) -> str:
     """Return a command line with the folders that its catalogue was asked to look in.
 
@@ -108,11 +68,6 @@ def with_folders(line: str, catalog: Catalog) -> str:
     """
     asked = [one.path for one in catalog.folders if one.origin not in (USER, BUILT_IN)]
     return line + "".join(f" --spec-dir {shlex.quote(str(path.resolve()))}" for path in asked)
-
-
-def _bought_run(run: RunRequest) -> Mapping[str, Value | Sequence[str]]:
-    """Return the length and the purchase of a run whose cluster is given."""
-    return {name: value for name, value in run.said().items() if name in _BOUGHT}
 
 
 def _texts(value: Value | Sequence[str]) -> Sequence[str]:

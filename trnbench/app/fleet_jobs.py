@@ -186,7 +186,7 @@ class WaysFinder(State):
     def _add(self, found: JobWays, one: Explored, market: Market, region: str | None) -> None:
         """Add the ways on an instance type in a region, or where it is cheapest."""
         market = replace(market, offers=self._offers(market, found.request, region))
-        asked = found.request.purchase
+        asked = found.request.bought.purchase
         cost = cost_of(market)
         sure = {
             (way.nodes, way.option): way.sure_elapsed_s

@@ -143,26 +143,34 @@ class _Length(Question):
     samples: float | None = option(
         "Or samples of --sequence tokens each: 50K.", default=None, read=parsing.count, metavar="N"
     )
-    phase: tuple[str, ...] = option(
+    phases: tuple[str, ...] = option(
         "Or parts of the run, each with its own sequence length, and knobs of its own if need be: "
         "1.9T@8192, or in % of --tokens: 10%@128k,cp=8,global-batch=256 (repeatable).",
         default=(),
+        name="phase",
         several="repeated",
         metavar="TOKENS@SEQUENCE",
     )
 
 
 class _Parts:
-    """How long a run is: options, and the parts that they make."""
+    """How long a run is: options, and the parts that they make; none if it may be left open."""
+
+    def __init__(self, *, optional: bool = False) -> None:
+        self.optional = optional
 
     def options(self) -> Mapping[str, Option]:
         return _Length.options()
 
     def value(self, given: Given) -> tuple[Part, ...]:
         length = _Length.read(given)
-        return parts_of(length.tokens, length.samples, length.phase)
+        if self.optional and length == _Length():
+            return ()
+        return parts_of(length.tokens, length.samples, length.phases)
 
     def said(self, parts: Sequence[Part]) -> dict[str, Any]:
+        if not parts:
+            return {}
         first = parts[0]
         if len(parts) == 1 and first.sequence is None:
             name = "samples" if first.tokens is None else "tokens"
@@ -174,3 +182,4 @@ class _Parts:
 
 
 LENGTH = _Parts()
+LENGTH_IF_ANY = _Parts(optional=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 from typing import TYPE_CHECKING, Any
 
+from trnbench.app.buying import Buying
 from trnbench.app.knobs import KNOB_OPTIONS
 from trnbench.app.run_parts import LENGTH, Part
 from trnbench.asking.function import signature_of
@@ -42,9 +42,22 @@ LEAST_FAILURES, MOST_FAILURES = 1e-9, 1000.0
 """Failures of a node in a day: one in three million years, one in a minute and a half."""
 
 
-def today() -> datetime.date:
-    """Return today by universal time: prices are as of it unless dated."""
-    return datetime.datetime.now(tz=datetime.UTC).date()
+STACK: Any = option(
+    "Training stack, e.g. nxd-trn1 (trnbench spec list calibration), or framework: nxdt, "
+    "torchtitan, ...; default: the instance's.",
+    default=None,
+    completes=("stacks",),
+)
+LOGICAL_SIZE: Any = option(
+    "Logical core size on Trainium2 and 3: 1 or 2; default: 2.",
+    default=None,
+    name="lnc",
+    read=parsing.whole,
+    metavar="N",
+)
+ASSUME_SUPPORTED: Any = option(
+    "Predict layouts that the stack's software refuses as if they ran.", default=False
+)
 
 
 class RunRequest(Question):
@@ -99,58 +112,10 @@ class RunRequest(Question):
         read=parsing.confidence,
         metavar="SHARE",
     )
-    stack: str | None = option(
-        "Training stack, e.g. nxd-trn1 (trnbench spec list calibration), or framework: nxdt, "
-        "torchtitan, ...; default: the instance's.",
-        default=None,
-        completes=("stacks",),
-    )
-    logical_size: int | None = option(
-        "Logical core size on Trainium2 and 3: 1 or 2; default: 2.",
-        default=None,
-        name="lnc",
-        read=parsing.whole,
-        metavar="N",
-    )
-    assume_supported: bool = option(
-        "Predict layouts that the stack's software refuses as if they ran.", default=False
-    )
-    purchase: tuple[str, ...] = option(
-        "on-demand, capacity-block, reserved, savings-plan, spot (interruptible), quote; "
-        "default: the cheapest of the first three.",
-        default=(),
-        metavar="OPTION,...",
-    )
-    region: str | None = option(
-        "Region, e.g. us-east-2; default: the cheapest main one.", default=None
-    )
-    price_date: datetime.date = option(
-        "Prices as known on this day; default: today.",
-        factory=today,
-        read=parsing.date,
-        metavar="YYYY-MM-DD",
-    )
-    discount: float = option(
-        "Negotiated discount off published rates: 18%.",
-        default=0.0,
-        read=parsing.share,
-        metavar="SHARE",
-    )
-    prices: tuple[str, ...] = option(
-        "Own price, USD per instance-hour: trn2.48xlarge=30 (repeatable); with a ? behind it, only "
-        "where that instance is asked about.",
-        default=(),
-        name="price",
-        several="repeated",
-        metavar="NAME=USD",
-    )
-    assumed_prices: tuple[str, ...] = option(
-        "Assumed price, a multiple of another instance's (repeatable).",
-        default=(),
-        name="assume_price",
-        several="repeated",
-        metavar="'A=4x B'",
-    )
+    stack: str | None = STACK
+    logical_size: int | None = LOGICAL_SIZE
+    assume_supported: bool = ASSUME_SUPPORTED
+    bought: Buying = group(Buying)
     term_years: int | None = option(
         "Years of a reservation or savings plan: 1 or 3.",
         default=None,
@@ -246,7 +211,7 @@ class RunRequest(Question):
 
         Others are refused, unless they are for any run.
         """
-        return _with_used_prices(catalog, self)
+        return self.but(bought=self.bought.used(catalog, self.instances))
 
     def said(self) -> dict[str, Any]:
         """Return the options that ask this again, on any day."""
@@ -257,10 +222,7 @@ class RunRequest(Question):
 
     def inputs(self) -> dict[str, object]:
         """Return the run as plain data, for outputs that repeat what was asked."""
-        plain = super().inputs() | {
-            "nodes": self.node_counts,
-            "price_date": self.price_date.isoformat(),
-        }
+        plain = super().inputs() | {"nodes": self.node_counts}
         first = ("model", "parts", "instances", "price_date", "setting")
         return {name: plain[name] for name in first} | plain
 
@@ -280,39 +242,19 @@ run_request.__signature__ = signature_of(  # type: ignore[attr-defined]
 )
 
 
-IF_ASKED = "?"
-"""Ends an own price that counts only where its instance is asked about, as those of a file do."""
-
-
-def _with_used_prices(catalog: Catalog, run: RunRequest) -> RunRequest:
-    """Return a run with the prices of its instances; refuse others, unless they are for any run."""
-    from trnbench.money.price_terms import parse_assumption, parse_own_price
-
-    compared = {catalog.find("instances", name).name for name in run.instances}
-    prices = [text.removesuffix(IF_ASKED) for text in run.prices]
-    own = [parse_own_price(text)[0] for text in prices]
-    used = [catalog.find("instances", name).name in compared for name in own]
-    asked = zip(run.prices, own, strict=True)
-    given = [("--price", name) for text, name in asked if not text.endswith(IF_ASKED)]
-    given += [("--assume-price", parse_assumption(text)[0]) for text in run.assumed_prices]
-    for asked_by, name in given:
-        if catalog.find("instances", name).name not in compared:
-            raise InputError(f"{asked_by} names {name}, which is not among --on")
-    return run.but(prices=tuple(text for text, known in zip(prices, used, strict=True) if known))
-
-
 def price_terms(catalog: Catalog, request: RunRequest) -> PriceTerms:
     """Return the checked terms on which the buyer asks for prices."""
     from trnbench.money.price_terms import load_price_terms
 
+    bought = request.bought
     return load_price_terms(
         catalog,
-        on=request.price_date,
-        region=request.region,
-        options=request.purchase,
-        discount=request.discount,
-        prices=request.prices,
-        assumptions=request.assumed_prices,
+        on=bought.price_date,
+        region=bought.region,
+        options=bought.purchase,
+        discount=bought.discount,
+        prices=bought.prices,
+        assumptions=bought.assumed_prices,
         term_years=request.term_years,
         commitment=request.commitment,
         kept=request.keep_checkpoints,

@@ -16,7 +16,7 @@ A_co = TypeVar("A_co", covariant=True)
 A = TypeVar("A")
 Q_co = TypeVar("Q_co", bound=Question, covariant=True)
 _CATALOG = "Catalog | None"
-NO_OPTIONS = ("catalog", "progress", "cancel", "workers")
+NO_OPTIONS = ("catalog", "progress", "cancel", "workers", "watch")
 """Arguments of every verb that say where to look and who hears of progress, not what is asked."""
 
 

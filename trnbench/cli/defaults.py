@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -64,13 +63,3 @@ def _is_default(context: typer.Context, option: str) -> bool:
     """Return whether a command takes an option from its defaults."""
     source = context.get_parameter_source(option)
     return source is not None and source.name == "DEFAULT_MAP"
-
-
-def take_scenario(context: typer.Context, path: Path | None) -> Path | None:
-    """Let a scenario's file stand for the options of a command that are not given."""
-    if path is None or context.resilient_parsing:
-        return path
-    from trnbench.scenario import read_scenario, scenario_options
-
-    context.default_map = {**(context.default_map or {}), **scenario_options(read_scenario(path))}
-    return path

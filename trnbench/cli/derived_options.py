@@ -23,12 +23,17 @@ def asks(*kinds: type[Question]) -> Callable[[Command], Command]:
     """Return a decorator: a command takes these questions in place of their options.
 
     The command takes a question of each kind last: what is asked, and how the answer is shown.
-    Nothing of them is settled yet. Before them it may take `out` and `catalog`.
+    Nothing of them is settled yet. Before them it may take `out` and `catalog`. An option of both
+    stands where the last has it.
     """
 
     def decorate(command: Command) -> Command:
         head = list(inspect.signature(command).parameters.values())[: -len(kinds)]
-        parameters = [parameter_of(one) for kind in kinds for one in _shown(kind)]
+        shown: dict[str, Option] = {}
+        for one in (one for kind in kinds for one in _shown(kind)):
+            shown.pop(one.name, None)
+            shown[one.name] = one
+        parameters = [parameter_of(one) for one in shown.values()]
 
         @functools.wraps(command)
         def run(*before: Any, **options: Any) -> int | None:  # noqa: ANN401

@@ -12,7 +12,6 @@ from trnbench.cli.layout_options import takes_layout
 from trnbench.cli.names import completes, completes_stacks
 from trnbench.cli.printing import into_folder
 from trnbench.cli.progress import ProgressLine
-from trnbench.cli.run_options import LogicalSize
 from trnbench.errors import InputError
 from trnbench.facts.parsing import clusters, count, duration, whole
 from trnbench.facts.workload.partial_layout import PartialLayout
@@ -59,7 +58,14 @@ def launch(
         typer.Option("--with", metavar="SCHEDULER", help="torchrun, slurm, ...: see --list."),
     ] = None,
     layout: PartialLayout,
-    lnc: LogicalSize = None,
+    lnc: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole("--lnc"),
+            metavar="N",
+            help="Logical core size on Trainium2 and 3: 1 or 2; default: 2.",
+        ),
+    ] = None,
     purchase: Annotated[
         str | None,
         typer.Option(

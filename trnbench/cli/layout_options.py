@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from inspect import Parameter
 from typing import Any
 
@@ -41,10 +41,8 @@ def _option(knob: Knob, about: str) -> Any:  # noqa: ANN401
     return typer.Option(parser=parser, metavar=knob.metavar or "N", help=text)
 
 
-def takes_layout(about: str = "", run: Sequence[Parameter] = ()) -> Callable[[Command], Command]:
+def takes_layout(about: str = "") -> Callable[[Command], Command]:
     """Return a decorator: a command takes the options of a layout in place of `layout`.
-
-    And the parameters of a `run` in place of that, those that are given.
 
     The command takes `out` and `catalog` first, and `layout: PartialLayout` by name; `about` comes
     before every help text.
@@ -52,13 +50,11 @@ def takes_layout(about: str = "", run: Sequence[Parameter] = ()) -> Callable[[Co
 
     def decorate(command: Command) -> Command:
         own = list(inspect.signature(command).parameters.values())
-        hints = hints_of(command, [p.name for p in own[2:] if p.name not in ("layout", "run")])
+        hints = hints_of(command, [p.name for p in own[2:] if p.name != "layout"])
         parameters = []
         for parameter in own:
             if parameter.name == "layout":
                 parameters += layout_options(about)
-            elif parameter.name == "run":
-                parameters += run
             else:
                 parameters.append(parameter.replace(annotation=hints.get(parameter.name)))
 
@@ -66,9 +62,6 @@ def takes_layout(about: str = "", run: Sequence[Parameter] = ()) -> Callable[[Co
         def with_layout(out: object, catalog: object, **options: Any) -> int | None:  # noqa: ANN401
             from trnbench.app.knobs import layout_of
 
-            said = {one.name: options.pop(one.name) for one in run}
-            if run:
-                options["run"] = {name: one for name, one in said.items() if one is not None}
             layout = layout_of(**{name: options.pop(name) for name in KNOBS})
             return command(out, catalog, layout=layout, **options)
 

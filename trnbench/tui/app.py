@@ -49,7 +49,7 @@ from trnbench.tui.views import VIEWS
 from trnbench.tui.widgets.field import Form
 
 if TYPE_CHECKING:
-    from trnbench.scenario import Scenario
+    from trnbench.asking.option import Given
     from trnbench.show.report import Report
     from trnbench.tui.views.compare import CompareView
 
@@ -352,7 +352,7 @@ class TrnbenchApp(ViewModes):
 
     # What views share
 
-    def take_scenario(self, scenario: Scenario) -> None:
+    def take_scenario(self, scenario: Given) -> None:
         """Put a scenario into the Compare view, and go there."""
         self._turn_to("compare")
         self.call_after_refresh(self._with_compare, lambda view: view.take(scenario))

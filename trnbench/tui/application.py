@@ -11,7 +11,7 @@ from trnbench.facts.catalog.search import Catalog
 from trnbench.tui.cluster import Cluster
 
 if TYPE_CHECKING:
-    from trnbench.scenario import Scenario
+    from trnbench.asking.option import Given
     from trnbench.show.report import Report
 
 
@@ -47,7 +47,7 @@ class Application(Protocol):
         """Go to a view."""
         ...
 
-    def take_scenario(self, scenario: Scenario) -> None:
+    def take_scenario(self, scenario: Given) -> None:
         """Put a scenario into the Compare view, and go there."""
         ...
 

@@ -6,10 +6,9 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
-from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
 from trnbench.tui.cluster import Cluster
 from trnbench.tui.layout_form import job_fields, job_of, layout_by_hand, layout_fields
-from trnbench.tui.layout_questions import ClusterJob
 from trnbench.tui.view import View, form_hint
 from trnbench.tui.widgets.field import Form
 
@@ -78,7 +77,7 @@ class ClusterView(View):
         return self.query_one(f"#{self.NAME}-hand", Form)
 
     @property
-    def job(self) -> ClusterJob:
+    def job(self) -> TrainCase:
         """The job of the last good texts."""
         return job_of(self.job_form)
 

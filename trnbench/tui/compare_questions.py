@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import DAY_S
-from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.scenario import Scenario
 from trnbench.show.report import Report, columns
 from trnbench.show.row import Row
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
     from trnbench.app.markets import Explored
+    from trnbench.app.run_request import RunRequest
     from trnbench.app.searching import Watch
+    from trnbench.asking.option import Given
     from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
     from trnbench.verbs.compare.question import CompareQuestion
@@ -65,43 +64,24 @@ class CompareFound(TableFound):
     deadline_s: float | None
 
 
-def compare_request(scenario: Scenario) -> CompareQuestion:
-    """Return the request for the use case."""
-    from trnbench.app.run_parts import parts_of
-    from trnbench.app.run_request import RunRequest
+def compare_question(scenario: Given) -> CompareQuestion:
+    """Return the question of a scenario."""
     from trnbench.verbs.compare.question import CompareQuestion
 
-    return CompareQuestion(
-        run=RunRequest(
-            model=scenario.model,
-            parts=parts_of(scenario.tokens, None, scenario.phases),
-            instances=scenario.instances,
-            price_date=scenario.price_date or datetime.date.today(),
-            layout=PartialLayout(
-                sequence=scenario.sequence,
-                global_batch=scenario.global_batch,
-                precision=scenario.precision,
-            ),
-            nodes=() if scenario.nodes is None else (scenario.nodes,),
-            purchase=scenario.purchase,
-            region=scenario.region,
-            discount=scenario.discount,
-            prices=tuple(_used(scenario)),
-            assumed_prices=scenario.assumed_prices,
-            stack=scenario.stack,
-        ),
-        deadline_s=scenario.deadline_s,
+    question = CompareQuestion.read(scenario)
+    return question.but(run=with_own_prices(question.run))
+
+
+def with_own_prices(run: RunRequest) -> RunRequest:
+    """Return a run with the own prices that count: those of a file only where it asks for them."""
+    from trnbench.app.buying import IF_ASKED
+
+    prices = tuple(
+        text.removesuffix(IF_ASKED)
+        for text in run.bought.prices
+        if not text.endswith(IF_ASKED) or text.partition("=")[0].strip() in run.instances
     )
-
-
-def _used(scenario: Scenario) -> Iterator[str]:
-    """Yield the own prices that count: those of a file only where their instance is compared."""
-    from trnbench.app.run_request import IF_ASKED
-
-    for text in scenario.prices:
-        own = text.removesuffix(IF_ASKED)
-        if own == text or own.partition("=")[0].strip() in scenario.instances:
-            yield own
+    return run.but(bought=run.bought.but(prices=prices))
 
 
 def watch_of(hooks: WorkHooks) -> Watch:
@@ -112,7 +92,7 @@ def watch_of(hooks: WorkHooks) -> Watch:
     return Watch(progress=hooks.note, cancel=hooks.ended, workers=workers)
 
 
-def compare_rows(catalog: Catalog, scenario: Scenario, hooks: WorkHooks) -> CompareFound:
+def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> CompareFound:
     """Return the comparison, and the clusters that were looked at for it."""
     from trnbench.app.markets import explore_all
     from trnbench.report.compare import compare_report
@@ -121,17 +101,17 @@ def compare_rows(catalog: Catalog, scenario: Scenario, hooks: WorkHooks) -> Comp
     from trnbench.verbs.again import command_question
     from trnbench.verbs.compare.run import compare_run
 
-    request = compare_request(scenario)
-    explored = explore_all(catalog, request.run, watch=watch_of(hooks))
-    answer = compare_run(catalog, request, explored=explored)
-    report = compare_report(answer, request.inputs())
+    question = compare_question(scenario)
+    explored = explore_all(catalog, question.run, watch=watch_of(hooks))
+    answer = compare_run(catalog, question, explored=explored)
+    report = compare_report(answer, question.inputs())
     if answer.complete:
-        hooks.keep(catalog, command_question("compare", request), report, good=answer.positive)
+        hooks.keep(catalog, command_question("compare", question), report, good=answer.positive)
     return CompareFound(
         report=replace(report, columns=COLUMNS, people=None),
         answers=tuple(one.quote for one in answer.compared),
         points=tuple(point for one in explored for point in _points(one)),
-        one_size=request.by_nodes,
+        one_size=question.by_nodes,
         verdict=verdict_text(answer),
         winner=None if answer.lead is None else answer.lead.winner,
         rests_on=tuple(basis_text(one.quote) for one in answer.compared),
@@ -139,13 +119,11 @@ def compare_rows(catalog: Catalog, scenario: Scenario, hooks: WorkHooks) -> Comp
     )
 
 
-def compare_points(
-    catalog: Catalog, scenario: Scenario, hooks: WorkHooks
-) -> tuple[ClusterPoint, ...]:
+def compare_points(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> tuple[ClusterPoint, ...]:
     """Return clusters of every size of every instance type."""
     from trnbench.app.markets import explore_all
 
-    run = compare_request(scenario).run.but(nodes=())
+    run = compare_question(scenario).run.but(nodes=())
     explored = explore_all(catalog, run, watch=watch_of(hooks))
     return tuple(point for one in explored for point in _points(one))
 

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.workload.layout import ANY, KNOBS, Knob, Value
-from trnbench.facts.workload.partial_layout import PartialLayout, knob_parser, knob_texts
+from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase, knob_parser, knob_texts
 from trnbench.tui.cluster import BY_HAND, OF_JOB
 from trnbench.tui.forms import BATCHES, NODES, SEQUENCES, field, name_field, precision_field
-from trnbench.tui.layout_questions import ClusterJob
 from trnbench.tui.widgets.field import FieldSpec, Form
 
 DEGREES = ("1", "2", "4", "8", "16", "32", "64")
@@ -54,11 +53,11 @@ def _optional(knob: Knob) -> Callable[[str], Value | None]:
     return lambda text: one(text) if text.strip() else None
 
 
-def job_of(form: Form) -> ClusterJob:
+def job_of(form: Form) -> TrainCase:
     """Return the job of the form's last good values."""
     value = form.values
     layout = PartialLayout(**{name: value.pop(name) for name in OF_JOB})
-    return ClusterJob(layout=layout, **value)
+    return TrainCase(layout=layout, **value)
 
 
 def layout_by_hand(form: Form) -> PartialLayout:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import ANY, KNOBS
-from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
 from trnbench.show.report import Column, Report, columns
 from trnbench.show.row import Row
 
 if TYPE_CHECKING:
     from trnbench.answers.train import TrainAnswer
-    from trnbench.app.train_request import TrainRequest
     from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
+    from trnbench.verbs.train.question import TrainQuestion
 
 MOST = 2_000
 """Layouts that are ranked; the counts are of all."""
@@ -39,20 +39,6 @@ def _columns(knobs: Sequence[str]) -> tuple[Column, ...]:
 COLUMNS = _columns(_SEARCHED)
 
 
-class ClusterJob(Record):
-    """A model on so many instances; `layout` has its batch, sequence and precision."""
-
-    model: str
-    instance: str
-    nodes: int
-    layout: PartialLayout
-
-    def inputs(self) -> dict[str, object]:
-        """Return the job as plain data."""
-        where = {"model": self.model, "instance": self.instance, "nodes": self.nodes}
-        return {**where, **self.layout.said}
-
-
 class RankedLayouts(Record):
     """The fastest layouts, and how many are legal and feasible; reasons where none fits."""
 
@@ -71,7 +57,7 @@ class LayoutDetail(Record):
     by_hand: bool
 
 
-def ranked_layouts(catalog: Catalog, job: ClusterJob, hooks: WorkHooks) -> RankedLayouts:
+def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> RankedLayouts:
     """Return every layout of a cluster, the fastest first; what was seen if it is cancelled."""
     from trnbench import app
 
@@ -114,41 +100,40 @@ def ranked_layouts(catalog: Catalog, job: ClusterJob, hooks: WorkHooks) -> Ranke
 
 
 def layout_detail(
-    catalog: Catalog, job: ClusterJob, layout: PartialLayout, by_hand: bool, hooks: WorkHooks
+    catalog: Catalog, job: TrainCase, layout: PartialLayout, by_hand: bool, hooks: WorkHooks
 ) -> LayoutDetail:
     """Return time and memory of one layout, or why it is not legal."""
-    request = train_request(job, layout)
-    answer = _answered(catalog, request, hooks)
-    keep_step(catalog, request, answer, hooks)
+    question = step_question(job, layout)
+    answer = _answered(catalog, question, hooks)
+    keep_step(catalog, question, answer, hooks)
     return LayoutDetail(answer=answer, by_hand=by_hand)
 
 
 def layout_pair(
-    catalog: Catalog, job: ClusterJob, layouts: Sequence[PartialLayout], hooks: WorkHooks
+    catalog: Catalog, job: TrainCase, layouts: Sequence[PartialLayout], hooks: WorkHooks
 ) -> tuple[TrainAnswer, ...]:
     """Return time and memory of layouts, to be held against each other."""
-    return tuple(_answered(catalog, train_request(job, one), hooks) for one in layouts)
+    return tuple(_answered(catalog, step_question(job, one), hooks) for one in layouts)
 
 
 def keep_step(
-    catalog: Catalog, request: TrainRequest, answer: TrainAnswer, hooks: WorkHooks
+    catalog: Catalog, question: TrainQuestion, answer: TrainAnswer, hooks: WorkHooks
 ) -> Report:
     """Keep a step as `train` would, and return its report."""
-    from trnbench.app.command_lines import train_question
-    from trnbench.app.train_request import inputs_of
-    from trnbench.report.train import train_report
-    from trnbench.report.train_memory import memory_report
+    from trnbench.verbs.again import command_question
+    from trnbench.verbs.train.memory_text import memory_report
+    from trnbench.verbs.train.text import train_report
 
-    told = memory_report if request.memory else train_report
-    report = told((answer,), inputs_of(request))
-    hooks.keep(catalog, train_question(request), report, good=answer.feasible)
+    told = memory_report if question.memory else train_report
+    report = told((answer,), question.inputs())
+    hooks.keep(catalog, command_question("train", question), report, good=answer.feasible)
     return report
 
 
-def _answered(catalog: Catalog, request: TrainRequest, hooks: WorkHooks) -> TrainAnswer:
-    from trnbench.app.verbs.train import run
+def _answered(catalog: Catalog, question: TrainQuestion, hooks: WorkHooks) -> TrainAnswer:
+    from trnbench.verbs.train.run import run
 
-    (answer,) = run(catalog, request, progress=hooks.progress)
+    (answer,) = run(catalog, question, progress=hooks.progress)
     return answer
 
 
@@ -187,7 +172,7 @@ class DrawnSchedule(Record):
 
 def schedule_chart(
     catalog: Catalog,
-    job: ClusterJob,
+    job: TrainCase,
     layout: PartialLayout,
     window: Window,
     style: tuple[int, int, bool, bool],
@@ -198,9 +183,9 @@ def schedule_chart(
     from trnbench.show.text_table import Style
 
     hooks.note(0, 2, "playing the step")
-    request = replace(train_request(job, layout), engines=("emulate",))
-    answer = _played(catalog, request)
-    keep_step(catalog, request, answer, hooks)
+    question = step_question(job, layout).but(engines=("emulate",))
+    answer = _played(catalog, question)
+    keep_step(catalog, question, answer, hooks)
     hooks.progress(1, 2, "drawing")
     timeline, answer = answer.timeline, replace(answer, timeline=None)
     if timeline is None:
@@ -215,22 +200,20 @@ def schedule_chart(
 
 
 @lru_cache(maxsize=4)
-def _played(catalog: Catalog, request: TrainRequest) -> TrainAnswer:
+def _played(catalog: Catalog, question: TrainQuestion) -> TrainAnswer:
     """Return a played step; scrolling through it plays it once."""
-    from trnbench.app.verbs.train import run
+    from trnbench.verbs.train.run import run
 
-    (answer,) = run(catalog, replace(request, timeline=True))
+    (answer,) = run(catalog, question.but(timeline=True))
     return answer
 
 
-def train_request(job: ClusterJob, layout: PartialLayout) -> TrainRequest:
-    """Return the request for one layout."""
-    from trnbench.app.train_request import TrainCase, TrainRequest
+def step_question(job: TrainCase, layout: PartialLayout) -> TrainQuestion:
+    """Return the question of one layout."""
+    from trnbench.verbs.train.question import TrainQuestion
 
-    case = TrainCase(
+    return TrainQuestion(
         model=job.model,
-        instance=job.instance,
-        nodes=job.nodes,
+        places=((job.instance, job.nodes),),
         layout=PartialLayout(**{**job.layout.said, **layout.said}),
     )
-    return TrainRequest(cases=(case,))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnbench.facts.records import replace
-from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
 from trnbench.show.report import columns
 from trnbench.tui.found import TableFound
-from trnbench.tui.layout_questions import ClusterJob, keep_step, train_request
+from trnbench.tui.layout_questions import keep_step, step_question
 
 if TYPE_CHECKING:
     from trnbench.answers.train import TrainAnswer
-    from trnbench.app.train_request import TrainRequest
     from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
+    from trnbench.verbs.train.question import TrainQuestion
 
 
 COLUMNS = columns(
@@ -29,21 +29,21 @@ class MemoryFound(TableFound):
     answer: TrainAnswer
 
 
-def memory_request(job: ClusterJob, layout: PartialLayout) -> TrainRequest:
-    """Return the request for the memory of one layout."""
-    return replace(train_request(job, layout), memory=True)
+def memory_question(job: TrainCase, layout: PartialLayout) -> TrainQuestion:
+    """Return the question of the memory of one layout."""
+    return step_question(job, layout).but(memory=True)
 
 
 def memory_slots(
-    catalog: Catalog, job: ClusterJob, layout: PartialLayout, hooks: WorkHooks
+    catalog: Catalog, job: TrainCase, layout: PartialLayout, hooks: WorkHooks
 ) -> MemoryFound:
     """Return the memory of the worst rank, slot by slot."""
-    from trnbench.app.verbs.train import run
+    from trnbench.verbs.train.run import run
 
     hooks.note(0, 1, "playing the step")
-    request = memory_request(job, layout)
-    (answer,) = run(catalog, request)
-    report = keep_step(catalog, request, answer, hooks)
+    question = memory_question(job, layout)
+    (answer,) = run(catalog, question)
+    report = keep_step(catalog, question, answer, hooks)
     held = answer.memory_timeline
     return MemoryFound(
         report=replace(report, columns=COLUMNS, people=None),

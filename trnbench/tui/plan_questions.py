@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnbench.facts.records import Record, replace
-from trnbench.scenario import Scenario
+from trnbench.facts.records import replace
 from trnbench.show.report import columns
-from trnbench.tui.compare_questions import compare_request, watch_of
+from trnbench.tui.compare_questions import watch_of, with_own_prices
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
+    from trnbench.asking.option import Given
     from trnbench.facts.catalog.search import Catalog
-    from trnbench.money.choices import Objective
     from trnbench.tui.work_process import WorkHooks
     from trnbench.verbs.plan.answer import PlanAnswer
     from trnbench.verbs.plan.question import PlanQuestion
@@ -25,16 +24,6 @@ COLUMNS = (
 )
 
 
-class PlanLimits(Record):
-    """What a plan asks beyond a comparison; None leaves it open."""
-
-    budget_usd: float | None
-    objective: Objective | None
-    confidence: float | None
-    max_nodes: int | None
-    confirm: int | None
-
-
 class PlanFound(TableFound):
     """A plan; its rows are the purchases that no other beats in both time and money."""
 
@@ -43,31 +32,24 @@ class PlanFound(TableFound):
     words: str
 
 
-def plan_question(scenario: Scenario, limits: PlanLimits) -> PlanQuestion:
-    """Return what the view asks."""
-    from trnbench.app.run_request import MAX_NODES
+def plan_question(asked: Given) -> PlanQuestion:
+    """Return the question of a scenario and a plan's own limits; nodes leave out the most nodes."""
     from trnbench.verbs.plan.question import PlanQuestion
 
-    run = compare_request(scenario).run
-    return PlanQuestion(
-        run=run.but(confidence=limits.confidence, max_nodes=limits.max_nodes or MAX_NODES),
-        deadline_s=scenario.deadline_s,
-        budget_usd=limits.budget_usd,
-        objective=limits.objective,
-        confirm=limits.confirm or 0,
+    question = PlanQuestion.read(
+        {name: one for name, one in asked.items() if name != "max_nodes" or not asked.get("nodes")}
     )
+    return question.but(run=with_own_prices(question.run))
 
 
-def plan_rows(
-    catalog: Catalog, scenario: Scenario, limits: PlanLimits, hooks: WorkHooks
-) -> PlanFound:
+def plan_rows(catalog: Catalog, asked: Given, hooks: WorkHooks) -> PlanFound:
     """Return the plan, with the words that its command prints."""
     from trnbench.show.text_table import Style
     from trnbench.verbs.again import command_question
     from trnbench.verbs.plan.run import plan_run
     from trnbench.verbs.plan.text import plan_report, plan_verdict_text
 
-    question = plan_question(scenario, limits)
+    question = plan_question(asked)
     answer = plan_run(catalog, question, watch=watch_of(hooks))
     report = plan_report(answer, question.inputs())
     if answer.complete:

@@ -115,14 +115,13 @@ def _collective(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePie
 
 
 def _training(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePieces:
-    from trnbench.app.train_request import TrainRequest, inputs_of, suite_cases
-    from trnbench.app.verbs.train import run
-    from trnbench.report.train import train_report
+    from trnbench.verbs.train.question import TrainQuestion
+    from trnbench.verbs.train.run import run
+    from trnbench.verbs.train.text import train_report
 
-    cases = suite_cases(catalog, name)
-    request = TrainRequest(cases=cases, suite=name, engines=tuple(engines))
-    pieces = [(case.label, replace(request, cases=(case,))) for case in cases]
-    return pieces, run, lambda found: train_report(found, inputs_of(request))
+    asked = TrainQuestion(suite=name, engines=tuple(engines)).settled(catalog)
+    pieces = [(case.label, asked.but(of_suite=(case,))) for case in asked.cases]
+    return pieces, run, lambda found: train_report(found, asked.inputs())
 
 
 _SUITES = {"matrix": _matrix, "collective": _collective, "training": _training}

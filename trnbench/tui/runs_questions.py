@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import TYPE_CHECKING, Any
 
+from trnbench.errors import TrnbenchError
 from trnbench.show.report import columns
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
     from trnbench.app.runs import AnsweredRun
+    from trnbench.asking.option import Given
     from trnbench.facts.catalog.search import Catalog
-    from trnbench.scenario import Scenario
     from trnbench.tui.work_process import WorkHooks
 
 COLUMNS = columns(
     *("started_at", "verb", "headline", "tag", "model", "instances", "seconds", "id", "version"),
 )
-_LISTS = {"on": "instances", "purchase": "purchase"}
-_TEXTS = ("model", "tokens", "precision", "region", "deadline", "stack")
-_WHOLE = ("sequence", "global_batch", "nodes")
-_PRICES = {"price": "prices", "assume_price": "assumed_prices"}
 
 
 class RunsFound(TableFound):
@@ -71,29 +67,20 @@ def opened_run(catalog: Catalog, name: str, hooks: WorkHooks) -> AnsweredRun:
     return answered_run(name)
 
 
-def scenario_of_options(options: dict[str, Any]) -> Scenario | None:
-    """Return the scenario that asks what options asked; None where it has no room for one."""
-    from trnbench.facts.catalog.structure import structure
-    from trnbench.scenario import Scenario
+def scenario_of_options(options: Given) -> Given | None:
+    """Return the options of `compare` if the form of a scenario has room for them."""
+    from trnbench.tui.compare_questions import compare_question
+    from trnbench.verbs.compare.scenario import NEEDED, scenario_options
 
-    table: dict[str, object] = {}
-    for name, value in options.items():
-        if name in _LISTS:
-            table[_LISTS[name]] = str(value).split(",")
-        elif name in _TEXTS:
-            table[name] = str(value)
-        elif name in _WHOLE and str(value).isdigit():
-            table[name] = int(value)
-        elif name in _PRICES:
-            table[_PRICES[name]] = list(value)
-        elif name == "price_date":
-            table[name] = datetime.date.fromisoformat(str(value))
-        elif name == "discount":
-            table[name] = str(value)
-        else:
-            return None
-    found = structure(table, Scenario)
-    return None if isinstance(found, list) else found
+    shown = {one.name for one in scenario_options().values()}
+    needed = {scenario_options()[key].name for key in NEEDED}
+    if not needed <= options.keys() <= shown:
+        return None
+    try:
+        nodes = compare_question(options).run.nodes
+    except TrnbenchError:
+        return None
+    return options if len(nodes) < 2 else None
 
 
 def _with_columns(report: Any) -> Any:  # noqa: ANN401 - a report

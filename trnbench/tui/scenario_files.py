@@ -15,18 +15,18 @@ from trnbench.tui.dialogs import AskPath, Confirm
 if TYPE_CHECKING:
     from textual.app import App
 
-    from trnbench.scenario import Scenario
+    from trnbench.asking.option import Given
 
 USUAL = "scenario.toml"
 
 
-def save(app: App[None], folder: Path, scenario: Scenario, written: set[Path]) -> None:
+def save(app: App[None], folder: Path, scenario: Given, written: set[Path]) -> None:
     """Ask for a path in `folder`, and write the scenario there.
 
     A file that is there and not among those `written` in this session is replaced only if the
     user says so.
     """
-    from trnbench.scenario import scenario_text
+    from trnbench.verbs.compare.scenario import scenario_text
 
     def write(path: Path) -> None:
         try:
@@ -54,9 +54,9 @@ def save(app: App[None], folder: Path, scenario: Scenario, written: set[Path]) -
     app.push_screen(AskPath("save the scenario as", USUAL, PathSuggester(folder, ".toml")), named)
 
 
-def load(app: App[None], folder: Path, take: Callable[[Scenario], None]) -> None:
+def load(app: App[None], folder: Path, take: Callable[[Given], None]) -> None:
     """Ask for a path in `folder`, and let the scenario there be taken."""
-    from trnbench.scenario import read_scenario
+    from trnbench.verbs.compare.scenario import read_scenario
 
     def named(text: str | None) -> None:
         if not text:

@@ -1,4 +1,4 @@
-"""The scenario as a form: its fields, and the scenario and texts that they amount to."""
+"""The scenario, options of `compare`, as a form: its fields and their texts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
+from trnbench.asking.option import Given
 from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.units import counted
-from trnbench.scenario import Scenario
 from trnbench.tui.forms import (
     BATCHES,
     NODES,
@@ -140,45 +140,32 @@ def scenario_line(texts: Mapping[str, str]) -> str:
     return ", ".join(words)
 
 
-def scenario_of(form: Form) -> Scenario:
-    """Return the scenario of the form's last good values."""
-    value = form.values
-    own = value.pop("prices") or ()
-    scenario = {key: one for key, one in value.items() if key in SCENARIO_KEYS}
-    return Scenario(
-        deadline_s=scenario.pop("deadline"),
-        phases=scenario.pop("phases") or (),
-        purchase=scenario.pop("purchase") or (),
-        discount=scenario.pop("discount") or 0.0,
-        prices=tuple(text for text in own if not _is_assumed(text)),
-        assumed_prices=tuple(text for text in own if _is_assumed(text)),
-        **scenario,
-    )
+def scenario_of(form: Form) -> Given:
+    """Return the options of the form's last good values."""
+    from trnbench.verbs.compare.scenario import scenario_options
+
+    values = form.values
+    own = values["prices"] or ()
+    values["prices"] = tuple(text for text in own if not _is_assumed(text))
+    values["assumed_prices"] = tuple(text for text in own if _is_assumed(text))
+    options = scenario_options().items()
+    return {one.name: values[key] for key, one in options if values[key] not in (None, ())}
 
 
-def texts_of(scenario: Scenario) -> dict[str, str]:
+def texts_of(scenario: Given) -> dict[str, str]:
     """Return the texts of the fields that make this scenario."""
+    from trnbench.verbs.compare.scenario import scenario_options
 
-    def text(value: object) -> str:
-        return "" if value is None else str(value)
-
-    from trnbench.facts.parsing import count_text, share_text, time_text
-
-    same = (
-        *("model", "sequence", "global_batch", "precision", "nodes", "region", "price_date"),
-        "stack",
-    )
-    own = (*scenario.prices, *scenario.assumed_prices)
-    return {
-        **{name: text(getattr(scenario, name)) for name in same},
-        "tokens": count_text(scenario.tokens),
-        "phases": "; ".join(scenario.phases),
-        "deadline": "" if scenario.deadline_s is None else time_text(scenario.deadline_s),
-        "purchase": ", ".join(scenario.purchase),
-        "discount": share_text(scenario.discount) if scenario.discount else "",
-        "instances": ", ".join(scenario.instances),
-        "prices": ", ".join(price.replace(" ", "") for price in own),
-    }
+    texts = {}
+    for key, one in scenario_options().items():
+        value = one.value(scenario.get(one.name))
+        if isinstance(value, tuple):
+            texts[key] = ("; " if key == "phases" else ", ").join(map(str, value))
+        else:
+            texts[key] = one.text(value) if value else ""
+    own = [text for key in ("prices", "assumed_prices") if (text := texts.pop(key))]
+    spaced = ", ".join(own)
+    return {**texts, "prices": ", ".join(spaced.replace(" ", "").split(",")) if own else ""}
 
 
 def _phases(text: str) -> tuple[str, ...]:
@@ -221,7 +208,7 @@ def _is_assumed(text: str) -> bool:
 
 
 def _own_price(text: str) -> str:
-    from trnbench.app.run_request import IF_ASKED
+    from trnbench.app.buying import IF_ASKED
     from trnbench.money.price_terms import parse_assumption, parse_own_price
 
     if _is_assumed(text):

@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
-from trnbench.scenario import Scenario
+from trnbench.asking.option import Given
 from trnbench.tui.launch_view import LaunchingView
 from trnbench.tui.scenario_form import SCENARIO_KEYS, scenario_line, scenario_of, texts_of
 from trnbench.tui.view import hidden
@@ -46,7 +46,7 @@ class ScenarioView(LaunchingView):
         return self.query_one(Form)
 
     @property
-    def scenario(self) -> Scenario:
+    def scenario(self) -> Given:
         """The last good scenario."""
         return scenario_of(self.form)
 
@@ -58,7 +58,7 @@ class ScenarioView(LaunchingView):
         """Say what came of it."""
         self.query_one(".verdict", Static).update(text)
 
-    def take(self, scenario: Scenario) -> None:
+    def take(self, scenario: Given) -> None:
         """Put a scenario into the form."""
         self._put(texts_of(scenario))
 

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
+from trnbench.app.buying import Buying
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.app.searching import Watch
-from trnbench.app.train_request import TrainCase, TrainRequest
-from trnbench.app.verbs.train import run
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_instance, load_platform, load_reliability
 from trnbench.facts.workload.library import load_model
@@ -28,6 +27,8 @@ from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import compare_run
 from trnbench.verbs.plan.question import PlanQuestion
 from trnbench.verbs.plan.run import plan_run
+from trnbench.verbs.train.question import TrainQuestion
+from trnbench.verbs.train.run import run
 
 CATALOG = open_catalog(environment={})
 TODAY = datetime.date(2026, 11, 21)
@@ -36,7 +37,7 @@ RUN = RunRequest(
     model="llama2-7b",
     parts=(Part(tokens=3e11),),
     instances=("trn1.32xlarge", "trn2.48xlarge"),
-    price_date=TODAY,
+    bought=Buying(price_date=TODAY),
     nodes=(4, 8),
     layout=PartialLayout(tp=8, global_batch=256, sequence=4096),
 )
@@ -44,7 +45,7 @@ TINY = RunRequest(
     model="tiny-gpt",
     parts=(Part(tokens=1e12),),
     instances=("trn1.2xlarge", "trn1.32xlarge"),
-    price_date=TODAY,
+    bought=Buying(price_date=TODAY),
     nodes=(1, 2),
     layout=PartialLayout(
         pp=2, cp=1, ep=1, vpp=1, zero=1, schedule="1f1b", recompute="none", global_batch=16
@@ -65,10 +66,9 @@ def test_a_row_has_the_figures_of_the_train_verb(compared):
         quote = one.quote
         row = quote.row()
         for layout in (quote.step.layout, RUN.layout):
-            case = TrainCase(
-                model=RUN.model, instance=quote.instance, nodes=quote.nodes, layout=layout
-            )
-            (answer,) = run(CATALOG, TrainRequest(cases=(case,)))
+            places = ((quote.instance, quote.nodes),)
+            asked = TrainQuestion(model=RUN.model, places=places, layout=layout)
+            (answer,) = run(CATALOG, asked)
             trained = answer.row()
             for key in (*shared, "low_step_time_s", "high_tokens_per_s", "exposed_matrix_s"):
                 assert row[key] == trained[key], key
@@ -147,8 +147,8 @@ def brute_force(request):
                 micro_batch=micro_batch,
                 sequence_parallel=tp > 1,
             )
-            case = TrainCase(model=request.model, instance=name, nodes=nodes, layout=layout)
-            answer: Any = run(CATALOG, TrainRequest(cases=(case,)))[0]
+            asked = TrainQuestion(model=request.model, places=((name, nodes),), layout=layout)
+            answer: Any = run(CATALOG, asked)[0]
             if answer.step is None:
                 continue
             speed = answer.per_s(answer.step.step_time_s, answer.layout.degree("sequence"))

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from trnbench.app import compare, train
-from trnbench.app.command_lines import train_question
 from trnbench.app.spec_files import cross_faults
 from trnbench.evidence.rows import read_evidence
 from trnbench.evidence.training_cases import Reader
@@ -168,7 +167,7 @@ def test_a_comparison_says_which_machine_refuses_and_names_software_and_state():
 
 def test_command_lines_carry_the_assumption():
     asked = train.request("llama2-7b", on="trn1.32xlarge", assume_supported=True)
-    assert "--assume-supported" in train_question(asked).line
+    assert "--assume-supported" in command_question("train", asked).line
     run: dict[str, Any] = {"tokens": "1B", "on": "trn1.32xlarge", "price_date": "2026-11-21"}
     assumed = compare.request("llama2-7b", **run, assume_supported=True)
     assert "--assume-supported" in command_question("compare", assumed).line

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from trnbench.app.buying import Buying
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.facts.catalog.search import open_catalog
@@ -90,10 +91,9 @@ def test_the_sentence_of_a_plan():
         model="tiny-gpt",
         parts=(Part(tokens=1e13),),
         instances=("trn1.2xlarge",),
-        price_date=datetime.date(2026, 11, 21),
         nodes=(1,),
         layout=PartialLayout(tp=2, global_batch=16),
-        prices=("trn1.2xlarge=2",),
+        bought=Buying(price_date=datetime.date(2026, 11, 21), prices=("trn1.2xlarge=2",)),
     )
     (row,) = compare_run(open_catalog(environment={}), CompareQuestion(run=run)).compared
     told = sentence(row.quote)

@@ -6,12 +6,7 @@ import pytest
 
 from tests.steps import step_prices
 from tests.unit.search.test_search import adds_up, everything, question
-from trnbench.app import calibrate, explain
-from trnbench.app.command_lines import train_question
-from trnbench.app.train_functional import train_functional
-from trnbench.app.train_request import TrainCase, TrainRequest
-from trnbench.app.verbs.search_layouts import search_layouts
-from trnbench.app.verbs.train import train
+from trnbench.app import calibrate, explain, train, train_functional
 from trnbench.engines.analytic.step.memory import memory
 from trnbench.errors import InputError
 from trnbench.facts.records import replace
@@ -19,6 +14,9 @@ from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.pipeline_layout import lighter_ends, stages_of, written
 from trnbench.program.step import training_step
+from trnbench.verbs.again import command_question
+from trnbench.verbs.search_layouts.run import search_layouts
+from trnbench.verbs.train.question import TrainQuestion
 
 FEW = {"tp": 4, "schedule": "1f1b", "zero": 1, "recompute": "none", "cp": 1}
 NEMO: dict[str, Any] = {"stack": "nemo-hopper", "batch": 16, "sequence": 4096, "nodes": (2,)}
@@ -174,6 +172,6 @@ def test_a_command_line_repeats_what_was_asked_for():
     assert layout.said == {"tp": 8, "shard": "any", "recompute": "any"}
     assert layout.changed(shard=4).wanted == ("recompute",)
     assert set(layout.wanted) < set(layout.open)
-    case = TrainCase(model="tiny-gpt", instance="trn1.2xlarge", nodes=1, layout=layout)
-    line = train_question(TrainRequest(cases=(case,))).line
+    asked = TrainQuestion(model="tiny-gpt", places=(("trn1.2xlarge", 1),), layout=layout)
+    line = command_question("train", asked).line
     assert line == "trnbench train tiny-gpt --on trn1.2xlarge --tp 8 --shard any --recompute any"

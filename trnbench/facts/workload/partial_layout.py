@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from trnbench.errors import InputError
 from trnbench.facts import parsing
+from trnbench.facts.records import Record
 from trnbench.facts.workload.choices import sequences_per_sample
 from trnbench.facts.workload.layout import ANY, DEGREES, KNOBS, RANK_DEGREES, Knob, Layout, Value
 
@@ -125,6 +126,21 @@ class PartialLayout:
         Batch, sequence and precision have no table default: left open they are a TypeError.
         """
         return Layout(**{**(defaults or {}), **self.given})  # type: ignore[arg-type]
+
+
+class TrainCase(Record):
+    """A model on `nodes` instances; what its layout leaves open is chosen."""
+
+    model: str
+    instance: str
+    nodes: int
+    layout: PartialLayout
+    label: str = ""
+
+    def inputs(self) -> dict[str, object]:
+        """Model, cluster and set knobs as plain data."""
+        where = {"model": self.model, "instance": self.instance, "nodes": self.nodes}
+        return {**where, **self.layout.said}
 
 
 def shown_degrees(layouts: Iterable[PartialLayout]) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from trnbench.tui.compare_questions import (
     ClusterPoint,
     CompareFound,
     compare_points,
-    compare_request,
+    compare_question,
     compare_rows,
     spec_report,
 )
@@ -104,10 +104,10 @@ class CompareView(ScenarioView):
         from trnbench.verbs.again import command_question
 
         baseline = self.query_one(ResultTable).state.baseline
-        request = compare_request(self.scenario)
-        if baseline not in request.run.instances:
+        question = compare_question(self.scenario)
+        if baseline not in question.run.instances:
             baseline = None
-        return command_question("compare", request.but(baseline=baseline)).line
+        return command_question("compare", question.but(baseline=baseline)).line
 
     def facts(self) -> tuple[str, ...]:
         """Return where the numbers come from."""
@@ -143,7 +143,7 @@ class CompareView(ScenarioView):
 
     def _show_specs(self) -> None:
         try:
-            report = spec_report(self.trnbench.catalog, self.scenario.instances)
+            report = spec_report(self.trnbench.catalog, self.scenario["on"])
         except TrnbenchError as error:
             self.refused("specs", error.message, error.hint or "")
             return

@@ -27,7 +27,7 @@ from trnbench.tui.layout_questions import (
     layout_detail,
     layout_pair,
     ranked_layouts,
-    train_request,
+    step_question,
 )
 from trnbench.tui.view import evidence_facts, hidden
 from trnbench.tui.widgets.bars import StackedBars
@@ -85,12 +85,12 @@ class LayoutsView(ClusterView, LaunchingView):
 
     def command(self) -> str:
         """Return the command line of the layout by hand, or of the one under the cursor."""
-        from trnbench.app.command_lines import train_question
+        from trnbench.verbs.again import command_question
 
         row = self.query_one(ResultTable).row
         by_hand = self.layout_by_hand
         layout = by_hand if by_hand.said or row is None else partial_layout_of(row)
-        return train_question(train_request(self.job, layout)).line
+        return command_question("train", step_question(self.job, layout)).line
 
     @property
     def copied(self) -> str:

@@ -14,7 +14,7 @@ from trnbench.facts.units import Dimension, show, significant
 from trnbench.tui.cluster_view import ClusterView
 from trnbench.tui.colours import part_styles
 from trnbench.tui.memory_pictures import area_of, block_bars, draw_area
-from trnbench.tui.memory_questions import MemoryFound, memory_request, memory_slots
+from trnbench.tui.memory_questions import MemoryFound, memory_question, memory_slots
 from trnbench.tui.view import evidence_facts
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import Field
@@ -67,9 +67,9 @@ class MemoryView(ClusterView):
 
     def command(self) -> str:
         """Return the command line of the rows."""
-        from trnbench.app.command_lines import train_question
+        from trnbench.verbs.again import command_question
 
-        return train_question(memory_request(self.job, self.layout_by_hand)).line
+        return command_question("train", memory_question(self.job, self.layout_by_hand)).line
 
     def facts(self) -> tuple[str, ...]:
         """Return where the numbers come from."""

@@ -17,7 +17,7 @@ from trnbench.tui.plan_pictures import (
     needs_lines,
     purchase_lines,
 )
-from trnbench.tui.plan_questions import PlanFound, PlanLimits, plan_question, plan_rows
+from trnbench.tui.plan_questions import PlanFound, plan_question, plan_rows
 from trnbench.tui.scenario_form import plan_fields, scenario_fields
 from trnbench.tui.scenario_view import ScenarioView
 from trnbench.tui.view import evidence_facts
@@ -30,6 +30,7 @@ from trnbench.tui.widgets.table_pane import TablePane
 
 if TYPE_CHECKING:
     from trnbench.answers.quote import Quote
+    from trnbench.asking.option import Given
 
 
 class PlanView(ScenarioView):
@@ -61,13 +62,13 @@ class PlanView(ScenarioView):
 
     def action_again(self) -> None:
         """Plan the scenario."""
-        self.ask("plan", plan_rows, self.scenario, self._limits)
+        self.ask("plan", plan_rows, self._plan_asked)
 
     def command(self) -> str:
         """Return the command line of the plan."""
         from trnbench.verbs.again import command_question
 
-        return command_question("plan", plan_question(self.scenario, self._limits)).line
+        return command_question("plan", plan_question(self._plan_asked)).line
 
     def facts(self) -> tuple[str, ...]:
         """Return where the numbers come from."""
@@ -89,15 +90,10 @@ class PlanView(ScenarioView):
         self._draw()
 
     @property
-    def _limits(self) -> PlanLimits:
-        value = self.form.values
-        return PlanLimits(
-            budget_usd=value["budget"],
-            objective=value["objective"],
-            confidence=value["confidence"],
-            max_nodes=value["max_nodes"],
-            confirm=value["confirm"],
-        )
+    def _plan_asked(self) -> Given:
+        """The scenario, and a plan's own limits."""
+        values, limits = self.form.values, [one.key for one in plan_fields()]
+        return {**self.scenario, **{key: values[key] for key in limits if values[key] is not None}}
 
     @on(ResultTable.Chosen)
     def _chosen(self, event: ResultTable.Chosen) -> None:

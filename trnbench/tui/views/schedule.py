@@ -10,11 +10,10 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
-from trnbench.facts.records import replace
 from trnbench.show.report import Report
 from trnbench.tui.cluster_view import ClusterView
 from trnbench.tui.compare_pictures import seconds_text, time_bars
-from trnbench.tui.layout_questions import DrawnSchedule, Window, schedule_chart, train_request
+from trnbench.tui.layout_questions import DrawnSchedule, Window, schedule_chart, step_question
 from trnbench.tui.view import hidden
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import Field
@@ -76,10 +75,10 @@ class ScheduleView(ClusterView):
 
     def command(self) -> str:
         """Return the command line that draws the schedule."""
-        from trnbench.app.command_lines import train_question
+        from trnbench.verbs.again import command_question
 
-        request = train_request(self.job, self.layout_by_hand)
-        return train_question(replace(request, engines=("emulate",)), plot=True).line
+        question = step_question(self.job, self.layout_by_hand).but(engines=("emulate",))
+        return f"{command_question('train', question).line} --plot"
 
     def facts(self) -> tuple[str, ...]:
         """Return where the chart comes from."""

@@ -17,7 +17,7 @@ from trnbench.asking.question import Question, group, option
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.units import Dimension, show
-from trnbench.scenario import scenario_file_options
+from trnbench.verbs.compare.scenario import scenario_file_options
 from trnbench.verbs.shared import DETAILS, AgainstKept
 
 if TYPE_CHECKING:

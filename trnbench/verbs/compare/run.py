@@ -128,7 +128,7 @@ def compare_run(
         confidence=run.confidence,
         other_stacks=tuple(other for place in places for other in rows[place].others),
         looked={one.name: looked(one) for one in explored},
-        purchase_asked=bool(run.purchase),
+        purchase_asked=bool(run.bought.purchase),
         unseen=tuple(name for name in named if name not in by_name),
     )
 

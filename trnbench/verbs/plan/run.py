@@ -212,7 +212,7 @@ class _Planning(Record, eq=False):
         if not ways:
             return self._nothing_runs()
         on_sale = any(way.cost_usd is not None for way in ways)
-        if on_sale or not (self.question.run.purchase or self.question.run.region):
+        if on_sale or not (self.question.run.bought.purchase or self.question.run.bought.region):
             near = nearest(ways, self.limits)
             found = self._quote(near) if near else None
         else:
@@ -241,7 +241,8 @@ class _Planning(Record, eq=False):
 
     def _bought_anyhow(self) -> tuple[Candidate | None, Quote | None]:
         """Return the plan that another purchase option or region would allow."""
-        anyhow = self.question.run.but(purchase=(), region=None)
+        run = self.question.run
+        anyhow = run.but(bought=run.bought.but(purchase=(), region=None))
         terms = price_terms(self.catalog, anyhow)
         explored = tuple(
             replace(

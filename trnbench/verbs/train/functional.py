@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date
 from hashlib import sha256
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from trnbench.answers.functional import FormatFlop, FunctionalRun, StageHeld
-from trnbench.app.knobs import layout_of, refuse_wanted
+from trnbench.app.knobs import refuse_wanted
 from trnbench.app.layout_defaults import SEARCHED
 from trnbench.app.step_answers import step_answers
-from trnbench.app.use_case import (
-    Cancel,
-    Progress,
-    answered_by,
-    never,
-    quiet,
-    takes_options_of,
-)
+from trnbench.app.use_case import Cancel, Progress, never, quiet
+from trnbench.asking.function import verb_of
 from trnbench.engines.analytic.step.memory import memory
 from trnbench.engines.execute.accounting import program_flop, traffic_lines
 from trnbench.engines.execute.checkpoint import resume, save
@@ -29,11 +21,8 @@ from trnbench.engines.execute.coverage import check_memory, problems
 from trnbench.engines.execute.data import text_of
 from trnbench.engines.execute.optimizer import AdamW
 from trnbench.engines.execute.trainer import Trainer, TrainingRun
-from trnbench.errors import InputError
-from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.parsing import clusters, maybe, read
-from trnbench.facts.records import Record, asdict, field, replace
+from trnbench.facts.records import asdict, replace
 from trnbench.facts.workload.layout import KNOBS, Value
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
@@ -41,72 +30,44 @@ from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.program.step import StepProgram, training_step
+from trnbench.verbs.train.question import TASK, FunctionalQuestion
 
 TOKENS_PER_STEP = 1024
 LONGEST_SEQUENCE = 128
 """Of texts where none is asked for: long enough to learn from, short enough to be quick."""
-SAVE_EVERY = 10
 _NEWEST = date.max
 _DIGITS = 12
 """Of a digest that tells models apart."""
 
 
-class FunctionalRequest(Record):
-    """What to train, where it is modelled, and for how long; open knobs take simple defaults.
-
-    With a `folder` the run keeps checkpoints there, and goes on from the newest.
-    """
-
-    model: str
-    instance: str
-    nodes: int = 1
-    layout: PartialLayout = field(default_factory=PartialLayout)
-    steps: int = 100
-    seed: int = 0
-    task: str = "markov"
-    optimizer: AdamW = field(default_factory=AdamW)
-    folder: Path | None = None
-    save_every: int = SAVE_EVERY
-    stack: str | None = None
-    logical_size: int | None = None
-    assume_supported: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse what is no run."""
-        for name in ("steps", "save_every"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1, found {getattr(self, name)}")
-        if self.seed < 0:
-            raise InputError(f"seed must not be negative, found {self.seed}")
-
-
 def run_functional(
     catalog: Catalog,
-    request: FunctionalRequest,
+    question: FunctionalQuestion,
     *,
     progress: Progress = quiet,
     cancel: Cancel = never,
 ) -> FunctionalRun:
-    """Return the losses of a run; `progress` hears of each step before it starts.
+    """Return the losses of a small model, trained with real numbers on emulated ranks.
 
-    Once `cancel` is true the step under way is the last: what is done is kept and returned.
+    Knobs that are not given are 1. With `resume`, a folder, it keeps checkpoints there and goes on
+    from the newest. `progress` hears of each step before it starts; once `cancel` is true the step
+    under way is the last: what is done is kept and returned.
     """
     setup = train_setup(
         catalog,
-        request.model,
-        request.instance,
-        request.nodes,
-        stack=request.stack,
-        logical_size=request.logical_size,
-        assume_supported=request.assume_supported,
+        question.model,
+        *question.place,
+        stack=question.stack,
+        logical_size=question.logical_size,
+        assume_supported=question.assume_supported,
     )
     model = setup.model
-    answer = replace(step_answers(setup, _settled(model, request.layout))[0], engine="functional")
+    answer = replace(step_answers(setup, _settled(model, question.layout))[0], engine="functional")
     layout = answer.layout
     blank = FunctionalRun(
         answer=answer,
-        task=request.task,
-        seed=request.seed,
+        task=TASK,
+        seed=question.seed,
         losses=(),
         tokens_per_step=layout.degree("global_batch") * layout.degree("sequence"),
         reasons=answer.reasons,
@@ -119,19 +80,17 @@ def run_functional(
         return replace(blank, reasons=reasons)
     check_memory(program)
     assert model.vocabulary is not None
-    text = text_of(request.task, model.vocabulary.size, request.seed)
-    trainer = Trainer(
-        program, TrainingRun(text=text, optimizer=request.optimizer, seed=request.seed)
-    )
-    losses, resumed, interrupted = _train(trainer, request, layout, progress, cancel)
+    text = text_of(TASK, model.vocabulary.size, question.seed)
+    trainer = Trainer(program, TrainingRun(text=text, optimizer=AdamW(), seed=question.seed))
+    losses, resumed, interrupted = _train(trainer, question, layout, progress, cancel)
     usd_per_hour, region = _rate(catalog, setup)
     links = trainer.book.links_bytes()
     measured = len(losses) - resumed
     most = np.unravel_index(int(links.argmax()), links.shape)
     return replace(
         blank,
-        losses=losses[: request.steps],
-        resumed=min(resumed, request.steps),
+        losses=losses[: question.steps],
+        resumed=min(resumed, question.steps),
         measured=measured,
         usd_per_hour=usd_per_hour,
         region=region,
@@ -144,59 +103,7 @@ def run_functional(
     )
 
 
-@answered_by(run_functional)
-@takes_options_of(layout_of)
-def train_functional(
-    model: str,
-    *,
-    on: str,
-    steps: int | str = 100,
-    seed: int | str = 0,
-    resume: Path | str | None = None,
-    stack: str | None = None,
-    lnc: int | str | None = None,
-    assume_supported: bool = False,
-    progress: Progress = quiet,
-    cancel: Cancel = never,
-    catalog: Catalog | None = None,
-    **knobs: Any,  # noqa: ANN401
-) -> FunctionalRequest:
-    """Return the losses of a small model, trained with real numbers on emulated ranks.
-
-    Knobs that are not given are 1. With `resume`, a folder, it keeps checkpoints there and goes on
-    from the newest. Once `cancel` is true the step under way is the last.
-    """
-    ((instance, nodes),) = clusters((on,))
-    return FunctionalRequest(
-        model=model,
-        instance=instance,
-        nodes=nodes,
-        layout=layout_of(**knobs),
-        steps=read(parsing.whole("--steps"), steps),
-        seed=read(parsing.whole("--seed", least=0), seed),
-        folder=None if resume is None else Path(resume),
-        stack=stack,
-        logical_size=maybe(parsing.whole("--lnc"), lnc),
-        assume_supported=assume_supported,
-    )
-
-
-def inputs_of(request: FunctionalRequest) -> dict[str, object]:
-    """Return the request as plain data, for outputs that repeat what was asked."""
-    return {
-        "model": request.model,
-        "on": f"{request.instance}:{request.nodes}",
-        **request.layout.given,
-        "engine": "functional",
-        "steps": request.steps,
-        "seed": request.seed,
-        "task": request.task,
-        "optimizer": asdict(request.optimizer),
-        "resume": None if request.folder is None else str(request.folder),
-        "stack": request.stack,
-        "lnc": request.logical_size,
-        "assume_supported": request.assume_supported,
-    }
+train_functional = verb_of("train_functional", FunctionalQuestion, run_functional)
 
 
 # Before the first step
@@ -236,41 +143,43 @@ def _program(model: Model, layout: PartialLayout) -> tuple[StepProgram, tuple[st
 
 def _train(
     trainer: Trainer,
-    request: FunctionalRequest,
+    question: FunctionalQuestion,
     layout: PartialLayout,
     progress: Progress,
     cancel: Cancel,
 ) -> tuple[tuple[float, ...], int, bool]:
     """Return the losses, how many a checkpoint brought, and whether the run was interrupted."""
-    same = _same(request, layout, trainer.program.model)
+    same = _same(question, layout, trainer.program.model)
     losses: list[float] = []
-    if request.folder is not None:
-        found = resume(request.folder, trainer, same)
+    if question.folder is not None:
+        found = resume(question.folder, trainer, same)
         losses += found or ()
         if found is None:
             # A folder that cannot be written to is found out now, not after the first steps.
-            save(request.folder, trainer, losses, same)
+            save(question.folder, trainer, losses, same)
     resumed = len(losses)
-    while len(losses) < request.steps and not cancel():
-        latest = f"loss {losses[-1]:.4f}" if losses else request.model
-        progress(len(losses), request.steps, latest)
+    while len(losses) < question.steps and not cancel():
+        latest = f"loss {losses[-1]:.4f}" if losses else question.model
+        progress(len(losses), question.steps, latest)
         losses.append(trainer.step())
-        ends = len(losses) == request.steps or cancel()
-        if request.folder is not None and (ends or len(losses) % request.save_every == 0):
-            save(request.folder, trainer, losses, same)
+        ends = len(losses) == question.steps or cancel()
+        if question.folder is not None and (ends or len(losses) % question.save_every == 0):
+            save(question.folder, trainer, losses, same)
     interrupted = cancel()
     return tuple(losses), resumed, interrupted
 
 
-def _same(request: FunctionalRequest, layout: PartialLayout, model: Model) -> Mapping[str, object]:
+def _same(
+    question: FunctionalQuestion, layout: PartialLayout, model: Model
+) -> Mapping[str, object]:
     """Return the inputs that must equal those of the run whose checkpoint is resumed.
 
     A name may stand for another model by then: a digest of its shapes goes with it.
     """
     shapes = repr((model.transformer, model.vocabulary, model.head))
     digest = sha256(shapes.encode()).hexdigest()[:_DIGITS]
-    given = {"model": f"{model.name} ({digest})", "seed": request.seed, "task": request.task}
-    return {**given, **layout.plain, **asdict(request.optimizer)}
+    given = {"model": f"{model.name} ({digest})", "seed": question.seed, "task": TASK}
+    return {**given, **layout.plain, **asdict(AdamW())}
 
 
 # After the last step

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.app.train_functional import FunctionalRequest, inputs_of, run_functional
 from trnbench.engines.execute.checkpoint import checkpoints
 from trnbench.errors import EnvironmentFault, InputError
 from trnbench.facts.catalog.search import open_catalog
@@ -12,9 +11,11 @@ from trnbench.facts.records import replace
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict import setup as predict_setup
-from trnbench.report.train_functional import functional_report
 from trnbench.show.formats import render
 from trnbench.show.text_table import PLAIN
+from trnbench.verbs.train.functional import run_functional
+from trnbench.verbs.train.functional_text import functional_report
+from trnbench.verbs.train.question import FunctionalQuestion
 
 SMALL = PartialLayout(tp=8, sequence=16, global_batch=2, precision="bf16-sr")
 
@@ -26,7 +27,7 @@ def catalog():
 
 @pytest.fixture(scope="module")
 def request_():
-    return FunctionalRequest(model="tiny-gpt", instance="trn1.32xlarge", layout=SMALL, steps=4)
+    return FunctionalQuestion(model="tiny-gpt", place=("trn1.32xlarge", 1), layout=SMALL, steps=4)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_what_was_measured_agrees_with_what_was_said(whole):
 
 
 def test_people_see_curve_and_accounts(whole, request_):
-    report = functional_report(whole, inputs_of(request_))
+    report = functional_report(whole, request_.inputs())
     text = render(report, "table", PLAIN).decode()
     assert "4 steps" in text
     assert "DIFFERS" not in text
@@ -64,14 +65,14 @@ def test_people_see_curve_and_accounts(whole, request_):
     assert report.summary["final_loss"] == whole.losses[-1]
     unread = replace(whole, reasons=("no such thing",), losses=())
     assert b"no: no such thing" in render(
-        functional_report(unread, inputs_of(request_)), "table", PLAIN
+        functional_report(unread, request_.inputs()), "table", PLAIN
     )
 
 
 @pytest.mark.slow
 def test_a_run_goes_on_from_its_folder(catalog, request_, whole, tmp_path):
-    kept = replace(request_, folder=tmp_path, save_every=1)
-    first = run_functional(catalog, replace(kept, steps=2))
+    kept = request_.but(steps=4, folder=tmp_path, save_every=1)
+    first = run_functional(catalog, kept.but(steps=2, folder=tmp_path))
     assert (first.resumed, first.measured) == (0, 2)
     second = run_functional(catalog, kept)
     assert (second.resumed, second.measured) == (2, 2)
@@ -80,13 +81,13 @@ def test_a_run_goes_on_from_its_folder(catalog, request_, whole, tmp_path):
     again = run_functional(catalog, kept)
     assert (again.losses, again.measured, again.stages) == (whole.losses, 0, ())
     with pytest.raises(InputError, match="another run"):
-        run_functional(catalog, replace(kept, seed=1))
+        run_functional(catalog, kept.but(seed=1))
 
 
 def test_a_model_that_changed_under_its_name_is_another_run(
     catalog, request_, tmp_path, monkeypatch
 ):
-    kept = replace(request_, folder=tmp_path, steps=1)
+    kept = request_.but(steps=1, folder=tmp_path)
     run_functional(catalog, kept)
     model = load_model(catalog, "tiny-gpt")
     assert model.transformer is not None
@@ -101,17 +102,17 @@ def test_a_model_that_changed_under_its_name_is_another_run(
 def test_fewer_steps_than_a_folder_has_are_shown_and_nothing_is_measured(
     catalog, request_, whole, tmp_path
 ):
-    run_functional(catalog, replace(request_, folder=tmp_path))
-    fewer = replace(request_, folder=tmp_path, steps=1)
+    run_functional(catalog, request_.but(steps=4, folder=tmp_path))
+    fewer = request_.but(steps=1, folder=tmp_path)
     shown = run_functional(catalog, fewer)
     assert (shown.losses, shown.measured) == (whole.losses[:1], 0)
-    drawn = render(functional_report(shown, inputs_of(fewer)), "table", PLAIN)
+    drawn = render(functional_report(shown, fewer.inputs()), "table", PLAIN)
     assert b"1 step came from a checkpoint" in drawn
 
 
 def test_an_interruption_keeps_what_is_done(catalog, request_, whole, tmp_path):
     heard: list[int] = []
-    kept = replace(request_, folder=tmp_path, save_every=100)
+    kept = request_.but(steps=4, folder=tmp_path, save_every=100)
     stopped = run_functional(
         catalog,
         kept,
@@ -135,7 +136,7 @@ def test_a_folder_that_cannot_be_written_is_found_out_before_the_first_step(
     with pytest.raises(EnvironmentFault, match="cannot write"):
         run_functional(
             catalog,
-            replace(request_, folder=tmp_path / "file"),
+            request_.but(steps=4, folder=tmp_path / "file"),
             progress=lambda done, total, what: heard.append(done),
         )
     assert not heard
@@ -144,7 +145,7 @@ def test_a_folder_that_cannot_be_written_is_found_out_before_the_first_step(
 def test_without_a_price_there_is_no_cost(catalog, request_):
     unpriced = run_functional(
         catalog,
-        replace(request_, instance="trn2-ultraserver", layout=SMALL.changed(tp=4), steps=1),
+        request_.but(place=("trn2-ultraserver", 1), layout=SMALL.changed(tp=4), steps=1),
     )
     assert unpriced.losses
     assert unpriced.usd_per_hour is None
@@ -161,22 +162,22 @@ def test_without_a_price_there_is_no_cost(catalog, request_):
     ],
 )
 def test_what_cannot_be_trained_is_answered_with_reasons(catalog, request_, model, layout, words):
-    answer = run_functional(catalog, replace(request_, model=model, layout=layout))
+    answer = run_functional(catalog, request_.but(model=model, layout=layout))
     assert not answer.losses
     assert any(words in reason for reason in answer.reasons), answer.reasons
 
 
 def test_a_model_that_does_not_fit_into_this_machine_is_refused(catalog, request_):
-    large = replace(request_, model="llama3.1-8b", layout=PartialLayout(tp=32, precision="bf16"))
+    large = request_.but(model="llama3.1-8b", layout=PartialLayout(tp=32, precision="bf16"))
     with pytest.raises(EnvironmentFault, match="of memory"):
         run_functional(catalog, large)
 
 
 def test_runs_that_are_none_are_refused():
-    given = FunctionalRequest(model="tiny-gpt", instance="trn1.32xlarge")
+    given = FunctionalQuestion(model="tiny-gpt", place=("trn1.32xlarge", 1))
     with pytest.raises(InputError, match="steps"):
-        replace(given, steps=0)
+        given.but(steps=0)
     with pytest.raises(InputError, match="seed"):
-        replace(given, seed=-1)
+        given.but(seed=-1)
     with pytest.raises(InputError, match="save_every"):
-        replace(given, save_every=0)
+        given.but(save_every=0)

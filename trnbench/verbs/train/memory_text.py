@@ -8,11 +8,11 @@ from trnbench.answers.train import TrainAnswer
 from trnbench.engines.analytic.step.memory_timeline import MemoryInstant, MemoryTimeline
 from trnbench.facts.units import Dimension, scale_for, show, significant
 from trnbench.predict.prediction import RankMemory
-from trnbench.report.train import headline_of, layout_of_answer
 from trnbench.report.train_tables import FixedColumn, with_bars
 from trnbench.show.report import Report, columns
 from trnbench.show.row import cells
 from trnbench.show.text_table import Style
+from trnbench.verbs.train.text import headline_of, layout_of_answer
 
 CONVENTIONS = {
     "memory_bytes": "of a rank of the worst pipeline stage while a slot runs; the largest is what "

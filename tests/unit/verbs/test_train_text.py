@@ -13,9 +13,9 @@ from trnbench.facts.records import replace
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.prediction import RankMemory, StepFigures
 from trnbench.program.slots import STEP_CATEGORIES
-from trnbench.report.train import train_report
 from trnbench.show.formats import RENDERERS, render
 from trnbench.show.text_table import PLAIN, Style
+from trnbench.verbs.train.text import train_report
 
 GIB = 2.0**30
 SETTING = PartialLayout(

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trnbench.app.knobs import layout_of
-from trnbench.app.train_request import TrainCase
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.library import load_platform
@@ -16,10 +15,10 @@ from trnbench.launch.catalogue import FRAMEWORKS
 from trnbench.launch.reading import read_config
 
 
-def configured_case(
-    catalog: Catalog, model: str, on: str | Sequence[str], path: Path, given: PartialLayout
-) -> TrainCase:
-    """Return the step that a configuration describes on a cluster; knobs given beside it win.
+def of_configuration(
+    catalog: Catalog, on: str | Sequence[str], path: Path, given: PartialLayout
+) -> tuple[tuple[str, int], PartialLayout]:
+    """Return the cluster, and the layout of a configuration on it; knobs given beside it win.
 
     Without a number of nodes the cluster has as many hosts as the configuration names. On another
     number of hosts than those of the configuration the replicas are left open.
@@ -39,12 +38,11 @@ def configured_case(
         raise InputError(f"{path}: {error.message}", hint=error.hint) from None
     if found.hosts is not None and found.hosts != nodes * platform.instance.hosts:
         layout = layout.changed(dp=None)
-    layout = layout.changed(**given.said)
-    return TrainCase(model=model, instance=instance, nodes=nodes, layout=layout)
+    return (instance, nodes), layout.changed(**given.said)
 
 
-def config_words(path: Path, case: TrainCase) -> str:
+def config_words(path: Path, layout: PartialLayout) -> str:
     """Return in words what a configuration is, and the knobs that are settled with it."""
     title = FRAMEWORKS[read_config(path).framework].title
-    knobs = ", ".join(f"{name} {value}" for name, value in case.layout.pairs)
+    knobs = ", ".join(f"{name} {value}" for name, value in layout.pairs)
     return f"{path}: {title}: {knobs}"

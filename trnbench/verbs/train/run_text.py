@@ -16,12 +16,12 @@ from trnbench.report.notes import (
     warning_lines,
 )
 from trnbench.report.quote_text import chain_text, run_text, sentence
-from trnbench.report.train import CONVENTIONS as STEP_CONVENTIONS
-from trnbench.report.train import layout_of_answer, train_report
 from trnbench.report.train_tables import parts_table
 from trnbench.show.report import Report, columns
 from trnbench.show.row import Row
 from trnbench.show.text_table import Style
+from trnbench.verbs.train.text import CONVENTIONS as STEP_CONVENTIONS
+from trnbench.verbs.train.text import layout_of_answer, train_report
 
 WHOLE = (
     *("instance", "nodes", "tokens", "samples", "days", "low_days", "high_days", "goodput"),

@@ -8,24 +8,24 @@ from trnbench.app.markets import explore_all
 from trnbench.app.quotes import quote, quote_of_none
 from trnbench.app.run_request import RunRequest
 from trnbench.app.searching import Watch
-from trnbench.app.train_request import TrainRequest
 from trnbench.app.use_case import Progress, quiet
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import replace
 from trnbench.money.market import cheapest
+from trnbench.verbs.train.question import TrainQuestion
 
 
 def quotes_of_runs(
-    catalog: Catalog, request: TrainRequest, *, progress: Progress = quiet
+    catalog: Catalog, question: TrainQuestion, *, progress: Progress = quiet
 ) -> tuple[Quote, ...]:
-    """Return the runs of a request, each on its cluster by every engine, bought the cheapest way.
+    """Return the runs of a question, each on its cluster by every engine, bought the cheapest way.
 
     Their steps are the parts, each in the fastest layout where knobs are left open.
     """
     return tuple(
         found
-        for run in request.runs
-        for found in _quotes(catalog, run, request.engines, Watch(progress=progress))
+        for run in question.runs
+        for found in _quotes(catalog, run, question.engines, Watch(progress=progress))
     )
 
 

@@ -1,0 +1,112 @@
+"""A saved question of `compare`: its options <-> a TOML file.
+
+    model = "llama3.1-70b"
+    tokens = "2T"
+    instances = ["trn1.32xlarge", "p5.48xlarge"]
+    deadline = "60 d"
+
+A key is the field of the question, its type what the option is read to; `nodes` is one number. What
+is not in the file is left to the planner or to its defaults.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import new_class
+from typing import Annotated, Any
+
+from trnbench.asking.option import Given, Option
+from trnbench.errors import DataFileError
+from trnbench.facts import parsing
+from trnbench.facts.catalog.quantity import Ratio, Seconds
+from trnbench.facts.records import Record, asdict
+from trnbench.facts.units import Dimension
+from trnbench.facts.workload.layout import KNOBS
+
+NEEDED = ("model", "tokens", "instances")
+KEYS = (
+    *("model", "tokens", "phases", "instances", "sequence", "global_batch", "precision", "nodes"),
+    *("deadline", "purchase", "region", "discount", "price_date", "prices", "assumed_prices"),
+    "stack",
+)
+_FORMS: Mapping[object, Any] = {
+    parsing.count: Annotated[float, Dimension.COUNT],
+    parsing.duration: Seconds,
+    parsing.share: Ratio,
+    parsing.date: datetime.date,
+    parsing.whole: int,
+}
+"""By the reader of an option, the type of its value in a file."""
+
+
+@cache
+def scenario_options() -> Mapping[str, Option]:
+    """Options of `compare` that a scenario has, by key."""
+    # The question names this module, which reads the file of one of its options.
+    from trnbench.verbs.compare.question import CompareQuestion
+
+    by_key = {one.field.removesuffix("_s"): one for one in CompareQuestion.options().values()}
+    return {key: by_key[key] for key in KEYS}
+
+
+def read_scenario(path: Path) -> dict[str, Any]:
+    """Return the options in a TOML file, or raise DataFileError with every fault in it."""
+    from trnbench.facts.catalog.structure import structure
+    from trnbench.facts.catalog.toml_file import read_toml
+
+    table = structure(read_toml(path), _table())
+    if isinstance(table, list):
+        raise DataFileError(str(path), table, hint=f"also {'; '.join(map(str, table[1:]))}")
+    values = asdict(table)
+    nodes = values["nodes"]
+    values["nodes"] = () if nodes is None else (nodes,)
+    return {one.name: values[key] for key, one in scenario_options().items() if _says(values[key])}
+
+
+def scenario_file_options(path: Path) -> dict[str, str | list[str]]:
+    """Return the options in a file as they are written."""
+    given = read_scenario(path)
+    options = scenario_options().values()
+    return {one.name: one.text(given[one.name]) for one in options if one.name in given}
+
+
+def scenario_text(given: Given) -> str:
+    """Return options as TOML that reads back as the same options."""
+    from trnbench.facts.catalog.toml_file import toml_text
+
+    table = {key: _written(one, given.get(one.name)) for key, one in scenario_options().items()}
+    table["nodes"] = next(iter(table["nodes"]), None)
+    return toml_text({key: value for key, value in table.items() if _says(value)})
+
+
+@cache
+def _table() -> type[Record]:
+    """Return the form of a file: a record of its keys."""
+    forms = {key: _form(key, one) for key, one in scenario_options().items()}
+    open_keys = [key for key in forms if key not in NEEDED]
+    space = {
+        "__module__": __name__,
+        "__annotations__": forms | {key: forms[key] | None for key in open_keys},
+        **dict.fromkeys(open_keys),
+    }
+    return new_class("ScenarioFile", (Record,), exec_body=lambda own: own.update(space))
+
+
+def _form(key: str, one: Option) -> Any:  # noqa: ANN401 - a type
+    if key in KNOBS:
+        return KNOBS[key].kind
+    return _FORMS.get(one.read) or (tuple[str, ...] if one.several else str)
+
+
+def _written(one: Option, given: Any) -> Any:  # noqa: ANN401
+    value = one.value(given)
+    if isinstance(value, tuple):
+        return list(value)
+    return one.text(value) if isinstance(value, float) and value else value
+
+
+def _says(value: object) -> bool:
+    return value not in (None, (), [], "", 0.0)

@@ -1,0 +1,84 @@
+"""The training use case: what steps of models on clusters take and hold, and how sure that is."""
+
+from __future__ import annotations
+
+from trnbench.answers.train import TrainAnswer
+from trnbench.app.step_answers import step_answers
+from trnbench.app.use_case import Progress, quiet
+from trnbench.asking.function import verb_of
+from trnbench.errors import InputError
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import replace
+from trnbench.predict.setup import TrainSetup, train_setup
+from trnbench.program.step import training_step
+from trnbench.verbs.train.question import FUNCTIONAL, TrainQuestion
+
+
+def run(
+    catalog: Catalog,
+    question: TrainQuestion,
+    *,
+    progress: Progress = quiet,
+) -> tuple[TrainAnswer, ...]:
+    """Return what one training step takes and holds, one answer for each place and engine.
+
+    Knobs that are not given are chosen: the fastest layout that fits. `config` is a file, or a
+    folder, of a training framework or Slurm that says knobs, and hosts: those given beside it win.
+    A `suite` brings models, places and layouts. With `tokens`, `samples` or `phase`s a whole run is
+    answered, a step for each of its parts with their days and bill (`answer.part`), bought as
+    `purchase` to `assume_price` say. `trace` keeps what was played, `memory` tells what the worst
+    rank holds slot by slot (`answer.memory_timeline`). `progress` hears of each case before it
+    starts, and of layouts searched for one. `trnbench.app.train_functional` trains with real
+    numbers.
+
+    >>> from trnbench import train
+    >>> (answer,) = train("llama2-7b", on="trn1.32xlarge:4", tp=8, pp=1, zero=1)
+    >>> answer.feasible
+    True
+    """
+    if question.engines == FUNCTIONAL:
+        raise InputError("engine functional: call trnbench.app.train_functional")
+    if question.parts:
+        from trnbench.verbs.train.whole_run import quotes_of_runs
+
+        runs = quotes_of_runs(catalog, question, progress=progress)
+        return tuple(step for one in runs for step in one.steps)
+    if (question.timeline or question.memory) and len(question.cases) != 1:
+        raise InputError("a chart, a trace or --memory shows one step: give one model on one place")
+    answers: list[TrainAnswer] = []
+    for number, case in enumerate(question.cases):
+        what = case.label or f"{case.model} on {case.instance}:{case.nodes}"
+        progress(number, len(question.cases), what)
+        setup = train_setup(
+            catalog,
+            case.model,
+            case.instance,
+            case.nodes,
+            stack=question.stack,
+            logical_size=question.logical_size,
+            assume_supported=question.assume_supported,
+        )
+        steps = step_answers(
+            setup, case.layout, question.engines, playing=question.playing, progress=progress
+        )
+        if question.memory:
+            steps = tuple(_with_memory(setup, answer) for answer in steps)
+        answers += [replace(answer, label=case.label) for answer in steps]
+    return tuple(answers)
+
+
+train = verb_of("train", TrainQuestion, run)
+
+
+def _with_memory(setup: TrainSetup, answer: TrainAnswer) -> TrainAnswer:
+    """Return an answer with what the worst rank holds, slot by slot, if its layout is legal."""
+    if answer.memory is None:
+        return answer
+    from trnbench.engines.analytic.step.memory_timeline import memory_timeline
+
+    held = memory_timeline(
+        training_step(setup.model, answer.layout.complete()),
+        setup.stack.memory,
+        setup.stack.fragmentation,
+    )
+    return replace(answer, memory_timeline=held)
