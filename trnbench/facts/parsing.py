@@ -1,4 +1,5 @@
 """Parsers of the texts that people type on the command line and in forms, and exact texts back.
+
 Every parser is made with the name of the option it reads, and raises InputError with the text found
 and the text expected. Numbers follow `trnbench.facts.units`, with two additions: a sequence of 8k
 has 8,192 tokens, and a size of 1K has 1,024 bytes, as nccl-tests counts; a bare size is in bytes.
@@ -165,11 +166,12 @@ def several(what: str, one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]
         parts = text.split(",")
         if not all(map(str.strip, parts)):
             raise InputError(f"{what}: an empty name in {text!r}; name one or more")
-        found = tuple(one(word) for part in parts for word in part.split())
-        for value in found:
-            if found.count(value) > 1:
+        # Compared as values, not as texts: 4k and 4096 are the same size.
+        values = tuple(one(word) for part in parts for word in part.split())
+        for value in values:
+            if values.count(value) > 1:
                 raise InputError(f"{what}: {value} is named twice in {text!r}")
-        return found
+        return values
 
     return parsed
 
@@ -267,6 +269,7 @@ def _positive(what: str, text: str, value: float) -> float:
 
 def _binary(text: str, unit: str) -> str:
     """Write out a trailing bare K, M, G or T as a power of two."""
+    # Only a bare letter is binary: in 64 KB or 64 KiB the unit behind says which factor holds.
     match = _BINARY.fullmatch(text.strip())
     if match is None:
         return text
@@ -285,6 +288,7 @@ def number_text(number: float) -> str:
 def count_text(number: float) -> str:
     """A count with its suffix, exact: 2T, 1.5B, 123."""
     for suffix, factor in sorted(COUNT_SUFFIXES.items(), key=lambda one: -one[1]):
+        # Division may round: only a text that reads back to the same number is exact.
         text = number_text(number / factor) + suffix
         if number >= factor > 1 and parse(text, Dimension.COUNT) == number:
             return text

@@ -58,6 +58,7 @@ class _Form(StructMeta):
         space: dict[str, Any],
         **options: Any,  # noqa: ANN401
     ) -> _Form:
+        # A struct keeps no metadata of its fields: they are taken out of the class body here.
         noted = {key: value for key, value in space.items() if isinstance(value, _Noted)}
         if any(isinstance(value, cached_property) for value in space.values()):
             options["dict"] = True  # where it puts its value
@@ -87,6 +88,7 @@ def _fields(kind: type[Struct]) -> tuple[RecordField, ...]:
     notes: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         notes |= vars(base).get("__notes__", {})
+    # A struct with fields by position lists the defaults of its last fields alone.
     padded = (*[MISSING] * (len(names) - len(defaults)), *defaults)
     return tuple(
         RecordField(name, default, notes.get(name, {}))

@@ -89,6 +89,7 @@ def read_flags(of: str, text: str) -> Flags:
 
     Nothing is run: command substitutions stay as they are written.
     """
+    # Continued lines first, so that a flag and its value on the next line stand together.
     text = re.sub(r"\\\n", " ", text)
     variables = {
         name: _defaulted(name, value.strip("\"'")) for name, value in _ASSIGNED.findall(text)
@@ -104,11 +105,13 @@ def read_flags(of: str, text: str) -> Flags:
             name, equals, value = word.partition("=")
             if word.startswith("--"):
                 name = name[2:].replace("-", "_")
+                # The next word is a value unless a flag; a flag without value is a switch.
                 behind = _behind(words, place)
                 own = " ".join(behind) if name in LISTS else next(behind, None)
                 values[name] = value if equals else own or None
             elif equals and _KEY.fullmatch(name):
                 settings[name] = value
+    # Lines of #SBATCH are comments to the shell, so the loop above has passed them over.
     if (batch := _BATCH.search(text)) and "nnodes" not in values:
         values["nnodes"] = batch[1]
     return Flags(of=of, values=values, settings=settings)
@@ -137,6 +140,8 @@ def _unwrapped(text: str) -> str:
 
 def _filled(of: str, text: str, variables: Mapping[str, str]) -> str:
     """A script with its variables replaced; an error where that makes it too large."""
+    # Round by round, as values name other variables; the bound on rounds ends circles, and that on
+    # characters ends variables that double in every round.
     for _ in range(_DEEP):
         parts, size, at = list[str](), 0, 0
         for found in _NAMED.finditer(text):

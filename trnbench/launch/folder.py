@@ -56,6 +56,7 @@ def launch_folder(
     inside = (call.folder, *call.script, *call.arguments, *environment.values())
     of_files = [job.texts[name] for name in job.filled]
     own = framework.files(plan, stamp)
+    # The scheduler's defaults win: it knows the paths and names on its hosts.
     known = {**framework.defaults, **framework.own_defaults(plan), **scheduler.defaults}
     known["JOB_NAME"] = plan.name
     if plan.steps is not None:
@@ -64,6 +65,7 @@ def launch_folder(
         (*inside, *own.values(), *of_files, *job.start, *job.texts.values(), "${VENV}")
     )
     values = tuple(replace(VALUES[n], default=known.get(n, VALUES[n].default)) for n in names)
+    # train.sh tests the values that it uses itself; start.sh, which hands the job over, tests all.
     needed = {value.name for value in values if not value.optional}
     in_train = [name for name in named_in((*inside, *own.values())) if name in needed]
     assumes = (*framework.assumes, *scheduler.assumes, *_of_cluster(plan))

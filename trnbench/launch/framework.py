@@ -103,6 +103,7 @@ class Framework(Record, eq=False):
             why = self.no_jobs.get(layout.job)
             because = f": {why}" if why else ""
             yield f"{self.title} has no job {layout.job} here{because}; it has {known}"
+        # A complete layout has a value for every knob, so that its conflicts are all there are.
         yield from self.conflicts(PartialLayout.of(layout))
         for knob in (KNOBS[name] for name in RARE - self.writes):
             if getattr(layout, knob.name) != knob.default:

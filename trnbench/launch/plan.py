@@ -94,8 +94,8 @@ class LaunchPlan(Record):
     @property
     def host_memory_mib(self) -> int | None:
         """Memory of a host in MiB, if known."""
-        held = self.platform.instance.host.memory_bytes
-        return None if held is None else int(held / self.platform.instance.hosts / 2**20)
+        memory = self.platform.instance.host.memory_bytes
+        return None if memory is None else int(memory / self.platform.instance.hosts / 2**20)
 
     @property
     def neuron(self) -> bool:

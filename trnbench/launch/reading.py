@@ -78,17 +78,18 @@ def _read(path: Path, deep: int, seen: dict[Path, int]) -> ConfigFile:
     with foreign(path, "a configuration"):
         match path.suffix.lower():
             case ".yaml" | ".yml":
-                found = _of_yaml(path)
+                config = _of_yaml(path)
             case ".toml":
-                found = _of_toml(path)
+                config = _of_toml(path)
             case ".py":
-                found = _of_python(path)
+                config = _of_python(path)
             case _:
-                found = _of_script(path, deep, seen)
-    for name, value in found.knobs.items():
+                config = _of_script(path, deep, seen)
+    # Only the upper limit matters here: zero and negative knobs are refused by the layout itself.
+    for name, value in config.knobs.items():
         if isinstance(value, int) and not isinstance(value, bool):
             whole(str(path), name, max(value, 1))
-    return found
+    return config
 
 
 def _of_python(path: Path) -> ConfigFile:
@@ -112,8 +113,8 @@ def _of_yaml(path: Path) -> ConfigFile:
     trainer = trainer if isinstance(trainer, Mapping) else {}
 
     def counted(name: str) -> int | None:
-        told = trainer.get(name)
-        return None if told is None else whole(str(path), f"trainer.{name}", told)
+        count = trainer.get(name)
+        return None if count is None else whole(str(path), f"trainer.{name}", count)
 
     try:
         knobs = nxdt.layout_of(config)
@@ -132,13 +133,14 @@ def _of_toml(path: Path) -> ConfigFile:
     table = read_toml(path)
     if not isinstance(table.get("parallelism"), Mapping):
         raise refused(path, "has no [parallelism]; expected a configuration of torchtitan")
-    told: dict[str, object] = {}
+    # The knobs read here have different names in these tables, which are therefore merged.
+    settings: dict[str, object] = {}
     for name in ("training", "parallelism", "activation_checkpoint"):
         part = table.get(name)
-        told |= part if isinstance(part, Mapping) else {}
+        settings |= part if isinstance(part, Mapping) else {}
     # Versions with TOML files recompute parts of a layer unless told otherwise.
-    told.setdefault("mode", "selective")
-    knobs = torchtitan.layout_of(str(path), told)
+    settings.setdefault("mode", "selective")
+    knobs = torchtitan.layout_of(str(path), settings)
     return ConfigFile(path=path, framework=torchtitan.FACTS.name, knobs=knobs)
 
 
@@ -154,13 +156,15 @@ _SIGNS: tuple[tuple[str, str, Callable[[Flags], Knobs]], ...] = (
 def _of_script(path: Path, deep: int, seen: dict[Path, int]) -> ConfigFile:
     text = _text(path)
     flags = read_flags(str(path), text)
+    # Megatron Bridge first: its overrides KEY=VALUE stand beside flags that others have as well.
     if any(key in flags.settings for key in bridge.DEGREES.values()):
-        found = ConfigFile(path=path, framework=bridge.FACTS.name, knobs=bridge.layout_of(flags))
-        return _placed(found, flags)
+        config = ConfigFile(path=path, framework=bridge.FACTS.name, knobs=bridge.layout_of(flags))
+        return _placed(config, flags)
     for name, sign, reader in _SIGNS:
         if sign in flags:
             return _placed(ConfigFile(path=path, framework=name, knobs=reader(flags)), flags)
     for inside in _called(path, text, flags) if deep else ():
+        # A script seen with as many levels left has nothing new; scripts may call each other.
         if seen.get(inside, 0) >= deep:
             continue
         try:
@@ -179,12 +183,14 @@ def _called(path: Path, text: str, flags: Flags) -> list[Path]:
     named += [str(flags.text(name)) for name in ("config_file", "job.config_file")]
     words = (word.rstrip(".-") for word in re.findall(r"[\w.-]+", text))
     named += [word for word in words if word.endswith((".sh", ".yaml", ".yml", ".toml"))]
-    beside = (path.parent / Path(name).name for name in dict.fromkeys(named) if len(name) < 256)
-    files = dict.fromkeys(one for one in beside if one.is_file() and one.name != path.name)
+    # Only the last part of a name counts: folders of the machine that ran the script are not here.
+    # A look-up of a name of more than 255 characters would fail instead of finding nothing.
+    paths = (path.parent / Path(name).name for name in dict.fromkeys(named) if len(name) < 256)
+    files = dict.fromkeys(file for file in paths if file.is_file() and file.name != path.name)
     return list(files)
 
 
-def _placed(found: ConfigFile, flags: Flags) -> ConfigFile:
+def _placed(config: ConfigFile, flags: Flags) -> ConfigFile:
     """The configuration with missing hosts and processes taken from a script's flags."""
 
     def counted(name: str) -> int | None:
@@ -192,25 +198,26 @@ def _placed(found: ConfigFile, flags: Flags) -> ConfigFile:
         return int(text) if text is not None and re.fullmatch(r"[1-9]\d{0,6}", text) else None
 
     return replace(
-        found,
-        hosts=found.hosts or counted("nnodes"),
-        host_ranks=found.host_ranks or counted("nproc_per_node"),
+        config,
+        hosts=config.hosts or counted("nnodes"),
+        host_ranks=config.host_ranks or counted("nproc_per_node"),
     )
 
 
-def _with_replicas(found: ConfigFile) -> ConfigFile:
+def _with_replicas(config: ConfigFile) -> ConfigFile:
     """The configuration with replicas from its processes, and global batch from replicas."""
-    knobs = dict(found.knobs)
+    knobs = dict(config.knobs)
     each = knobs.pop(optimum.REPLICA_BATCH, None)
+    # Expert parallelism is absent from the product: its ranks are those of the replicas.
     held = 1
     for name in ("tp", "pp", "cp"):
         degree = knobs.get(name, 1)
         held *= degree if isinstance(degree, int) else 1
-    if found.ranks is not None and found.ranks % held == 0:
-        knobs.setdefault("dp", found.ranks // held)
+    if config.ranks is not None and config.ranks % held == 0:
+        knobs.setdefault("dp", config.ranks // held)
     if isinstance(each, int) and isinstance(knobs.get("dp"), int):
         knobs["global_batch"] = each * int(knobs["dp"])
-    return replace(found, knobs=knobs)
+    return replace(config, knobs=knobs)
 
 
 MAX_BYTES = 1 << 17
@@ -249,10 +256,12 @@ def _count(path: Path, node: Node, counts: dict[Node, int]) -> int:
         if not counts[node]:
             raise refused(path, f"line {_line(node)}: has an anchor inside itself; remove it")
         return counts[node]
+    # Zero marks a node under way: a meeting with this mark is an anchor inside itself.
     counts[node] = 0
     inside = node.value if isinstance(node.value, list) else ()
-    pairs = (one if isinstance(one, tuple) else (one,) for one in inside)
-    total = 1 + sum(_count(path, one, counts) for pair in pairs for one in pair)
+    # Mappings hold pairs of nodes, sequences hold nodes.
+    pairs = (item if isinstance(item, tuple) else (item,) for item in inside)
+    total = 1 + sum(_count(path, part, counts) for pair in pairs for part in pair)
     if total > MOST_NODES:
         message = f"line {_line(node)}: stands for more than {MOST_NODES:,} values"
         raise refused(path, f"{message} with its aliases; write fewer")

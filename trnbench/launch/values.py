@@ -90,6 +90,8 @@ def word(text: str) -> str:
     """A word of a bash command line: quoted, with `${NAME}` left to the shell."""
     import shlex
 
+    # The pattern has a group, so the names stand at the odd places of the split. Double quotes keep
+    # a value with blanks a single word.
     parts = _NAMED.split(text)
     quoted = [
         f'"${{{part}}}"' if at % 2 else shlex.quote(part) if part else ""

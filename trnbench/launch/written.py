@@ -25,6 +25,7 @@ def yaml_text(*documents: object, head: Iterable[str] = ()) -> str:
             return True
 
     def text(dumper: Any, value: str) -> Any:  # noqa: ANN401
+        # Quotes mark texts that a tool fills in later: unquoted, a filled-in 8 would be a number.
         style = "|" if "\n" in value else "'" if "${" in value else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 

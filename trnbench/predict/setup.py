@@ -217,6 +217,7 @@ def strangers(
 
 def _measured(catalog: Catalog, stack: TrainingStack) -> TrainingStack | None:
     """Nearest ancestor of a stack that has measured rows; None if that is the stack itself."""
+    # Stacks may name each other as ancestors in a circle: `seen` ends the search.
     ancestor, seen = stack, {stack.name}
     while ancestor.fit is None and ancestor.inherits_from and ancestor.inherits_from not in seen:
         seen.add(ancestor.inherits_from)

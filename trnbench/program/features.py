@@ -112,6 +112,7 @@ def _windowed(transformer: Transformer) -> bool:
 def _of_layout(model: Model, layout: PartialLayout) -> Iterator[str]:
     transformer = model.transformer
     experts = transformer is not None and transformer.moe is not None
+    # With all-to-all each rank sees whole sequences: a window needs nothing of the exchange.
     ring = layout.degree("cp") > 1 and layout["context_parallel"] != "all-to-all"
     if transformer is not None and ring and _windowed(transformer):
         yield WINDOWED_RING
@@ -140,6 +141,7 @@ def _of_layout(model: Model, layout: PartialLayout) -> Iterator[str]:
             yield from recompute_features(str(value))
         elif name == "precision":
             yield _precision(recipe_named(str(value)).name)
+        # A switch that is off asks nothing of the software.
         elif _listed(knob) and _acts(knob, layout) and value is not False:
             yield feature_of(knob, value)
 

@@ -98,6 +98,7 @@ class Generation(Record, eq=False):
     def flop(self, engines: FloatArray) -> FloatArray:
         """FLOP that a rank carries out in a step."""
         looked = (k.layers * k.flop * self._looked_at(k) for k in self.kept)
+        # Prompts are not in here: their time is taken as a share of the scoring pass.
         each = self.response * self.token_flop + sum(looked, start=np.zeros(()))
         return array(self.answers(engines) * each)
 
@@ -109,6 +110,7 @@ class Generation(Record, eq=False):
             inside = np.minimum(tokens, kept.window)
             return array(inside * (inside + 1) / 2 + (tokens - inside) * inside)
 
+        # The first written token looks at the prompt, the last at all tokens before it.
         return array(first(array(self.grid.sequence - 1)) - first(array(self.prompt - 1)))
 
     def sums(self, engines: FloatArray) -> tuple[CollectiveOp, ...]:
@@ -131,6 +133,7 @@ class Generation(Record, eq=False):
         """
         grid, size = self.grid, self.weights_bytes / element_bytes(self.grid.recipe.activations)
         whole, stage = _tensor(grid, "engine", size), _tensor(grid, "engine.stage", size / grid.pp)
+        # Tensor-parallel cuts are the same in training and writing, so only stages and slices move.
         apart = grid.generation_nodes is not None
         share = _tensor(grid, "engine.slice", size / grid.pp / grid.ranks("data"))
         found = [_exchange("all-gather", grid, stage, whole, array(grid.pp > 1), axis="pp")]

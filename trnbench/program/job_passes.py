@@ -38,13 +38,17 @@ VALUE = "value"
 
 
 class JobPass(Record):
-    """One model's pass in a phase of a step."""
+    """A model's pass in a phase of a step."""
 
-    prefix: str = ""  # of its blocks' names
+    prefix: str = ""
+    """Prefix of the names of the pass's blocks."""
     phase: JobPhaseName = TRAIN
-    weights_of: str | None = None  # prefix of the pass whose weights it reads; None: its own
-    trained: bool = False  # goes backward too
-    valued: bool = False  # gives each token a number in place of words
+    weights_of: str | None = None
+    """Prefix of the pass whose weights are read; None: weights of its own."""
+    trained: bool = False
+    """Whether the pass goes backward too."""
+    valued: bool = False
+    """Whether each token gets a number in place of words."""
 
 
 POLICY = JobPass(trained=True)
@@ -90,11 +94,13 @@ def grid_of_pass(grid: Grid, one: JobPass) -> Grid:
 
 def without_weights(block: Block) -> Block:
     """Block of a pass that reads the weights of another pass."""
+    # States that last all step are held once, by the pass that owns them.
     return replace(block, residents=tuple(r for r in block.residents if r.lifetime != "step"))
 
 
 def of_sequences(grid: Grid) -> Grid:
     """Grid of layouts with sequences for samples; a paired sample is two sequences."""
+    # Blocks know sequences only: pairs of answers are a batch of twice the size to them.
     each = sequences_per_sample(grid.job)
     if each == 1:
         return grid
@@ -122,6 +128,8 @@ def job_loss(b: BlockBuilder, losses: Tensor) -> Tensor:
     if sequences_per_sample(grid.job) == 1:
         return losses
     statistics, batch = grid.recipe.statistics, losses.dims[0]
+    # A loss of pairs is not linear in the tokens' losses: sums over whole sequences come first, and
+    # ranks that share a sequence add their parts up before anything else.
     scores = b.elementwise("sequence_sum", (losses,), "scores", (batch,), number_format=statistics)
     if "cp" in scores.partial:
         scores = b.exchange("all-reduce", "cp", scores, (batch,))

@@ -117,6 +117,7 @@ def _inner(
     match kind:
         case "dense":
             assert transformer.mlp is not None
+            # Cast before the gather: narrow operands are fewer bytes on the links.
             whole = b.gather_tokens(b.operand(given))
             return mlp(b, transformer.mlp, whole)
         case "moe":
@@ -157,6 +158,7 @@ def _parallel(
     if kind != "dense":
         branches = tuple(b.settle(out) for out, _ in parts)
     else:
+        # Both halves are partial sums over the same ranks: added first, they are exchanged once.
         joined = tuple(out for out, _ in parts)
         branches = (b.settle(b.elementwise("add", joined, "parts", joined[0].dims)),)
     return _residual(b, transformer, stream, (*branches, *joining), "residual")

@@ -147,6 +147,7 @@ def _scan_heads(scan: Scan, grid: Grid) -> Iterator[Reason]:
 
 
 def _heads(attention: Attention, grid: Grid) -> Iterator[Reason]:
+    # Above the number of key-value heads, ranks hold copies of them: each head on as many ranks.
     shared = attention.kv_heads
     yield divides("heads", grid.tp, "tp", attention.heads, "heads")
     yield Reason(
@@ -170,6 +171,7 @@ def _heads(attention: Attention, grid: Grid) -> Iterator[Reason]:
                 f"ranks whole key-value heads, and there are {shared}; try ring"
             ),
         )
+    # In a ring, partial softmaxes are merged, which needs the statistics of a fused kernel.
     elif grid.attention == "naive":
         yield Reason(
             rule="ring attention",
@@ -253,6 +255,7 @@ def _experts(transformer: Transformer, grid: Grid) -> Iterator[Reason]:
     if grid.expert_tp is not None:
         yield from _experts_apart(grid, grid.expert_tp)
     yield from _group_of_experts(grid)
+    # Dense layers lead the model: stages behind the first are alike only if it holds all of them.
     held = np.floor(transformer.layers / grid.pp)
     dense = moe.dense_layers
     yield Reason(

@@ -113,6 +113,7 @@ def matrix_product(
 
 def usual_result_format(number_format: str) -> str:
     """Usual format of results: the operands', but 16 bits at least."""
+    # Sums of products of narrow numbers leave the range of their format.
     found = format_named(number_format)
     return found.name if found.bits >= MIN_RESULT_BITS else "bf16"
 
@@ -122,6 +123,7 @@ def _whole(name: str, value: ArrayLike) -> FloatArray:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} of a matrix product: expected whole numbers") from error
+    # A single size is the usual case, and plain numbers are checked faster than arrays.
     if array.size == 1:
         size = array.item()
         whole = 1 <= size < math.inf and size.is_integer()

@@ -18,17 +18,24 @@ class PrecisionRecipe(Record):
 
     name: str
     title: str
-    linear: str  # operands of linear layers
-    other: str  # operands of attention scores and vocabulary
+    linear: str
+    """Operands of linear layers."""
+    other: str
+    """Operands of attention scores and vocabulary."""
     activations: str
     weights: str
     gradients: str
-    reduction: str  # gradients on their way between ranks
-    master: str | None  # second copy of the weights, which the optimizer updates
+    reduction: str
+    """Gradients on their way between ranks."""
+    master: str | None
+    """Second copy of the weights, which the optimizer updates."""
     moments: str
-    quantised: bool = False  # linear operands are stored, as well as trained weights
-    linear_weights: str | None = None  # weights in linear layers, where grouped otherwise
-    rounding: Literal["rne", "sr"] = "rne"  # of every write of a weight
+    quantised: bool = False
+    """True where linear operands are stored beside the weights that are trained."""
+    linear_weights: str | None = None
+    """Weights in linear layers, where grouped otherwise."""
+    rounding: Literal["rne", "sr"] = "rne"
+    """Rounding of every write of a weight."""
     statistics: str = "fp32"
 
     @property
@@ -71,6 +78,7 @@ _BF16 = replace(
     moments="bf16",
 )
 
+# A recipe states only its differences from a relative.
 _ALL = (
     _FP32,
     replace(_FP32, name="tf32", title="fp32 storage, tf32 products", linear="tf32", other="tf32"),

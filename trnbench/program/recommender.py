@@ -40,6 +40,7 @@ def tables(b: BlockBuilder, model: Recommender) -> Tensor:
             )
         )
     table = grid.dim("table", len(found))
+    # One exchange for all tables: messages of a single table would be small.
     joined = b.elementwise("join", found, "pooled", (group, table, column), view=True)
     whole = grid.dim("embedding", model.embedding_size)
     return b.exchange("all-to-all", "ep", joined, (grid.batch(), table, whole))

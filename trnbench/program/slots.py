@@ -128,11 +128,14 @@ def has_experts(block: Block, phase: Phase) -> bool:
 
 
 class Launches(Record, eq=False):
-    """Launches of one slot of a block."""
+    """Launches of a slot of a block."""
 
-    passes: int  # through the whole layer
-    exchanges: FloatArray  # collectives
-    members: FloatArray  # ranks of these collectives, summed over them
+    passes: int
+    """Passes through the whole layer."""
+    exchanges: FloatArray
+    """Collectives."""
+    members: FloatArray
+    """Ranks of these collectives, summed over them."""
 
 
 _NONE = Launches(passes=0, exchanges=array(0), members=array(0))
@@ -140,6 +143,7 @@ _NONE = Launches(passes=0, exchanges=array(0), members=array(0))
 
 def launches(block: Block, *, split: bool) -> dict[Slot, Launches]:
     """Launches of each slot of a block."""
+    # Recompute is a pass of its own only where the whole block is repeated.
     by_slot: dict[Slot, Launches] = {}
     for phase in PASSES:
         slot = slot_of(phase, split=split)
@@ -169,8 +173,10 @@ class SlotTimes(Record, Generic[Seconds], eq=False):
     """Seconds of one micro-batch in its forward, its backward and its weight-gradient slot."""
 
     forward_s: Seconds
-    backward_s: Seconds  # input gradients, and recompute for them
-    weight_s: Seconds  # in the backward slot unless the schedule splits it
+    backward_s: Seconds
+    """Input gradients, and recompute for them."""
+    weight_s: Seconds
+    """Weight gradients; part of the backward slot unless the schedule splits it."""
 
     @property
     def all_s(self: SlotTimes[FloatArray]) -> FloatArray:

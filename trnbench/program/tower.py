@@ -27,6 +27,7 @@ TOWER = PATCH, LAYER, PROJECTOR
 
 def tower_grid(tower: Tower, grid: Grid) -> Grid:
     """Grid of layouts as an encoder sees it: images for samples, none of them shared."""
+    # Images are whole on each rank: context ranks, which share a text, have a group of one here.
     return replace(
         grid,
         cp=ONE,

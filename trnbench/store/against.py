@@ -62,6 +62,7 @@ def held_against(base: KeptAnswer, run: KeptRun, now: KeptAnswer, allowed: float
             if was and is_now is not None:
                 by = is_now / was - 1
                 grown.append(Worse(label=label, key=key, before=was, after=is_now, by=by))
+    # Rows are matched by the kept answer's labels: a row under another label counts as lost.
     lost = tuple(
         label
         for label, row in before.items()

@@ -56,6 +56,7 @@ def inflated(content: bytes, size_bytes: int) -> bytes:
     """A content of `size_bytes` uncompressed; not more than that is ever unpacked."""
     if not 0 <= size_bytes <= LARGEST:
         raise WrongContent(f"its size is given as {size_bytes} bytes")
+    # A byte more than expected tells a content that is too long without unpacking all of it.
     unpacking = zlib.decompressobj()
     try:
         data = unpacking.decompress(content, size_bytes + 1)
@@ -90,6 +91,7 @@ def sealed(*values: object) -> str:
     """Seal of a row's cells: a digest that differs for any other cells."""
     checksum = hashlib.sha256()
     for value in values:
+        # Kind and length stand before the bytes: no two lists of cells have the same stream.
         data = value if isinstance(value, bytes) else repr(value).encode()
         checksum.update(b"%d %d:" % (isinstance(value, bytes), len(data)))
         checksum.update(data)

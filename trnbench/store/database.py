@@ -113,6 +113,7 @@ def written(path: Path, work: Callable[[sqlite3.Connection], Done], *, say: Say)
         except Damaged:
             begin_anew(path, say)
             continue
+        # Work committed into a file that was renamed meanwhile is out of sight, so it is repeated.
         if identity(path) == connection.file:
             return done
     raise StoreFault(f"{path} is replaced again and again")
@@ -125,6 +126,8 @@ def begin_anew(
 
     `is_sound` checks more than the file's pages.
     """
+    # The file is checked again under the lock: of two processes that saw the same damage, the
+    # second would otherwise put the fresh file of the first aside.
     try:
         with locked(path):
             if not own_file(path) or _is_sound(path, is_sound):
@@ -203,6 +206,7 @@ def _sound(path: Path) -> sqlite3.Connection:
         if version == len(MIGRATIONS):
             connection.execute("PRAGMA query_only = ON")
             return connection
+        # A reader migrates a copy in memory: the file on disk stays readable to older programs.
         memory = _empty() if not version else _in_memory(connection)
         connection.close()
         return memory
@@ -258,6 +262,7 @@ def _settled(path: Path, thorough: bool) -> Connection:
                 _set_up(connection, path)
                 return connection
             connection.close()
+        # The shared lock is gone with the connection, as a migration needs the exclusive lock.
         with locked(path):
             _bring_on(path)
     raise StoreFault(f"{path} is replaced again and again")
@@ -315,6 +320,7 @@ def known_version(connection: sqlite3.Connection, file: Path, path: Path | None 
 
 
 def _says_ours(path: Path) -> bool:
+    # SQLite itself refuses a damaged file, so the owner is read from the bytes of its header.
     with path.open("rb") as file:
         head = file.read(_OWNER_AT.stop)
     return head.startswith(_MAGIC) and head[_OWNER_AT] == APPLICATION.to_bytes(4, "big")

@@ -102,6 +102,7 @@ def labelled(verb: str, rows: KeptRows, beside: KeptRows) -> dict[str, Mapping[s
     keys = LABELS.get(verb, ("cell",))
     if len(rows) == len(beside) == 1:
         return {_label(beside[0], keys): rows[0]}
+    # Keys with a single value in all rows name nothing: labels leave them out.
     varying = [key for key in keys if len({str(row.get(key)) for row in beside}) > 1]
     by_label: dict[str, Mapping[str, Any]] = {}
     for row in rows:
@@ -136,6 +137,7 @@ def changed_options(
 
 def same(one: object, two: object) -> bool:
     """True where two cells have the same value."""
+    # Sums in another order differ in the last digits, which is no difference of answers.
     if _is_number(one) and _is_number(two):
         assert isinstance(one, int | float)
         assert isinstance(two, int | float)
@@ -152,6 +154,7 @@ def _moved(label: str, key: str, values: Sequence[Any], chain: Chain | None) -> 
         for name, before, after in zip(names, values, values[1:], strict=False):
             if not same(before, after):
                 by[name] = None
+            # Also changes too small to count as moved: the parts add up to the whole change.
             if _is_number(before) and _is_number(after):
                 parts[name] = parts.get(name, 0.0) + (after - before)
     return MovedFigure(

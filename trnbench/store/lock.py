@@ -53,6 +53,7 @@ def shared(path: Path, *, to_write: bool) -> int | None:
 
 
 def _lock_file(path: Path) -> int:
+    # A file beside the database, as the database itself is renamed while others hold its lock.
     if not path.parent.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     return os.open(_beside(path), os.O_RDWR | os.O_CREAT | _SAFELY, OWNER_ONLY)
@@ -63,6 +64,7 @@ def _beside(path: Path) -> Path:
 
 
 def _wait(opened: int, kind: int, path: Path) -> None:
+    # Polled, not waited for in the kernel: a blocking flock would know no end.
     end = time.monotonic() + _LONGEST_S
     while not _taken(opened, kind):
         if time.monotonic() > end:

@@ -90,6 +90,7 @@ def make_private(path: Path) -> None:
     """Remove other users' access to a file of the user's; links are not followed."""
     if stat.S_IMODE(path.lstat().st_mode) & 0o077 == 0:
         return
+    # Changed through a descriptor, so that the checked file is the changed one.
     opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         status = os.fstat(opened)
@@ -113,6 +114,7 @@ def shared_file_system(path: Path) -> str | None:
         mounts = MOUNTS.read_text(errors="replace")
     except OSError:
         return None  # no Linux: nothing says what is shared
+    # The list of mounts is read by device number: paths in it may be hidden by later mounts.
     number = f"{os.major(device)}:{os.minor(device)}"
     for line in mounts.splitlines():
         mount, _, rest = line.partition(" - ")

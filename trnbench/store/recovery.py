@@ -1,4 +1,5 @@
 """Check of a file of kept runs, and recovery: readable rows brought into a sound file.
+
 First every row that SQLite can still read goes into a new file with sound indexes and schema. Then
 its sound runs and cells go into the file of kept runs.
 """
@@ -46,6 +47,7 @@ def findings(connection: sqlite3.Connection) -> Iterator[RunFault]:
         except Damaged as damage:
             yield RunFault(kind="run", name=name, reason=damage.message)
             continue
+        # Many runs share a snapshot: its files are hashed once, not once for each run.
         if run.snapshot not in snapshots:
             snapshots[run.snapshot] = snapshot_damage(connection, run.snapshot)
         if snapshots[run.snapshot]:
@@ -108,8 +110,10 @@ def salvaged(path: Path) -> Iterator[tuple[sqlite3.Connection, list[str]]]:
         clean = sqlite3.connect(Path(folder) / "clean", isolation_level=None)
         try:
             with closing(clean), closing(connected(copy)) as raw:
+                # The clean file is temporary: a power failure may lose it, so no write waits.
                 clean.execute("PRAGMA synchronous = OFF")
                 add_functions(clean)
+                # Rows are brought over in their own version of the schema, then migrated as one.
                 migrate(clean, known_version(raw, copy, path))
                 with transaction(clean):
                     for table, key in _TABLES.items():
@@ -126,6 +130,7 @@ def recover(
     source: sqlite3.Connection, names: Sequence[str], target: sqlite3.Connection
 ) -> Recovered:
     """Bring the sound runs and cells of a file into another, in one transaction."""
+    # Every run is lost until its row is seen: a row whose page is gone appears in no query.
     lost: dict[str, str] = dict.fromkeys(names, "its row cannot be read")
     runs = known = cells = 0
     cells_lost = []
@@ -159,10 +164,7 @@ def recover(
         known=known,
         lost=(
             *(RunFault(kind="run", name=name, reason=why) for name, why in lost.items()),
-            *(
-                RunFault(kind="cell", name=name, reason="it is not what was kept")
-                for name in cells_lost
-            ),
+            *(RunFault(kind="cell", name=name, reason=CELL_DAMAGE) for name in cells_lost),
         ),
     )
 
@@ -192,6 +194,7 @@ def _bring(source: sqlite3.Connection, target: sqlite3.Connection, run: KeptRun)
 
 def _insert(target: sqlite3.Connection, table: str, rows: Iterable[Sequence[object]]) -> int:
     """Insert new rows that the table accepts; the result is their number."""
+    # A damaged row may break a constraint: such a row is left out, and the others still come over.
     count = 0
     for row in rows:
         marks = ", ".join("?" * len(row))
@@ -211,6 +214,8 @@ def _rows(connection: sqlite3.Connection, table: str, key: str) -> Iterator[Sequ
         for row in _readable(connection, f"SELECT {columns} FROM {table} ORDER BY {order}"):
             ends[place] = row[0]
             yield row[1:]
+    # Between the ends lies the damage, but pages in it may be sound: each row is looked up by its
+    # number, up to a bound, as row numbers of a damaged index can be any 64-bit integer.
     first, last = ends
     for rowid in range(first + 1, min(last, first + _MOST_GAP)):
         asked = f"SELECT * FROM {table} WHERE rowid = {rowid}"

@@ -153,6 +153,7 @@ def add(
 
 def seal(connection: sqlite3.Connection, name: str) -> None:
     """Seal the current rows of a run."""
+    # SQLite computes the seal from the stored cells, so that it holds for the types that come back.
     connection.execute(f"UPDATE run SET seal = {RUN_SEAL} WHERE id = ?", (name,))
     connection.execute(f"UPDATE answer SET seal = {ANSWER_SEAL} WHERE run = ?", (name,))
 
@@ -202,6 +203,7 @@ def found(connection: sqlite3.Connection, name: str) -> KeptRun:
         if not newest:
             raise InputError("no run is kept yet")
         return newest[0]
+    # Ids are hexadecimal, so "~" lies behind every continuation; a range uses the index of ids.
     begun = _first(connection, "id >= ? AND id < ? ORDER BY id", name, name + "~")
     if begun and begun[0].id == name:
         return begun[0]
@@ -221,6 +223,7 @@ def _first(connection: sqlite3.Connection, where: str, *values: str) -> list[Kep
     rows = connection.execute(
         f"SELECT seal = {RUN_SEAL}, {_COLUMNS} FROM run WHERE {where} LIMIT 2", values
     ).fetchall()
+    # Only damage of the first row matters: the second just shows that a name is ambiguous.
     for sound, name, *_ in rows[:1]:
         if not sound:
             _refuse(str(name), "what is known of it was changed")
@@ -300,6 +303,7 @@ def prune(connection: sqlite3.Connection) -> None:
     Age counts from the second newest run in the file, not from the clock: a clock that is wrong
     once deletes nothing.
     """
+    # Two runs, as a clock that is far ahead for a single run must not date all others.
     newest = [
         row[0]
         for row in connection.execute("SELECT started_at FROM run ORDER BY started_at DESC LIMIT 2")
@@ -310,6 +314,8 @@ def prune(connection: sqlite3.Connection) -> None:
         oldest = datetime.strptime(newest[1], UTC_FORMAT) - timedelta(days=OLDEST_DAYS)
     except (ValueError, OverflowError):
         return
+    # The age limit and the surplus share a bound of 3 % of all runs, so that no single fault of
+    # clock or count can empty the file.
     count = counted(connection)
     surplus = count - MOST_RUNS if count > MOST_RUNS + _SLACK else 0
     gone = connection.execute(

@@ -136,6 +136,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Commit all writes of the block, or none."""
+    # A writer from the start: a reader that becomes one while another writes fails without a wait.
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

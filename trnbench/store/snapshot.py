@@ -64,6 +64,7 @@ def take(connection: sqlite3.Connection, catalog: Catalog) -> str:
     """Keep the winning data files of a catalogue; the result is the name of the snapshot."""
     entries = [entry for section in SECTIONS for entry in catalog.entries(section)]
     # Unchanged times and sizes of all files mean a known snapshot: no file is read.
+    # The join makes sure that the files of the snapshot are still there.
     stamp = _stamp(entries)
     row = connection.execute(
         "SELECT snapshot FROM snapshot_seen JOIN snapshot_file USING (snapshot) WHERE stamp = ?",
@@ -86,6 +87,7 @@ def take(connection: sqlite3.Connection, catalog: Catalog) -> str:
 
 def snapshot_name(files: Sequence[KeptFile]) -> str:
     """Name of a snapshot of some files."""
+    # In a fixed order, so that equal files have the same name however they were listed.
     ordered = sorted(files, key=lambda file: (_PLACES.get(file.section, len(_PLACES)), file.name))
     text = "\n".join(f"{file.section}/{file.name} {file.sha256}" for file in ordered)
     return digest(text.encode())[:_SHORT]

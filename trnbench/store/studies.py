@@ -65,6 +65,7 @@ def keep_cells(
         )
         connection.executemany(
             f"UPDATE cell SET seal = {CELL_SEAL} WHERE study = ? AND key = ? AND seal = ''",
+            # A sound cell kept its seal and is passed over; an empty seal marks new content.
             [(study, cell.key) for cell in cells],
         )
 
@@ -83,6 +84,7 @@ def cells_keeper(study: str, *, keep: bool, say: Say) -> Iterator[Callable[[Kept
 
     def put(connection: sqlite3.Connection, cells: KeptCells, at: str) -> None:
         nonlocal warned
+        # Cells that a full disk or a lock refused wait here and are written with the next ones.
         waiting.extend(cells)
         try:
             keep_cells(connection, study, waiting, at)

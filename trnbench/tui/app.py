@@ -1,4 +1,4 @@
-"""The application: the views, what they share, and the keys that work in all of them."""
+"""The application: the views, their shared state, and the keys that work in all of them."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ _ENDED_BY = 128
 """And the number of the signal: the exit code of who is asked to end."""
 DEFAULT_THEME = "textual-dark"
 SETTLED_S = 3.0
-"""So long after its start the application has painted what it opens with."""
+"""Seconds after the start by which the first view is painted."""
 TWICE_S = 3.0
-"""A second ctrl+c within so many seconds leaves at once."""
+"""Seconds within which a second ctrl+c leaves at once."""
 FORMATS = {"csv": "CSV", "json": "JSON", "markdown": "Markdown"}
 
 
@@ -148,7 +148,7 @@ class TrnbenchApp(ViewModes):
         return next((one for one in reversed(self.screen_stack) if isinstance(one, View)), None)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return what changes lines before they are written."""
+        """Filters of lines before they are written."""
         filters = super().get_line_filters()
         if self.no_color:
             return [self._styled, *filters]
@@ -156,7 +156,7 @@ class TrnbenchApp(ViewModes):
         return [self._undimmed, *filters] if contrast else filters
 
     def texts_of(self, view: str) -> Mapping[str, str]:
-        """Return the texts that the last session left in a view."""
+        """The texts that the last session left in a view."""
         return self._state.texts.get(view, {})
 
     def on_mount(self) -> None:
@@ -177,7 +177,7 @@ class TrnbenchApp(ViewModes):
             self.notify(self._complaint, severity="warning", timeout=15)
 
     async def on_event(self, event: events.Event) -> None:
-        """Take Escape and a key that came with it one after the other.
+        """Take Escape and a key of the same burst, first Escape, then the key.
 
         What is pressed before the screen it is meant for stands waits for it.
         """
@@ -192,7 +192,7 @@ class TrnbenchApp(ViewModes):
             await super().on_event(event)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield what the palette offers, the verbs grouped: where to go first, the way out last."""
+        """Yield the palette's verbs in groups: places to go first, the way out last."""
         for name, (label, _) in VIEWS.items():
             yield SystemCommand(f"view: {label}", f"Go to {label}", partial(self.action_view, name))
         if self.view is not None and self.view.query(Form):
@@ -241,7 +241,7 @@ class TrnbenchApp(ViewModes):
             self._turn_to(name)
 
     def _turn_to(self, name: str) -> None:
-        """Go to a view, unless the application is leaving: nothing is mounted any more."""
+        # A leaving application mounts nothing any more.
         if self.screen.is_attached:
             self.switch_mode(name)
 
@@ -318,7 +318,7 @@ class TrnbenchApp(ViewModes):
         self.call_later(self._leave, _ENDED_BY + number)
 
     async def _leave(self, code: int = 0) -> None:
-        """Leave once every widget stands: one that is left half made looks for what it lacks."""
+        """Leave once every widget stands: a half-made widget looks for parts that it lacks."""
         while not all(one.is_mounted for one in self.screens_and_widgets()):
             await asyncio.sleep(0)
         self._leaving = True
@@ -358,7 +358,7 @@ class TrnbenchApp(ViewModes):
         self.call_after_refresh(self._with_compare, lambda view: view.take(scenario))
 
     def choose_cluster(self, cluster: Cluster) -> None:
-        """Make a cluster the one that Layouts and Schedule look at, and go to Layouts."""
+        """Make a cluster that of Layouts and Schedule, and go to Layouts."""
         self.cluster = cluster
         self.action_view("layouts")
 
@@ -405,7 +405,7 @@ class TrnbenchApp(ViewModes):
         self.copy_text("\n".join(lines), what)
 
     def copy_text(self, text: str, what: str) -> None:
-        """Offer a text to the clipboard, which not every terminal has, and keep it in a file."""
+        """Offer a text to the clipboard, which not every terminal has, and write it to a file."""
         self.copy_to_clipboard(text)
         path = state_path().with_name("copied.txt")
         try:
@@ -479,7 +479,7 @@ class TrnbenchApp(ViewModes):
 
 
 def _collect_again() -> None:
-    """Look for garbage from now on, but not among what is there since the start."""
+    # Objects of the start live as long as the application: looking through them frees nothing.
     gc.freeze()
     gc.enable()
 
@@ -490,7 +490,7 @@ def known_bindings() -> Iterator[Binding]:
 
 
 def run(spec_dirs: list[Path], view: str | None) -> int:
-    """Run the application until it is left; return the exit code."""
+    """Run the application until the user leaves; return the exit code."""
     if view is not None and view not in VIEWS:
         raise UnknownNameError("view", view, VIEWS)
     opened = TrnbenchApp(use_cases.open_catalog(spec_dirs), view=view)

@@ -40,7 +40,7 @@ class Application(Protocol):
         ...
 
     def texts_of(self, view: str) -> Mapping[str, str]:
-        """Return the texts that the last session left in a view."""
+        """The texts that the last session left in a view."""
         ...
 
     def action_view(self, name: str) -> None:
@@ -52,7 +52,7 @@ class Application(Protocol):
         ...
 
     def choose_cluster(self, cluster: Cluster) -> None:
-        """Make a cluster the one that Layouts and Schedule look at, and go to Layouts."""
+        """Make a cluster that of Layouts and Schedule, and go to Layouts."""
         ...
 
     def export_rows(self, report: Report | None, stem: str, output_format: str) -> None:
@@ -60,5 +60,5 @@ class Application(Protocol):
         ...
 
     def copy_command(self, command: str, what: str) -> None:
-        """Copy a command line, and show it."""
+        """Copy a command line, and show the line."""
         ...

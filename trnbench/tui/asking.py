@@ -77,7 +77,7 @@ class Asking(Screen[None]):
         self.query_one(StatusLine).say(activity)
 
     def ask(self, topic: str, question: Callable[..., object], *arguments: object) -> None:
-        """Ask in place of what was last asked of this topic.
+        """Ask in place of the last question of this topic.
 
         The question is called in another process, with the catalogue, the arguments and hooks.
         """
@@ -94,7 +94,7 @@ class Asking(Screen[None]):
         self._lanes[topic].warm()
 
     def lane(self, topic: str) -> WorkLane | None:
-        """Return the lane of a topic, once something was asked."""
+        """The lane of a topic, once something was asked."""
         return self._lanes.get(topic)
 
     def _tell(self, lane: str, generation: int, news: News) -> None:
@@ -179,7 +179,7 @@ class Asking(Screen[None]):
 
     @on(Field.Judged)
     def mark(self) -> None:
-        """Mark the table if its rows are not of what the form says, and say why not."""
+        """Mark the table if its rows do not answer the form, and say why not."""
         panes = list(self.query(TablePane))
         if not panes:
             return

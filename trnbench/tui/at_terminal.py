@@ -1,4 +1,4 @@
-"""Whether there is a terminal still: not every one says that it goes.
+"""Whether there is a terminal still: not every terminal says that it goes.
 
 Where no signal comes, keys would be looked for in an empty terminal for ever, on a whole core.
 """
@@ -9,7 +9,7 @@ import sys
 import termios
 
 LOOK_S = 2.0
-"""So often it is looked whether the terminal is there."""
+"""Seconds between two looks for the terminal."""
 
 
 def at_terminal() -> bool:

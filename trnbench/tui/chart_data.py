@@ -10,24 +10,26 @@ from trnbench.facts.units import Dimension, scale_for, show, significant, unit_s
 from trnbench.show.plot import MARKS
 
 DECADES = 1e4
-"""An axis that reaches further than this has no one prefix that suits all of it."""
+"""Ratio of the ends of an axis beyond which no single prefix of the unit suits all ticks."""
 
 
 class ChartSeries(Record):
-    """Points of one kind: (x, y), each with the ends of its interval along y if it has one.
-
-    `joined` draws a line through them; `strong` marks the one that the cursor is on. Series of one
-    `hue` share a colour; without one each has its own. `tag` is written beside the last point.
-    """
+    """Points of a kind."""
 
     label: str
     points: tuple[tuple[float, float], ...]
+    """(x, y) of each point."""
     whiskers: tuple[tuple[float, float] | None, ...] = ()
+    """Ends of the interval along y, point by point; None without an interval."""
     joined: bool = False
+    """Whether a line joins the points."""
     marked: bool = True
     strong: bool = False
+    """Whether the cursor is on this series."""
     hue: int | None = None
+    """Key of the colour, which series with the same key share; None: a colour of its own."""
     tag: str = ""
+    """Text beside the last point."""
 
 
 class ChartAxis(Record):
@@ -45,7 +47,7 @@ class ChartAxis(Record):
 
 
 class ChartData(Record):
-    """A chart; `missing` says in words what is not drawn, and why."""
+    """A chart; `missing` names in words the points that are not drawn, with reasons."""
 
     title: str
     series: tuple[ChartSeries, ...]
@@ -55,7 +57,7 @@ class ChartData(Record):
 
 
 def number(value: float) -> str:
-    """Return a number with few digits."""
+    """A number with few digits."""
     return significant(value, 3)
 
 
@@ -67,7 +69,7 @@ def log_axis(
     unit: str | None = None,
     binary: bool = False,
 ) -> ChartAxis:
-    """Return a logarithmic axis of quantities: its unit stands once, in the title.
+    """A logarithmic axis of quantities: its unit stands once, in the title.
 
     Where the values reach too far for one prefix, each number has its own.
     """
@@ -90,7 +92,7 @@ def log_axis(
 
 
 def marks_of(series: Sequence[ChartSeries]) -> tuple[str, ...]:
-    """Return the mark of each series; lines without marks have a stroke."""
+    """The mark of each series; lines without marks have a stroke."""
     free = iter(MARKS * (len(series) // len(MARKS) + 1))
     return tuple(next(free) if one.marked else "-" for one in series)
 
@@ -107,7 +109,7 @@ def spaced(places: Sequence[int], lengths: Sequence[int]) -> bool:
 def tag_place(
     at: tuple[int, int], text: str, taken: frozenset[tuple[int, int]], size: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Return where a text beside a mark hides no other mark, if there is such a place."""
+    """Place where a text beside a mark hides no other mark; None without such a place."""
     x, y = at
     width, height = size
     for row in (y, y - 1, y + 1):

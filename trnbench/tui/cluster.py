@@ -1,4 +1,4 @@
-"""The cluster that is looked at in detail: a model on so many instances, and a layout there."""
+"""The cluster under inspection: a model on a number of instances, and a layout there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.show.row import Row
 
 OF_JOB = tuple(name for name, knob in KNOBS.items() if knob.needed)
-"""Knobs that belong to the job: every layout of it has the same."""
+"""Knobs of the job, equal in all layouts of the job."""
 BY_HAND = tuple(name for name in KNOBS if name not in OF_JOB)
 JOB = ("model", "instance", "nodes", *OF_JOB)
 
@@ -32,7 +32,7 @@ class Cluster(Record):
 
 
 def cluster_of(row: Row) -> Cluster:
-    """Return the cluster and the layout of a row of a comparison or of a search."""
+    """The cluster and the layout of a row of a comparison or of a search."""
     return Cluster(
         job={key: _text(row.get(key)) for key in JOB},
         layout=layout_of(row),
@@ -40,12 +40,12 @@ def cluster_of(row: Row) -> Cluster:
 
 
 def layout_of(row: Row) -> dict[str, str]:
-    """Return the knobs of a row that make its layout, as texts."""
+    """The knobs of a row that make its layout, as texts."""
     return {key: _text(row.get(key)) for key in BY_HAND}
 
 
 def partial_layout_of(row: Row) -> PartialLayout:
-    """Return the knobs of a row that make its layout."""
+    """The knobs of a row that make its layout."""
     return PartialLayout(**{key: row.get(key) for key in BY_HAND})
 
 

@@ -1,4 +1,4 @@
-"""What Layouts and Schedule share: the forms of one cluster, and of a layout by hand."""
+"""Common base of Layouts and Schedule: the forms of a cluster, and of a layout by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClusterView(View):
         self._cluster: Cluster | None = None
 
     def side(self) -> Widget:
-        """Return the forms of the job and of a layout by hand."""
+        """The forms of the job and of a layout by hand."""
         self._cluster = self.trnbench.cluster
         fields = job_fields(self.trnbench.catalog, self._cluster.job)
         return VerticalScroll(
@@ -40,7 +40,7 @@ class ClusterView(View):
         )
 
     def subject(self) -> str:
-        """Return the job in a line."""
+        """The job in a line."""
         texts = self.job_form.texts
         return (
             f"{texts['model']} on {texts['nodes']} x {texts['instance']}, batch "
@@ -63,7 +63,7 @@ class ClusterView(View):
             form.look()
 
     def choose_cluster(self, cluster: Cluster) -> None:
-        """Make a cluster the one that other views show, too."""
+        """Make a cluster that of the other views, too."""
         self._cluster = self.trnbench.cluster = cluster
 
     @property

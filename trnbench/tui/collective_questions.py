@@ -38,7 +38,7 @@ class SweptSize(Record):
 def collective_sweep(
     catalog: Catalog, question: CollectiveQuestion, algorithms: tuple[str, ...], hooks: WorkHooks
 ) -> TableFound:
-    """Return the sweep in closed form, for each place and algorithm."""
+    """The sweep in closed form, for each place and algorithm."""
     from trnbench.verbs.again import command_question
     from trnbench.verbs.collective.run import run
     from trnbench.verbs.collective.text import collective_report
@@ -68,7 +68,7 @@ def collective_sweep(
 
 
 def collective_rounds(catalog: Catalog, size: SweptSize, hooks: WorkHooks) -> CollectiveSteps:
-    """Return the bytes that links carry, round by round."""
+    """Bytes on links, round by round."""
     from trnbench.facts.workload.library import Place
     from trnbench.verbs.collective.steps import collective_steps
 

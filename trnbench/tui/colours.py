@@ -22,10 +22,10 @@ until they stand out from the background."""
 
 
 class Styled(LineFilter):
-    """Gives a style to segments without one, which the filters of textual cannot take."""
+    """Gives a style to segments without style, which the filters of textual cannot take."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the segments, each with a style."""
+        """The segments, each with a style."""
         return [
             segment if segment.style is not None else Segment(segment.text, _NULL, segment.control)
             for segment in segments
@@ -36,7 +36,7 @@ class Undimmed(LineFilter):
     """Leaves nothing dim: for themes whose point is contrast."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the segments, none of them dim."""
+        """The segments, none of them dim."""
         return [
             Segment(segment.text, segment.style + _FULL, segment.control)
             if segment.style is not None and segment.style.dim
@@ -46,7 +46,7 @@ class Undimmed(LineFilter):
 
 
 def theme_style(app: App[object], name: str, *, bold: bool = False, reverse: bool = False) -> Style:
-    """Return the style of a theme variable; one that names no colour leaves the colour alone."""
+    """The style of a theme variable; without a colour in it the text keeps its own."""
     try:
         colour = Color.parse(app.theme_variables.get(name, "")).rich_color
     except ColorParseError:
@@ -55,7 +55,7 @@ def theme_style(app: App[object], name: str, *, bold: bool = False, reverse: boo
 
 
 def series_colours(app: App[object], count: int) -> list[str]:
-    """Return colours of things side by side in a drawing; they repeat after eight."""
+    """Colours of neighbouring series in a drawing; they repeat after eight."""
     known = DARK if app.current_theme.dark else LIGHT
     if app.theme.startswith("ansi"):
         known = ANSI
@@ -63,20 +63,20 @@ def series_colours(app: App[object], count: int) -> list[str]:
 
 
 def filled(colour: str) -> Style:
-    """Return the style of a cell filled with a colour of `series_colours`, readable on it."""
+    """The style of a readable cell filled with a colour of `series_colours`."""
     on = "#101010" if colour in DARK else "#ffffff" if colour in LIGHT else "black"
     return Style(color=on, bgcolor=colour)
 
 
 def part_styles(app: App[object], names: Sequence[str]) -> dict[str, Style]:
-    """Return the style of each part of a whole: a filled cell, or none at all with NO_COLOR."""
+    """The style of each part of a whole: a filled cell, or none at all with NO_COLOR."""
     if app.no_color:
         return dict.fromkeys(names, Style.null())
     return dict(zip(names, map(filled, series_colours(app, len(names))), strict=True))
 
 
 def abreast(blocks: Sequence[Sequence[Text]], width: int, *, gap: int) -> Text:
-    """Return blocks of equally many lines side by side as far as `width` goes, then below."""
+    """Blocks of equal height side by side as far as `width` goes, then below."""
     text = Text()
     widths = [max(len(line) for line in block) + gap for block in blocks]
     start = 0

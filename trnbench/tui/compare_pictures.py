@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 WORTH_DRAWING = 4.0
-"""Clusters that take longer than so many times what was asked are not drawn."""
+"""Multiple of the asked duration beyond which clusters are not drawn."""
 
 
 def cost_chart(
@@ -28,7 +28,7 @@ def cost_chart(
     winner: Quote | None = None,
     deadline_s: float | None = None,
 ) -> ChartData:
-    """Return cost over time: the quotes with their intervals, and other sizes of their clusters.
+    """Cost over time: the quotes with their intervals, and other sizes of their clusters.
 
     `winner` is named beside its mark. Lines end soon after what was asked for, and after the
     slowest quote.
@@ -72,7 +72,7 @@ def cost_chart(
 
 
 def _missing(quotes: Sequence[Quote]) -> str:
-    """Return what is not drawn, and why."""
+    """Quotes that are not drawn, with reasons."""
     kinds = (
         ("no price", [one for one in quotes if one.elapsed_s is not None and one.cost_usd is None]),
         ("cannot run", [one for one in quotes if one.elapsed_s is None]),
@@ -84,7 +84,7 @@ def _missing(quotes: Sequence[Quote]) -> str:
 def speed_chart(
     quotes: Sequence[Quote], points: Sequence[ClusterPoint], here: Quote | None
 ) -> ChartData:
-    """Return tokens per second over nodes."""
+    """Tokens per second over nodes."""
     series = []
     for hue, quote in enumerate(quotes):
         name = quote.instance
@@ -105,7 +105,7 @@ def speed_chart(
 
 
 def time_interval_chart(quotes: Sequence[Quote], here: Quote | None) -> ChartData:
-    """Return the time of every quote with the ends of its interval."""
+    """The time of every quote with the ends of its interval."""
     series = []
     unit = table_unit(quotes)
     for place, quote in enumerate(quotes):
@@ -129,19 +129,19 @@ def time_interval_chart(quotes: Sequence[Quote], here: Quote | None) -> ChartDat
 
 
 def table_unit(quotes: Sequence[Quote]) -> TimeUnit:
-    """Return the unit of time of a table of these quotes: a chart beside it has the same."""
+    """Unit of time of a table of these quotes, and of the chart next to the table."""
     from trnbench.report.quote_text import time_unit
 
     return time_unit(one.elapsed_s.value for one in quotes if one.elapsed_s is not None)
 
 
 def cluster_label(found: Quote | TrainAnswer) -> str:
-    """Return the cluster of an answer, such as trn1.32xlarge:32."""
+    """The cluster of an answer, such as trn1.32xlarge:32."""
     return f"{found.instance}:{found.nodes}"
 
 
 def seconds_text(value: float) -> str:
-    """Return a step time as tables write it."""
+    """A step time as tables write it."""
     return f"{significant(value, 4)} s"
 
 
@@ -152,7 +152,7 @@ def time_bars(
     *,
     besides: str = "",
 ) -> BarsData:
-    """Return the step times by category, a bar each; without labels a bar has its cluster's.
+    """The step times by category, a bar each; without labels a bar has its cluster's.
 
     Letters `besides` are taken by another drawing.
     """
@@ -173,7 +173,7 @@ def time_bars(
 def memory_bars(
     answers: Sequence[TrainAnswer], here: TrainAnswer | None, labels: Sequence[str] = ()
 ) -> BarsData:
-    """Return the memory of a rank of the worst stage by category, and its limit."""
+    """The memory of a rank of the worst stage by category, and its limit."""
     bars = tuple(
         Bar(
             label=label,

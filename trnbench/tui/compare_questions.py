@@ -30,7 +30,7 @@ COLUMNS = (
     *columns("memory_bytes", "memory_available_bytes", "fit_probability", "usd_per_hour"),
     *columns("region", "evidence", "feasible"),
 )
-"""The most important first: what does not fit stands to the right."""
+"""Columns, the most important first: the rightmost go out of view in a narrow window."""
 
 SPEC_COLUMNS = columns(
     *("instance", "chips", "chip", "memory_bytes", "peak_bf16_flop_per_s", "usd_per_hour"),
@@ -39,7 +39,7 @@ SPEC_COLUMNS = columns(
 
 
 class ClusterPoint(Record):
-    """A cluster, bought in one way: how long the run takes, what it costs, how fast it is."""
+    """A cluster and a way of buying it: duration, cost and speed of the run."""
 
     instance: str
     nodes: int
@@ -65,7 +65,7 @@ class CompareFound(TableFound):
 
 
 def compare_question(scenario: Given) -> CompareQuestion:
-    """Return the question of a scenario."""
+    """The question of a scenario."""
     from trnbench.verbs.compare.question import CompareQuestion
 
     question = CompareQuestion.read(scenario)
@@ -73,7 +73,7 @@ def compare_question(scenario: Given) -> CompareQuestion:
 
 
 def with_own_prices(run: RunRequest) -> RunRequest:
-    """Return a run with the own prices that count: those of a file only where it asks for them."""
+    """A run with the own prices that count: those of a file only where the run asks for them."""
     from trnbench.app.buying import IF_ASKED
 
     prices = tuple(
@@ -85,7 +85,7 @@ def with_own_prices(run: RunRequest) -> RunRequest:
 
 
 def watch_of(hooks: WorkHooks) -> Watch:
-    """Return the hooks by which a search reports progress and is cancelled."""
+    """The hooks by which a search reports progress and is cancelled."""
     from trnbench.app.searching import Watch
 
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -93,7 +93,7 @@ def watch_of(hooks: WorkHooks) -> Watch:
 
 
 def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> CompareFound:
-    """Return the comparison, and the clusters that were looked at for it."""
+    """The comparison, and the clusters searched for it."""
     from trnbench.app.markets import explore_all
     from trnbench.report.compare import compare_report
     from trnbench.report.notes import basis_text
@@ -120,7 +120,7 @@ def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> Compare
 
 
 def compare_points(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> tuple[ClusterPoint, ...]:
-    """Return clusters of every size of every instance type."""
+    """Clusters of every size of every instance type."""
     from trnbench.app.markets import explore_all
 
     run = compare_question(scenario).run.but(nodes=())
@@ -129,7 +129,7 @@ def compare_points(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> tuple
 
 
 def _points(explored: Explored) -> Iterator[ClusterPoint]:
-    """Yield the clusters of one instance type, each bought in its cheapest way."""
+    """Yield the clusters of an instance type, each bought in its cheapest way."""
     from trnbench.money.market import cheapest
 
     if explored.market is None:
@@ -146,7 +146,7 @@ def _points(explored: Explored) -> Iterator[ClusterPoint]:
 
 
 def spec_report(catalog: Catalog, instances: Sequence[str]) -> Report:
-    """Return the specs of instances, before anything is computed: chips, memory, prices."""
+    """The specs of instances, before anything is computed: chips, memory, prices."""
     return Report(
         verb="spec-list",
         inputs={"instances": list(instances)},

@@ -1,4 +1,4 @@
-"""What completes a text as it is typed: a known value, the last one of a list, a path."""
+"""Completions of a text under the cursor: a known value, the last value of a list, a path."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from textual.suggester import Suggester
 
 
 class ListSuggester(Suggester):
-    """Completes the whole text; or, after a comma or a blank, the last word of it."""
+    """Completes the whole text; or, after a comma or a blank, its last word."""
 
     def __init__(self, known: Callable[[], Sequence[str]]) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self._known = known
 
     async def get_suggestion(self, value: str) -> str | None:
-        """Return the text with its end completed."""
+        """The text with its end completed."""
         return completed(value, self._known())
 
 
 class ColumnSuggester(Suggester):
-    """Completes the name of a column, before it is compared with a number."""
+    """Completes the name of a column in front of a comparison with a number."""
 
     def __init__(self, columns: Callable[[], Sequence[str]]) -> None:
         super().__init__(use_cache=False, case_sensitive=True)
         self._columns = columns
 
     async def get_suggestion(self, value: str) -> str | None:
-        """Return the text with a column's name completed, from two letters on."""
+        """The text with a column's name completed, from two letters on."""
         word = value.rpartition(" ")[2]
         return completed(value, self._columns()) if len(word) > 1 else None
 
@@ -43,7 +43,7 @@ class PathSuggester(Suggester):
         self._ending = ending
 
     async def get_suggestion(self, value: str) -> str | None:
-        """Return the path with its last part completed."""
+        """The path with its last part completed."""
         head, _, tail = value.rpartition("/")
         if not value or "\0" in value:
             return None
@@ -63,7 +63,7 @@ class PathSuggester(Suggester):
 
 
 def completed(text: str, known: Sequence[str]) -> str | None:
-    """Return a text with its end completed to a known value, whatever the case of its letters."""
+    """A text with its end completed to a known value, in any case of letters."""
     for start in (0, max(text.rfind(","), text.rfind(" ")) + 1):
         word = text[start:]
         if not word:

@@ -50,7 +50,7 @@ class Confirm(Dialog[bool]):
 
 
 class AskPath(Dialog[str | None]):
-    """Ends with what was typed, or with None."""
+    """Ends with the typed text, or with None."""
 
     DEFAULT_CSS = """
     AskPath { align: center middle; }

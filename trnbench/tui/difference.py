@@ -1,4 +1,4 @@
-"""Two pinned rows beside each other: why one is faster, and why one needs more memory."""
+"""Two pinned rows beside each other: the reasons of the faster, and of the larger memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME, CELL = 16, 12
 def difference_text(
     pair: Sequence[tuple[str, TrainAnswer]], width: int, styles: tuple[Style, Style]
 ) -> Text:
-    """Return the differences of two labelled steps; `styles` are those of less and of more."""
+    """The differences of two labelled steps; `styles` are those of less and of more."""
     if len(pair) != 2:
         return Text(PIN_TWO, style="dim")
     (first, one), (second, other) = pair

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from trnbench.evidence.comparison import Comparison
 
 BAND = 10.0
-"""Errors within so many per cent lie between two lines."""
+"""Errors of the two lines that bound small errors, %."""
 MOST = 100.0
-"""Errors beyond so many per cent are drawn at the edge."""
+"""Error beyond which points are drawn at the edge, %."""
 
 
 def error_chart(
     rows: Sequence[Comparison], here: Comparison | None, missing: str = ""
 ) -> ChartData:
-    """Return the errors in per cent over the measured times; the band is drawn below the marks."""
+    """The errors in per cent over the measured times; the band is drawn below the marks."""
     points = {
         label: tuple(point for row in rows if (point := _point(row)) and row.fitted is fitted)
         for label, fitted in (("unseen", False), ("fitted", True))

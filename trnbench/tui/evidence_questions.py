@@ -28,7 +28,7 @@ class EvidenceFound(TableFound):
 
 
 def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: WorkHooks) -> EvidenceFound:
-    """Return the shipped measurements, each with its prediction."""
+    """The shipped measurements, each with its prediction."""
     from trnbench import app
     from trnbench.app.command_lines import CommandQuestion
     from trnbench.report.validation import validation_report
@@ -56,7 +56,7 @@ def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: WorkHooks) -> 
 
 
 def claim_rows(catalog: Catalog, price_date: datetime.date, hooks: WorkHooks) -> TableFound:
-    """Return the claims of vendors, with verdicts."""
+    """The claims of vendors, with verdicts."""
     from trnbench import app
     from trnbench.report.claims import claims_report
 

@@ -18,14 +18,14 @@ COPY_WIDTH = 54
 
 
 def rows_as(report: Report, output_format: str) -> bytes:
-    """Return the rows in one of ENDINGS' formats."""
+    """The rows in one of ENDINGS' formats."""
     return render(report, output_format, PLAIN)
 
 
 def free_path(
     folder: Path, stem: str, ending: str, now: datetime.datetime, taken: Collection[Path] = ()
 ) -> Path:
-    """Return a path in the folder, named for the second: not there yet, nor among the taken."""
+    """A path in the folder, named for the second: not there yet, nor among the taken."""
     base = f"trnbench-{stem}-{now:%Y%m%d-%H%M%S}"
     path = folder / f"{base}.{ending}"
     number = 2
@@ -45,7 +45,7 @@ def write(path: Path, data: bytes) -> None:
 
 
 def folded(text: str) -> str:
-    """Return a command on lines that are continued with a backslash, so that it can be pasted."""
+    """A command on lines that are continued with a backslash, so that it can be pasted."""
     lines = []
     for line in text.splitlines():
         broken = textwrap.wrap(line, COPY_WIDTH, break_long_words=False, break_on_hyphens=False)

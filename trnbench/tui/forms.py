@@ -13,10 +13,10 @@ from trnbench.tui.widgets.field import FieldSpec
 
 Parser: TypeAlias = Callable[[str], object]
 FieldKind: TypeAlias = Callable[[str], Parser]
-"""Label -> parser of what is typed into the field."""
+"""Parser of the text of a field, by label."""
 
 KnownNames: TypeAlias = Callable[[], Sequence[tuple[str, str]]]
-"""Gives names to pick from, each with what is to be known of it."""
+"""Function that gives names to pick from, each with its facts."""
 
 BATCHES = ("512", "1024", "2048", "4096")
 NODES = ("16", "32", "64", "128")
@@ -35,7 +35,7 @@ def field(
     known: KnownNames | None = None,
     several: bool = False,
 ) -> FieldSpec:
-    """Return a field labelled by its key; with advice it may stay empty, which is None."""
+    """A field labelled by its key; with advice an empty text is None."""
     label = label or key.replace("_", " ")
     if advice:
         parse: Parser = parsing.optional(kind(label))
@@ -55,17 +55,17 @@ def field(
 
 
 def plain(parse: Parser) -> FieldKind:
-    """Return the kind of a parser whose complaints do not name the field."""
+    """The kind of a parser whose messages do not name the field."""
     return lambda label: parse
 
 
 def list_of(one: Parser) -> FieldKind:
-    """Return the kind of a list with commas or blanks between."""
+    """The kind of a list with commas or blanks between entries."""
     return lambda label: parsing.several(label, one)
 
 
 def name_field(catalog: Catalog, key: str, text: str) -> FieldSpec:
-    """Return the field of a data file's name: a model or an instance."""
+    """The field of a data file's name: a model or an instance."""
     section = f"{key}s"
     known = tuple(entry.name for entry in catalog.entries(section))
     return field(
@@ -78,7 +78,7 @@ def name_field(catalog: Catalog, key: str, text: str) -> FieldSpec:
 
 
 def titles(catalog: Catalog, section: str) -> KnownNames:
-    """Return what lists the data files of a section with their titles."""
+    """Function that lists the data files of a section with their titles."""
 
     @cache
     def listed() -> Sequence[tuple[str, str]]:
@@ -93,7 +93,7 @@ def titles(catalog: Catalog, section: str) -> KnownNames:
 
 
 def stack_field(catalog: Catalog) -> FieldSpec:
-    """Return the field of a training stack; none is that of each instance."""
+    """The field of a training stack; none is that of each instance."""
     begin = "training-"
 
     @cache
@@ -110,7 +110,7 @@ def stack_field(catalog: Catalog) -> FieldSpec:
 
 
 def precision_field(text: str = "", *, advice: str = "") -> FieldSpec:
-    """Return the field of a precision recipe."""
+    """The field of a precision recipe."""
     return field("precision", plain(_recipe_name), text, advice=advice, choices=PRECISIONS)
 
 

@@ -24,7 +24,7 @@ COARSE = (128, 512, 2048, 8192, 32768)
 POWERS = tuple(2**power for power in range(7, 16))
 FINE = tuple(sorted({*POWERS, *(3 * size // 2 for size in POWERS[:-1])}))
 LEAST_LINES = 11
-"""Lines that a map may take where there is less room: it scrolls then."""
+"""Lines that a map may take where there is less room: its panel scrolls then."""
 
 
 class HeatMap(Record):
@@ -37,7 +37,7 @@ class HeatMap(Record):
 
 
 def sizes_for(columns: int, lines: int) -> tuple[int, ...]:
-    """Return the sizes along an axis: as many as there is room for."""
+    """The sizes along an axis, as many as fit."""
     for sizes in (FINE, POWERS):
         if LEFT + CELL * len(sizes) <= columns and len(sizes) + 2 <= max(lines, LEAST_LINES):
             return sizes
@@ -45,12 +45,12 @@ def sizes_for(columns: int, lines: int) -> tuple[int, ...]:
 
 
 def level_of(value: float) -> int:
-    """Return in which of the levels a share lies, from 0."""
+    """Number of the level of a share, from 0."""
     return sum(value >= level for level in LEVELS)
 
 
 def level_styles(app: App[object]) -> list[Style]:
-    """Return the styles of the levels: filled cells, or none with NO_COLOR."""
+    """The styles of the levels: filled cells, or none with NO_COLOR."""
     if app.no_color:
         return [Style.null()] * len(SHADES)
     colours = FILLED_ANSI if app.theme.startswith("ansi") else FILLED
@@ -63,7 +63,7 @@ def level_styles(app: App[object]) -> list[Style]:
 def draw_heat(
     maps: Sequence[HeatMap], axes: tuple[str, str], width: int, styles: Sequence[Style]
 ) -> Text:
-    """Return the maps side by side as far as there is room; `styles` are the levels'."""
+    """The maps side by side as far as they fit; `styles` belong to the levels."""
     if not maps:
         return Text("nothing to draw")
     text = abreast([_lines(heat, axes, styles) for heat in maps], width, gap=3)
@@ -98,5 +98,5 @@ def _cell(number: str, shade: str, style: Style) -> Text:
 
 
 def size_text(size: int) -> str:
-    """Return a size in at most four letters: 128, 1.5k, 32k."""
+    """A size in at most four letters: 128, 1.5k, 32k."""
     return f"{size}" if size < 1024 else f"{size / 1024:g}k"

@@ -42,7 +42,7 @@ def every_binding(owners: Iterable[type[DOMNode]]) -> Iterator[Binding]:
 
 
 def bindings_by_group(bindings: Iterator[Binding]) -> dict[str, dict[str, Binding]]:
-    """Return bindings by the group that their id begins with; those without an id are not ours."""
+    """Bindings by the group that begins their id; those without an id belong to Textual."""
     found: dict[str, dict[str, Binding]] = {group: {} for group in GROUPS}
     for binding in bindings:
         group = (binding.id or "").partition(".")[0]
@@ -52,7 +52,7 @@ def bindings_by_group(bindings: Iterator[Binding]) -> dict[str, dict[str, Bindin
 
 
 class HelpScreen(Dialog[None]):
-    """Every key, what it does, and the id by which it can be given to another key."""
+    """Every key with its action, and the id by which the user can give the action another key."""
 
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
@@ -115,7 +115,7 @@ class HelpScreen(Dialog[None]):
 
 
 def shown(keys: str) -> str:
-    """Return keys as people write them."""
+    """Keys as people write them."""
     names = {
         "slash": "/",
         "question_mark": "?",

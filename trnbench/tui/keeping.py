@@ -22,7 +22,7 @@ STOOD_S = 2.0
 
 
 class AskedAnswer(Record):
-    """An answer to a question of the command line, which would exit with 0 if it is `good`."""
+    """An answer to a question of the command line; `good`: the command would exit with 0."""
 
     catalog: Catalog
     question: CommandQuestion
@@ -31,7 +31,7 @@ class AskedAnswer(Record):
 
 
 class AnswerKeeper:
-    """Keeps the answers of one topic, one question after the other."""
+    """Keeps the answers of a topic, question by question."""
 
     def __init__(self) -> None:
         self._ids: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class AnswerKeeper:
     def keep(
         self, answers: Sequence[AskedAnswer], began: datetime, seconds: float, *, stood: bool
     ) -> Iterator[str]:
-        """Keep what answers a question, unless it is what was kept last; yield what is to be said.
+        """Keep the answer to a question, unless kept last; yield the messages for the user.
 
         `stood`: the answer before is kept beside it.
         """

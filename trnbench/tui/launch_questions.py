@@ -29,7 +29,7 @@ class LaunchFiles(Record):
 
 
 class LaunchWays(Record):
-    """What can start a row; `framework` is the one that its training stack stands for."""
+    """Frameworks and schedulers for a row; `framework` is that of its training stack."""
 
     framework: str | None
     frameworks: tuple[str, ...]
@@ -37,7 +37,7 @@ class LaunchWays(Record):
 
 
 def launch_ways(catalog: Catalog, row: Row, hooks: WorkHooks) -> LaunchWays:
-    """Return the frameworks and schedulers that can start a row."""
+    """The frameworks and schedulers that can start a row."""
     from trnbench.app.launching import launch_choices
 
     found = launch_choices(catalog, row)
@@ -49,7 +49,7 @@ def launch_ways(catalog: Catalog, row: Row, hooks: WorkHooks) -> LaunchWays:
 def launch_files(
     catalog: Catalog, row: Row, how: tuple[str, str], folder: Path | None, hooks: WorkHooks
 ) -> LaunchFiles:
-    """Return the files for a framework and a scheduler; with a folder, write them there."""
+    """The files for a framework and a scheduler; with a folder, write them there."""
     from trnbench.app.launching import launch_row, write_launch
     from trnbench.launch.folder import PREDICTION
     from trnbench.report.launch import launch_report
@@ -74,7 +74,7 @@ def launch_files(
 
 
 def _line(inputs: Mapping[str, object]) -> str:
-    """Return the command line that writes the same files."""
+    """The command line that writes the same files."""
     from trnbench.app.command_lines import command_line
     from trnbench.facts.parsing import count_text, time_text
 

@@ -34,7 +34,7 @@ FRAMEWORK, SCHEDULER = "n: framework ", "s: scheduler "
 
 
 class ChoiceLine(Static):
-    """Some names, one of them chosen; a click on a name chooses it."""
+    """Names in a row with a chosen name; a click on a name chooses that name."""
 
     DEFAULT_CSS = """
     ChoiceLine { height: auto; padding: 0 1; color: $text-muted; }
@@ -50,7 +50,7 @@ class ChoiceLine(Static):
         self.chosen = ""
 
     def offer(self, names: Sequence[str], chosen: str | None) -> None:
-        """Show names, with one of them chosen."""
+        """Show names and mark the chosen name."""
         self._names = tuple(names)
         self.chosen = chosen if chosen in self._names else next(iter(self._names), "")
         self._write()
@@ -81,7 +81,7 @@ class ChoiceLine(Static):
 
 
 class LaunchScreen(Asking):
-    """What would be written for a row, file by file; `w` writes it."""
+    """Files that start the run of a row, shown file by file; `w` writes them."""
 
     NAME: ClassVar[str] = "launch"
     AUTO_FOCUS = "OptionList"
@@ -112,7 +112,7 @@ class LaunchScreen(Asking):
         self._files: LaunchFiles | None = None
 
     def compose(self) -> ComposeResult:
-        """Yield what can be chosen, the names of the files, one of them, and the status."""
+        """Yield the choices, the names of the files, the shown file and the status."""
         row = self._row
         head = f"files that start {row['model']} on {row['nodes']} x {row['instance']}"
         yield Static(head, classes="title", markup=False)
@@ -126,12 +126,12 @@ class LaunchScreen(Asking):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        """Ask what can start the row."""
+        """Ask for the frameworks and schedulers that can start the row."""
         self.query_one(StatusLine).state(("nothing is written before w",))
         self.ask("ways", launch_ways, self._row)
 
     def answered(self, topic: str, value: object) -> None:
-        """Offer what there is, show the files, or say where they were written."""
+        """Offer the choices, show the files, or say where they were written."""
         match value:
             case LaunchWays():
                 framework, scheduler = self.query(ChoiceLine)
@@ -158,7 +158,6 @@ class LaunchScreen(Asking):
 
     @on(ChoiceLine.Chosen)
     def _ask(self) -> None:
-        """Ask for the files of what is chosen."""
         self.ask("launch", launch_files, self._row, self._how, None)
 
     @property

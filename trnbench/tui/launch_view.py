@@ -24,7 +24,7 @@ class LaunchingView(View):
     ]
 
     def launch_row(self) -> Row | None:
-        """Return the row to launch: the one under the cursor, if it can run."""
+        """The row to launch: the row under the cursor, if runnable."""
         row = None if self.table is None else self.table.row
         return row if row is not None and row.get("step_time_s") else None
 

@@ -1,4 +1,4 @@
-"""The job and the layout as forms, for the views that look at one cluster in detail."""
+"""The job and the layout as forms, for the views that look at a cluster in detail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABEL = 12
 
 
 def job_fields(catalog: Catalog, texts: Mapping[str, str]) -> list[FieldSpec]:
-    """Return the fields of the job, with these texts in them."""
+    """The fields of the job, with these texts in them."""
     return [
         name_field(catalog, "model", texts["model"]),
         name_field(catalog, "instance", texts["instance"]),
@@ -30,7 +30,7 @@ def job_fields(catalog: Catalog, texts: Mapping[str, str]) -> list[FieldSpec]:
 
 
 def layout_fields() -> list[FieldSpec]:
-    """Return the fields of a layout; what is empty is chosen by a search, or has its default."""
+    """The fields of a layout; an empty field is chosen by a search, or has its default."""
     return [_field(KNOBS[name]) for name in BY_HAND]
 
 
@@ -46,7 +46,7 @@ def _field(knob: Knob) -> FieldSpec:
 
 
 def _optional(knob: Knob) -> Callable[[str], Value | None]:
-    """Return a parser for which no text leaves a knob open; `any` asks a search for it."""
+    """A parser for which no text leaves a knob open; `any` lets a search choose."""
     one = knob_parser(knob, knob.title)
     if not knob.on_request:
         return parsing.optional(one)
@@ -54,12 +54,12 @@ def _optional(knob: Knob) -> Callable[[str], Value | None]:
 
 
 def job_of(form: Form) -> TrainCase:
-    """Return the job of the form's last good values."""
+    """The job of the form's last good values."""
     value = form.values
     layout = PartialLayout(**{name: value.pop(name) for name in OF_JOB})
     return TrainCase(layout=layout, **value)
 
 
 def layout_by_hand(form: Form) -> PartialLayout:
-    """Return the layout of the form's last good values."""
+    """The layout of the form's last good values."""
     return PartialLayout(**form.values)

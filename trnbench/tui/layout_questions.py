@@ -25,7 +25,7 @@ _SEARCHED = tuple(name for name, knob in KNOBS.items() if knob.searched)
 
 
 def _columns(knobs: Sequence[str]) -> tuple[Column, ...]:
-    """Return the columns of ranked layouts, switches last."""
+    """The columns of ranked layouts, switches last."""
     switches = [name for name in knobs if KNOBS[name].kind is bool]
     return columns(
         # What the layouts are ranked by stands where a narrow terminal shows it, too.
@@ -58,7 +58,7 @@ class LayoutDetail(Record):
 
 
 def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> RankedLayouts:
-    """Return every layout of a cluster, the fastest first; what was seen if it is cancelled."""
+    """Every layout of a cluster, the fastest first; after a cancel those seen until then."""
     from trnbench import app
 
     asked: dict[str, Any] = dict.fromkeys(job.layout.wanted, ANY)
@@ -102,7 +102,7 @@ def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> Ranked
 def layout_detail(
     catalog: Catalog, job: TrainCase, layout: PartialLayout, by_hand: bool, hooks: WorkHooks
 ) -> LayoutDetail:
-    """Return time and memory of one layout, or why it is not legal."""
+    """Time and memory of a layout, or the reason why the layout is not legal."""
     question = step_question(job, layout)
     answer = _answered(catalog, question, hooks)
     keep_step(catalog, question, answer, hooks)
@@ -112,7 +112,7 @@ def layout_detail(
 def layout_pair(
     catalog: Catalog, job: TrainCase, layouts: Sequence[PartialLayout], hooks: WorkHooks
 ) -> tuple[TrainAnswer, ...]:
-    """Return time and memory of layouts, to be held against each other."""
+    """Time and memory of layouts, for a comparison."""
     return tuple(_answered(catalog, step_question(job, one), hooks) for one in layouts)
 
 
@@ -138,27 +138,27 @@ def _answered(catalog: Catalog, question: TrainQuestion, hooks: WorkHooks) -> Tr
 
 
 class Window(Record):
-    """The part of a step that is drawn: from `start` to `end`, as shares of it."""
+    """The drawn part of a step: from `start` to `end`, as shares of the step."""
 
     start: float = 0.0
     end: float = 1.0
 
     def zoomed(self, factor: float) -> Window:
-        """Return a window around the same middle, `factor` times as wide."""
+        """A window around the same middle, `factor` times as wide."""
         middle, half = (self.start + self.end) / 2, (self.end - self.start) * factor / 2
         half = min(max(half, 0.001), 0.5)
         middle = min(max(middle, half), 1 - half)
         return Window(start=middle - half, end=middle + half)
 
     def moved(self, share: float) -> Window:
-        """Return a window that lies further on, by a share of its own width."""
+        """The window moved on by a share of its own width."""
         width = self.end - self.start
         start = min(max(self.start + share * width, 0.0), 1 - width)
         return Window(start=start, end=start + width)
 
     @property
     def whole(self) -> bool:
-        """Whether all of the step is in it."""
+        """Whether the window shows the whole step."""
         return self.end - self.start > 0.999
 
 
@@ -178,7 +178,7 @@ def schedule_chart(
     style: tuple[int, int, bool, bool],
     hooks: WorkHooks,
 ) -> DrawnSchedule:
-    """Return the chart of a window; `style`: columns, rows, colour, lanes of communication."""
+    """The chart of a window; `style`: columns, rows, colour, lanes of communication."""
     from trnbench.show.gantt import gantt
     from trnbench.show.text_table import Style
 
@@ -201,7 +201,7 @@ def schedule_chart(
 
 @lru_cache(maxsize=4)
 def _played(catalog: Catalog, question: TrainQuestion) -> TrainAnswer:
-    """Return a played step; scrolling through it plays it once."""
+    """A played step, played once however far people scroll."""
     from trnbench.verbs.train.run import run
 
     (answer,) = run(catalog, question.but(timeline=True))
@@ -209,7 +209,7 @@ def _played(catalog: Catalog, question: TrainQuestion) -> TrainAnswer:
 
 
 def step_question(job: TrainCase, layout: PartialLayout) -> TrainQuestion:
-    """Return the question of one layout."""
+    """The question of a layout."""
     from trnbench.verbs.train.question import TrainQuestion
 
     return TrainQuestion(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: WorkHooks) -> TableFound:
-    """Return the answers in closed form."""
+    """The answers in closed form."""
     from trnbench.verbs.again import command_question
     from trnbench.verbs.matrix.run import run
     from trnbench.verbs.matrix.text import matrix_report
@@ -32,7 +32,7 @@ def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: WorkHooks) ->
 def matrix_heat(
     catalog: Catalog, question: MatrixQuestion, k: int, sizes: tuple[int, ...], hooks: WorkHooks
 ) -> dict[str, dict[tuple[int, int], float | None]]:
-    """Return utilisation by (m, n), each of these sizes, for each chip and format, at one k."""
+    """Utilisation by (m, n), each of these sizes, for each chip and format, at a fixed k."""
     from trnbench.facts.workload.library import Product
     from trnbench.verbs.matrix.run import run
 
@@ -49,7 +49,7 @@ def matrix_heat(
 def matrix_engines(
     catalog: Catalog, question: MatrixQuestion, product: Product, chip: str, hooks: WorkHooks
 ) -> MatrixAnswer:
-    """Return one product on one chip as the emulator plays it."""
+    """A product on a chip, played by the emulator."""
     from trnbench.verbs.matrix.run import run
 
     asked = question.settled(catalog)

@@ -1,4 +1,4 @@
-"""The pictures of memory: through the step as a filled area, and block by block at one instant."""
+"""The pictures of memory: a filled area through the step, and the blocks at an instant."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Area(Record):
 
 
 def area_of(instants: Sequence[MemoryInstant], memory: RankMemory, here: int | None) -> Area:
-    """Return the memory of a rank by category, slot by slot."""
+    """The memory of a rank by category, slot by slot."""
     parts = [{str(name): size for name, size in one.by_category.items()} for one in instants]
     names = [name for name in (parts[0] if parts else {}) if any(one[name] for one in parts)]
     return Area(instants=parts, limit=memory.available_bytes, letters=letters_for(names), here=here)
 
 
 def draw_area(area: Area, size: tuple[int, int], styles: Mapping[str, Style]) -> Text:
-    """Return the area, as wide and high as there is room; a line of dashes is the limit.
+    """The area in the given room; a line of dashes is the limit.
 
     Where several instants share a column, the one that holds most is drawn.
     """
@@ -81,7 +81,7 @@ def draw_area(area: Area, size: tuple[int, int], styles: Mapping[str, Style]) ->
 
 
 def _legend(area: Area, width: int, styles: Mapping[str, Style]) -> Text:
-    """Return what each part is, in lines of this width."""
+    """Legend of the parts, in lines of this width."""
     text, column = Text(), 0
     for name, letter in area.letters.items():
         mark = f" {letter} " if styles[name].bgcolor else letter
@@ -95,7 +95,7 @@ def _legend(area: Area, width: int, styles: Mapping[str, Style]) -> Text:
 
 
 def stretches(count: int, columns: int) -> list[range]:
-    """Return the instants of each column: every one in one column, in order."""
+    """Instants of each column, in order; each instant is in a single column."""
     used = min(count, columns)
     return [range(i * count // used, (i + 1) * count // used) for i in range(used)] if used else []
 
@@ -105,7 +105,7 @@ def _total(parts: Mapping[str, float]) -> float:
 
 
 def block_bars(instant: MemoryInstant, title: str) -> BarsData:
-    """Return what each block holds at an instant, by category, the largest first."""
+    """Bytes of each block at an instant, by category, the largest first."""
     blocks: dict[str, dict[str, float]] = {}
     for (block, category), size in instant.held.items():
         if size:

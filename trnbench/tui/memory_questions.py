@@ -30,14 +30,14 @@ class MemoryFound(TableFound):
 
 
 def memory_question(job: TrainCase, layout: PartialLayout) -> TrainQuestion:
-    """Return the question of the memory of one layout."""
+    """The question of the memory of a layout."""
     return step_question(job, layout).but(memory=True)
 
 
 def memory_slots(
     catalog: Catalog, job: TrainCase, layout: PartialLayout, hooks: WorkHooks
 ) -> MemoryFound:
-    """Return the memory of the worst rank, slot by slot."""
+    """The memory of the worst rank, slot by slot."""
     from trnbench.verbs.train.run import run
 
     hooks.note(0, 1, "playing the step")

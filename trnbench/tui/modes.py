@@ -1,4 +1,4 @@
-"""An application whose modes are its views, each made when it is first shown."""
+"""An application whose modes are its views, each made when first shown."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from trnbench.tui.views import VIEWS
 
 
 def class_of(name: str) -> type[View]:
-    """Return the class of a view, importing it."""
+    """The class of a view, importing it."""
     module = import_module(f"trnbench.tui.views.{name}")
     return cast("type[View]", getattr(module, VIEWS[name][1]))
 
 
 class ViewModes(App[None]):
-    """Makes views when they are first shown, so that start-up pays for one only."""
+    """Makes views when they are first shown, so that start-up pays for a single view."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class ViewModes(App[None]):
         return self.made.setdefault(name, class_of(name)())
 
     def switch_mode(self, mode: str) -> AwaitMount:
-        """Go to a view; the style sheet is read anew where it was last shown in another theme."""
+        """Go to a view; after a change of theme the style sheet is read anew."""
         self._is_styled = self._themes.get(mode, self.theme) == self.theme
         self._themes[mode] = self.theme
         try:
@@ -47,7 +47,7 @@ class ViewModes(App[None]):
             self._is_styled = False
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Read the style sheet anew, unless what is being shown has nothing of an older one."""
+        """Read the style sheet anew, unless no shown widget was styled by an older sheet."""
         if not self._is_styled:
             super().refresh_css(animate)
 
@@ -64,7 +64,7 @@ class ViewModes(App[None]):
                 yield from self.get_screen_stack(mode)
 
     def screens_and_widgets(self) -> Iterator[Widget]:
-        """Yield every screen that was opened, and what is on it."""
+        """Yield every opened screen and its widgets."""
         for screen in self.screens():
             yield screen
             yield from screen.query(Widget)

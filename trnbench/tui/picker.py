@@ -1,4 +1,4 @@
-"""A list to choose from: letters search it, space marks, Enter takes."""
+"""A list of choices: letters search, space marks, Enter takes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SearchLine(LineInput):
 
 
 class Picker(Dialog[tuple[str, ...] | None]):
-    """Ends with the names that are marked, or with the one under the cursor; or with None.
+    """Ends with the marked names, or with the name under the cursor; or with None.
 
     `known` are names, each with what is to be known of it. With `several`, space marks.
     """
@@ -87,7 +87,7 @@ class Picker(Dialog[tuple[str, ...] | None]):
         self.call_after_refresh(self._open)
 
     def _open(self) -> None:
-        """Fill the list, the cursor on what is chosen."""
+        """Fill the list, the cursor on the chosen name."""
         typed = self.query_one(Input).value
         self._fill(typed)
         if self.marked and not typed:
@@ -138,7 +138,7 @@ class Picker(Dialog[tuple[str, ...] | None]):
             self._list.highlighted = min(max((self._list.highlighted or 0) + by, 0), count - 1)
 
     def action_mark(self) -> None:
-        """Mark the name under the cursor, or no longer; of one alone, take it."""
+        """Mark or unmark the name under the cursor; in a list of a single choice, take the name."""
         name = self._here
         if name is None:
             return
@@ -154,7 +154,7 @@ class Picker(Dialog[tuple[str, ...] | None]):
         self._list.highlighted = at
 
     def action_take(self) -> None:
-        """End with what is marked."""
+        """End with the marked names."""
         name = self._here
         chosen = tuple(self.marked) if self._several and self.marked else (name,) if name else None
         self.dismiss(chosen)
@@ -180,7 +180,7 @@ class Palette(Picker):
 
 
 def found(wanted: str, known: Sequence[str] | dict[str, str]) -> list[str]:
-    """Return the names in which the letters come in this order, the best first; else by facts."""
+    """Names with the letters in this order, the best first; else those with matching facts."""
     if not wanted:
         return list(known)
     matcher = Matcher(wanted)

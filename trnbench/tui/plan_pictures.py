@@ -1,4 +1,4 @@
-"""The pictures of a plan: its frontier, where time and money go, what would change it."""
+"""The pictures of a plan: frontier, use of time and money, sensitivity to assumptions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOVED = {"price": "price", "speed": "speed", "failures": "failure rate"}
 
 
 def front_chart(quotes: Sequence[Quote], here: Quote | None, best: Quote | None) -> ChartData:
-    """Return the purchases that nothing beats in both time and money, joined, with intervals."""
+    """Purchases that no other beats in both time and money, joined, with intervals."""
     priced = [one for one in quotes if one.elapsed_s is not None and one.cost_usd is not None]
     unit = table_unit(quotes)
     line = sorted(_place(one, unit) for one in priced)
@@ -63,7 +63,7 @@ def _place(quote: Quote, unit: TimeUnit) -> tuple[float, float]:
 
 
 def purchase_lines(quote: Quote | None) -> str:
-    """Return how a plan is bought, and where its time and its money go."""
+    """Purchases of a plan, and its time and money by use."""
     if quote is None:
         return "nothing is bought"
     lines = [f"{cluster_text(quote)}{f' {purchase_text(quote.bill)}' if quote.bill else ''}"]
@@ -78,7 +78,7 @@ def purchase_lines(quote: Quote | None) -> str:
 
 
 def change_lines(plan: PlanAnswer, width: int) -> str:
-    """Return what moving one assumption does to the plan, in lines of so many columns."""
+    """Effect of each assumption on the plan, in lines of this many columns."""
     best = plan.best
     if best is None or not plan.changes:
         return "there is no plan to change"
@@ -106,7 +106,7 @@ def change_lines(plan: PlanAnswer, width: int) -> str:
 
 
 def _fitted(table: TextTable, width: int) -> str:
-    """Return the table; where it is too wide, the last cell of a row stands below the row."""
+    """The table; where too wide, with the last cell of a row below the row."""
     whole = draw(table, PLAIN)
     if max(map(len, whole.splitlines())) <= width:
         return whole
@@ -135,7 +135,7 @@ def _candidate(one: Candidate | None) -> str:
 
 
 def break_even_lines(plan: PlanAnswer, width: int) -> str:
-    """Return the MFU at which plans cost as much as another, in lines of so many columns."""
+    """MFU at which plans cost as much as another, in lines of this many columns."""
     if not plan.break_even:
         return "no two plans have a price to be compared"
     rows = tuple(
@@ -157,7 +157,7 @@ def break_even_lines(plan: PlanAnswer, width: int) -> str:
 
 
 def needs_lines(plan: PlanAnswer) -> str:
-    """Return the quotas to request, what is assumed, and what had no part in the choice."""
+    """Quotas to request, assumptions, and offers left out of the choice."""
     quotas = [
         f"{option}: {quota.vcpus:,} vCPU of {quota.name!r} ({quota.code})"
         if quota is not None

@@ -33,7 +33,7 @@ class PlanFound(TableFound):
 
 
 def plan_question(asked: Given) -> PlanQuestion:
-    """Return the question of a scenario and a plan's own limits; nodes leave out the most nodes."""
+    """The question of a scenario and a plan's own limits; nodes leave out the most nodes."""
     from trnbench.verbs.plan.question import PlanQuestion
 
     question = PlanQuestion.read(
@@ -43,7 +43,7 @@ def plan_question(asked: Given) -> PlanQuestion:
 
 
 def plan_rows(catalog: Catalog, asked: Given, hooks: WorkHooks) -> PlanFound:
-    """Return the plan, with the words that its command prints."""
+    """The plan, with the words that its command prints."""
     from trnbench.show.text_table import Style
     from trnbench.verbs.again import command_question
     from trnbench.verbs.plan.run import plan_run

@@ -16,7 +16,7 @@ _TYPED = dict(zip("¡™£¢∞§¶•ªº", "1234567890", strict=True))
 
 
 def read_apart(event: events.Key, wanted: Collection[str]) -> tuple[events.Key, ...]:
-    """Return the keys that were pressed, apart; those `wanted` with Alt stay as they are."""
+    """Pressed keys, singly; those `wanted` with Alt stay together."""
     digit = _TYPED.get(event.character or "")
     key = digit or event.key.removeprefix(_ALT).removeprefix("shift+")
     if (digit is None and not event.key.startswith(_ALT)) or {event.key, _ALT + key} & {*wanted}:

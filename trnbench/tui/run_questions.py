@@ -31,7 +31,7 @@ class SuiteRun(Record):
 
 
 def suites(catalog: Catalog) -> Report:
-    """Return the suites, a row each."""
+    """The suites, a row each."""
     from trnbench.facts.catalog.toml_file import read_toml
 
     rows: list[Row] = [
@@ -46,14 +46,14 @@ def suites(catalog: Catalog) -> Report:
 
 
 def suite_question(kind: str, name: str, engine: str) -> CommandQuestion:
-    """Return the question of the command line that runs a suite."""
+    """The question of the command line that runs a suite."""
     from trnbench.app.command_lines import CommandQuestion
 
     return CommandQuestion(verb=VERBS[kind], options={"suite": name, "engine": engine})
 
 
 def run_suite(catalog: Catalog, kind: str, name: str, engine: str, hooks: WorkHooks) -> SuiteRun:
-    """Return the rows of a suite, run in pieces: those that are ready outlive a stop."""
+    """The rows of a suite, run in pieces; finished rows survive a stop."""
     engines = ("analytic", "emulate") if engine == "both" else (engine,)
     pieces, run, report_of = _SUITES[kind](catalog, name, engines)
     answers: list[Any] = []
@@ -84,7 +84,7 @@ def run_suite(catalog: Catalog, kind: str, name: str, engine: str, hooks: WorkHo
 SuitePieces: TypeAlias = tuple[
     list[tuple[str, Any]], Callable[..., Any], Callable[[list[Any]], Report]
 ]
-"""Requests with their labels, the use case that answers one, and the report of all answers."""
+"""Requests with their labels, the use case of a request, and the report of all answers."""
 
 
 def _matrix(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePieces:

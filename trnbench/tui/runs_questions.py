@@ -20,13 +20,13 @@ COLUMNS = columns(
 
 
 class RunsFound(TableFound):
-    """Kept runs; `said`: what stood in the way of reading some."""
+    """Kept runs; `said`: the faults of those that cannot be read."""
 
     said: tuple[str, ...] = ()
 
 
 def kept_runs(catalog: Catalog, hooks: WorkHooks) -> RunsFound:
-    """Return the kept runs, newest first."""
+    """The kept runs, newest first."""
     from trnbench.app.runs import list_runs
     from trnbench.report.runs import list_report
     from trnbench.store.runs import RunFilter
@@ -38,7 +38,7 @@ def kept_runs(catalog: Catalog, hooks: WorkHooks) -> RunsFound:
 
 
 def kept_answer_text(catalog: Catalog, name: str, hooks: WorkHooks) -> str:
-    """Return one kept answer as people read it."""
+    """Text of a kept answer."""
     from trnbench.app.runs import answered_run
     from trnbench.report.runs import shown_report
     from trnbench.show.formats import render
@@ -49,7 +49,7 @@ def kept_answer_text(catalog: Catalog, name: str, hooks: WorkHooks) -> str:
 
 
 def difference_text(catalog: Catalog, names: tuple[str, str], hooks: WorkHooks) -> str:
-    """Return what differs between two kept answers; they are not asked again here."""
+    """Differences of two kept answers, neither of them computed again."""
     from trnbench.app.run_diff import diff_runs
     from trnbench.report.run_diff import diff_report
     from trnbench.show.formats import render
@@ -61,14 +61,14 @@ def difference_text(catalog: Catalog, names: tuple[str, str], hooks: WorkHooks) 
 
 
 def opened_run(catalog: Catalog, name: str, hooks: WorkHooks) -> AnsweredRun:
-    """Return a kept run with its answer."""
+    """A kept run with its answer."""
     from trnbench.app.runs import answered_run
 
     return answered_run(name)
 
 
 def scenario_of_options(options: Given) -> Given | None:
-    """Return the options of `compare` if the form of a scenario has room for them."""
+    """The options of `compare`; None where the form of a scenario has no room for them."""
     from trnbench.tui.compare_questions import compare_question
     from trnbench.verbs.compare.scenario import NEEDED, scenario_options
 

@@ -1,4 +1,4 @@
-"""Saving the Compare view's scenario to a file, and loading one into it."""
+"""Saving the Compare view's scenario to a file, and loading a scenario from a file."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def load(app: App[None], folder: Path, take: Callable[[Given], None]) -> None:
 
 
 def typed_path(folder: Path, text: str) -> Path:
-    """Return the path that was typed; one that no system could have is refused."""
+    """The typed path; impossible paths are refused."""
     if "\0" in text:
         raise InputError("no path has a NUL character")
     try:
@@ -80,6 +80,6 @@ def typed_path(folder: Path, text: str) -> Path:
 
 
 def told(app: App[None], error: TrnbenchError) -> None:
-    """Say what cannot be done."""
+    """Say that an action is impossible."""
     text = f"{shown(error.message)}\n{shown(error.hint or '')}".strip()
     app.notify(text, severity="error", markup=False, timeout=15)

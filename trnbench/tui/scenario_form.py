@@ -35,7 +35,7 @@ FIRST_INSTANCES = "trn1.32xlarge, trn1n.32xlarge, trn2.48xlarge, trn2-ultraserve
 
 
 def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
-    """Return the fields, filled with the job that the view opens with."""
+    """The fields, filled with the job that the view opens with."""
     purchase = list_of(parsing.one_of("purchase option", PURCHASES))
     instances = list_of(parsing.one_of("instance", catalog.names("instances")))
     known = (entry.name for entry in catalog.entries("instances"))
@@ -87,7 +87,7 @@ def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
 
 
 def plan_fields() -> list[FieldSpec]:
-    """Return the fields that a plan has besides its scenario."""
+    """The fields that a plan has besides its scenario."""
     objectives = ("cost", "time", "pareto")
     objective = plain(parsing.one_of("objective", objectives))
     return [
@@ -110,7 +110,7 @@ _CONFIGURED = {
 
 
 def configured_texts() -> dict[str, str]:
-    """Return the texts of the fields that the user's `trnbench.toml` fills in."""
+    """The texts of the fields that the user's `trnbench.toml` fills in."""
     from trnbench.app.configuration import configuration
 
     texts = {}
@@ -121,7 +121,7 @@ def configured_texts() -> dict[str, str]:
 
 
 def scenario_line(texts: Mapping[str, str]) -> str:
-    """Return a scenario in a line, the most important first."""
+    """A scenario in a line, the most important part first."""
     words = [texts["model"], f"{texts['tokens']} tokens"]
     for key, text in (
         ("phases", "in parts {}"),
@@ -141,7 +141,7 @@ def scenario_line(texts: Mapping[str, str]) -> str:
 
 
 def scenario_of(form: Form) -> Given:
-    """Return the options of the form's last good values."""
+    """The options of the form's last good values."""
     from trnbench.verbs.compare.scenario import scenario_options
 
     values = form.values
@@ -153,7 +153,7 @@ def scenario_of(form: Form) -> Given:
 
 
 def texts_of(scenario: Given) -> dict[str, str]:
-    """Return the texts of the fields that make this scenario."""
+    """The texts of the fields that make this scenario."""
     from trnbench.verbs.compare.scenario import scenario_options
 
     texts = {}
@@ -169,7 +169,7 @@ def texts_of(scenario: Given) -> dict[str, str]:
 
 
 def _phases(text: str) -> tuple[str, ...]:
-    """Return the parts that a text lists with semicolons; knobs of a part have commas."""
+    """The parts that a text lists with semicolons; knobs of a part have commas."""
     from trnbench.app.run_parts import parts_of
 
     phases = tuple(part.strip() for part in text.split(";") if part.strip())
@@ -178,7 +178,7 @@ def _phases(text: str) -> tuple[str, ...]:
 
 
 def _region(catalog: Catalog) -> Callable[[str], str]:
-    """Return a parser of regions in which some price list has a row."""
+    """A parser of regions in which some price list has a row."""
 
     def parsed(text: str) -> str:
         from trnbench.money.price_terms import check_region
@@ -190,7 +190,7 @@ def _region(catalog: Catalog) -> Callable[[str], str]:
 
 
 def _regions(catalog: Catalog) -> Callable[[], Sequence[tuple[str, str]]]:
-    """Return what lists the regions of the price lists, with how many have a price there."""
+    """Function that lists the regions of the price lists, with the number of prices in each."""
 
     @cache
     def listed() -> Sequence[tuple[str, str]]:

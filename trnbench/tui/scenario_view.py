@@ -1,4 +1,4 @@
-"""What Compare and Plan share: one scenario, a sentence that says what came of it."""
+"""Common base of Compare and Plan: a scenario, and a sentence with the verdict."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ScenarioView(LaunchingView):
         self._taken: dict[str, str] | None = None
 
     def main(self) -> Iterable[Widget]:
-        """Return the verdict over table and pictures."""
+        """The verdict over table and pictures."""
         return Static("", classes="verdict", markup=False), *super().main()
 
     @property
@@ -51,11 +51,11 @@ class ScenarioView(LaunchingView):
         return scenario_of(self.form)
 
     def subject(self) -> str:
-        """Return the scenario in a line."""
+        """The scenario in a line."""
         return scenario_line(self.form.texts)
 
     def verdict(self, text: str) -> None:
-        """Say what came of it."""
+        """Show the verdict."""
         self.query_one(".verdict", Static).update(text)
 
     def take(self, scenario: Given) -> None:
@@ -63,7 +63,7 @@ class ScenarioView(LaunchingView):
         self._put(texts_of(scenario))
 
     def begin(self) -> None:
-        """Take the scenario of another view, if one was edited; then ask."""
+        """Take the scenario that another view has edited, if any; then ask."""
         self._put(self.trnbench.scenario)
         super().begin()
 

@@ -34,7 +34,7 @@ MOST_TABS = 8
 TOUCHES = ('["stdin"', '["resize"', '["focus"')
 """How messages of a tab begin that somebody uses."""
 _ELSEWHERE = re.compile(r"<link[^>]*//fonts\.googleapis\.com[^>]*>")
-"""What the page would ask of another server: a font, which every browser has one for."""
+"""Link of the page to a font on another server; every browser has a font of its own."""
 _HEAD = """<title>trnbench</title><link rel="icon" href="data:,"><script>
 new MutationObserver((_, watch) => {
   const keys = document.querySelector(".xterm-helper-textarea");
@@ -55,7 +55,7 @@ _HEADERS = {
 
 
 class Served(Record):
-    """Where the terminal UI is served, with what it opens, and when an idle tab ends."""
+    """Address of the served terminal UI, options of its start, and the end of idle tabs."""
 
     host: str
     port: int
@@ -78,7 +78,7 @@ class Served(Record):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach it."""
+        """Whether only this machine can reach the server."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -142,7 +142,7 @@ def _server(served: Served, token: str, say: Callable[[str], object]) -> Any:  #
             """Log nothing: lines of requests would tell the token."""
 
         async def on_startup(self, app: web.Application) -> None:
-            """Say nothing: what is to be said has been."""
+            """Say nothing: the server has said its address."""
 
         async def _make_app(self) -> web.Application:
             app: web.Application = await super()._make_app()
@@ -246,7 +246,7 @@ class _Watched:
         await self._websocket.send_json(data)
 
     async def end_when_idle(self) -> None:
-        """Close the socket once nobody has used it for long; its process then ends."""
+        """Close a socket that nobody has used for long; its process then ends."""
         loop = asyncio.get_running_loop()
         while (left := self._touched + self._idle_s - loop.time()) > 0:
             await asyncio.sleep(left)

@@ -1,4 +1,4 @@
-"""One tab of the served terminal UI: messages of its page, and the process that paints it.
+"""A tab of the served terminal UI: messages of its page, and the process that paints the tab.
 
 What a page sends is checked before the process hears of it, and bounded: a terminal of a hundred
 thousand lines would take all memory. The process ends with the socket.
@@ -17,7 +17,7 @@ from trnbench.facts.records import Record
 
 COLUMNS = (20, 500)
 ROWS = (5, 200)
-"""The sizes of a terminal, least and most; one beyond is taken as the nearest."""
+"""Least and most columns and rows of a terminal; sizes beyond are taken as the nearest."""
 LARGEST_BYTES = 1 << 18
 """A message of a page; larger ones, and larger pastes, close its socket."""
 STUCK_S = 10.0
@@ -31,7 +31,7 @@ class MalformedMessage(Exception):
 
 
 class TabMessage(Record, kw_only=False):
-    """What a page tells: keys, a size in columns and rows, a ping, or one without more."""
+    """Message of a page: keys, a size in columns and rows, or a ping."""
 
     kind: str
     keys: str = ""
@@ -39,7 +39,7 @@ class TabMessage(Record, kw_only=False):
 
 
 def read_message(text: str) -> TabMessage:
-    """Return the message in a text of JSON; its size is one that can be painted."""
+    """The message in a text of JSON, its size one that can be painted."""
     try:
         parts = json.loads(text)
     except (ValueError, RecursionError):
@@ -57,7 +57,7 @@ def read_message(text: str) -> TabMessage:
 
 
 def bounded(width: int, height: int) -> tuple[int, int]:
-    """Return the nearest columns and rows that a tab is painted in."""
+    """Nearest paintable columns and rows of a tab."""
     return (
         min(max(width, COLUMNS[0]), COLUMNS[1]),
         min(max(height, ROWS[0]), ROWS[1]),
@@ -65,7 +65,7 @@ def bounded(width: int, height: int) -> tuple[int, int]:
 
 
 def asked_size(query: Mapping[str, str]) -> tuple[int, int]:
-    """Return the columns and rows that an address asks for, bounded; 80 by 24 where it does not."""
+    """Columns and rows in an address, bounded; 80 by 24 without them."""
 
     def number(name: str, otherwise: int) -> int:
         text = query.get(name, "")
@@ -76,7 +76,7 @@ def asked_size(query: Mapping[str, str]) -> tuple[int, int]:
 
 
 async def use_tab(websocket: Any, tab: Any) -> None:  # noqa: ANN401 - of an extra
-    """Hand the messages of a socket to the process of its tab until one of them is gone."""
+    """Hand the messages of a socket to the process of its tab until either is gone."""
     async for message in websocket:
         if message.type.name == "ERROR":
             raise MalformedMessage(f"it has over {LARGEST_BYTES >> 10} KiB, or is no text")
@@ -98,7 +98,7 @@ async def use_tab(websocket: Any, tab: Any) -> None:  # noqa: ANN401 - of an ext
 
 
 def tab_class() -> type[Any]:
-    """Return the class of a tab's process, on top of textual-serve's."""
+    """The class of a tab's process, on top of textual-serve's."""
     from textual_serve.app_service import AppService
 
     base: Any = AppService  # typed or not, as it is installed or not
@@ -114,7 +114,7 @@ def tab_class() -> type[Any]:
             return self._process
 
         async def stop(self) -> None:
-            """Ask the process to leave, and end one that does not."""
+            """Ask the process to leave, and kill a process that stays."""
             process: asyncio.subprocess.Process | None = self._process
             if process is None:
                 return

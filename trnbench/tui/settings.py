@@ -1,4 +1,4 @@
-"""What the user configured, and what the last session left: two TOML files outside the project.
+"""The user's configuration and the last session's state: two TOML files outside the project.
 
 user config folder / tui.toml     theme = "..."   [keys] "table.sort" = "o"     written by people
 user state folder / tui.toml      view, theme, texts of forms                   written by us
@@ -18,7 +18,7 @@ FILE = "tui.toml"
 
 
 class Config(Record):
-    """The user's theme, if one is wanted, and keys by the id of what they do."""
+    """The user's theme, None for the default, and keys by the id of their binding."""
 
     theme: str | None = None
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -33,21 +33,21 @@ class SessionState(Record):
 
 
 def config_path() -> Path:
-    """Return where the user's configuration may be."""
+    """Path of the user's configuration."""
     from platformdirs import user_config_path
 
     return user_config_path("trnbench") / FILE
 
 
 def state_path() -> Path:
-    """Return where the state of the last session is kept."""
+    """Path of the last session's state."""
     from platformdirs import user_state_path
 
     return user_state_path("trnbench") / FILE
 
 
 def read_config(path: Path, ids: Callable[[], Collection[str]]) -> Config:
-    """Return the configuration; unknown keys, and ids that no binding has, are faults."""
+    """The configuration; unknown keys, and ids that no binding has, are faults."""
     if not path.is_file():
         return Config()
     known = ids()
@@ -75,7 +75,7 @@ def read_config(path: Path, ids: Callable[[], Collection[str]]) -> Config:
 
 
 def read_state(path: Path) -> SessionState:
-    """Return what the last session left; a file that cannot be used is as good as none."""
+    """State of the last session; an unusable file counts as absent."""
     try:
         table = read_toml(path) if path.is_file() else {}
     except TrnbenchError:
@@ -93,7 +93,7 @@ def read_state(path: Path) -> SessionState:
 
 
 def write_state(path: Path, state: SessionState) -> None:
-    """Keep the state for the next session; a disk that refuses it is no reason to complain."""
+    """Keep the state for the next session; a disk that refuses the file is no fault."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         plain = {"view": state.view, "theme": state.theme}

@@ -16,7 +16,7 @@ _STEPS = ((1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9), (1, 2, 3, 5, 7), (1, 2, 5), (1, 3), 
 def ticks_of(
     axis: ChartAxis, low: float, high: float, place: Callable[[float], int], *, upright: bool
 ) -> list[float]:
-    """Return where the ticks are, from `low` to `high`; of a logarithmic axis, exponents of ten.
+    """Places of ticks from `low` to `high`; on a logarithmic axis, exponents of ten.
 
     `place` is the cell of a tick along the axis; the labels of an upright axis are a line high.
     """
@@ -40,7 +40,7 @@ def ticks_of(
 
 
 def labels_of(axis: ChartAxis, ticks: Sequence[float]) -> list[str]:
-    """Return what is written at ticks."""
+    """Texts at the ticks."""
     return [axis.text(10**tick if axis.log else tick) for tick in ticks]
 
 

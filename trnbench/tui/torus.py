@@ -25,7 +25,7 @@ HALF, HIGH = 50, 90
 
 
 def draw_planes(planes: Sequence[Plane], width: int, styles: tuple[Style, Style, Style]) -> Text:
-    """Return the planes side by side as far as there is room.
+    """The planes side by side as far as they fit.
 
     `styles` are those of idle, busy and busiest links.
     """

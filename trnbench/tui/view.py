@@ -1,4 +1,4 @@
-"""A view: one screen of the application, and what can be taken away from it."""
+"""A view: a screen of the application whose commands and rows can be copied or saved."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ SMALLEST = (60, 16)
 
 FIVE_KEYS = "new here?  f form   / filter   s sort   c next chart   ? all keys"
 PICTURE, SORT = "~picture", "~sort"
-"""Keys of what a session leaves besides the texts of fields."""
+"""Keys of a session's state besides the texts of fields."""
 
 
 def hidden(key: str, action: str, label: str, id: str, tooltip: str = "") -> Binding:
-    """Return a binding that only the list of keys shows, not the line below the view."""
+    """A binding that only the list of keys shows, not the line below the view."""
     return Binding(key, action, label, show=False, id=id, tooltip=tooltip)
 
 
 def form_hint() -> Static:
-    """Return the line below a form that says how to fill it in."""
+    """Help line below a form."""
     return Static("F2 lists, up/down steps, Esc leaves", classes="hint", markup=False)
 
 
@@ -127,33 +127,33 @@ class View(Asking):
         )
 
     def fields(self) -> Sequence[FieldSpec]:
-        """Return the fields of the form; none where the view asks for nothing."""
+        """The fields of the form; none in a view without a question."""
         return ()
 
     def pictures(self) -> Mapping[str, Widget]:
-        """Return the pictures below the table, by the names they are chosen by."""
+        """The pictures below the table, by name."""
         return {}
 
     def body(self) -> Iterable[Widget]:
-        """Return the widgets of the view itself: its side, and the rest."""
+        """The widgets of the view itself: its side, and the rest."""
         side = self.side()
         main = Vertical(*self.main(), classes="main")
         yield main if side is None else Horizontal(side, main)
 
     def side(self) -> Widget | None:
-        """Return the widgets on the left: the form, where there is one."""
+        """The widgets on the left: the form, where there is one."""
         fields = self.fields()
         if not fields:
             return None
         return Vertical(Form(fields, id=f"{self.NAME}-form"), form_hint(), classes="side")
 
     def main(self) -> Iterable[Widget]:
-        """Return the table and the pictures."""
+        """The table and the pictures."""
         pictures = PictureSwitch(self.pictures(), id=f"{self.NAME}-pictures")
         return TablePane(id=f"{self.NAME}-table"), pictures
 
     def show_table(self, found: TableFound, *columns: str, chosen: int | None = None) -> None:
-        """Show rows, keyed by these columns; `chosen` is the place of the one that was chosen."""
+        """Show rows, keyed by these columns; `chosen` is the place of the chosen row."""
         source = TableSource.of(found.report, *columns, answers=found.answers)
         key = None if chosen is None else source.keys[chosen]
         self.query_one(ResultTable).show(
@@ -168,10 +168,10 @@ class View(Asking):
 
     @abstractmethod
     def command(self) -> str:
-        """Return the command line that reproduces what is shown."""
+        """The command line that reproduces the view."""
 
     def subject(self) -> str:
-        """Return in a line what the view is about."""
+        """Subject of the view in a line."""
         return ""
 
     @property
@@ -180,7 +180,7 @@ class View(Asking):
         return "command of this view"
 
     def facts(self) -> tuple[str, ...]:
-        """Return where the numbers come from, the most important first."""
+        """Sources of the numbers, the most important first."""
         return ("modelled",)
 
     @property
@@ -189,7 +189,7 @@ class View(Asking):
         return ""
 
     def texts(self) -> dict[str, str]:
-        """Return the texts of fields, and how rows were shown, restored at the next start."""
+        """Texts of fields and arrangement of rows, restored at the next start."""
         texts = {key: text for form in self.query(Form) for key, text in form.texts.items()}
         for switch in self.query(PictureSwitch):
             texts[PICTURE] = switch.shown
@@ -199,7 +199,7 @@ class View(Asking):
         return texts
 
     def restore(self, texts: dict[str, str]) -> None:
-        """Write what an earlier session left."""
+        """Write the state of an earlier session into the fields."""
         for form in self.query(Form):
             form.put(texts)
         for switch in self.query(PictureSwitch):
@@ -224,10 +224,10 @@ class View(Asking):
 
     @abstractmethod
     def action_again(self) -> None:
-        """Ask what the form says."""
+        """Ask the question of the form."""
 
     def begin(self) -> None:
-        """Ask the first question; the form has what an earlier session left."""
+        """Ask the first question; the form holds the texts of an earlier session."""
         self.action_again()
 
     def _fit(self) -> None:
@@ -239,11 +239,11 @@ class View(Asking):
 
     @on(events.ScreenResume)
     def _style_once(self, event: events.ScreenResume) -> None:
-        """Style nothing anew that was styled just now, when it was mounted: twice the time."""
+        # The mount has just styled every widget: a second pass would double the time.
         event.refresh_styles = event.refresh_styles and self._begun
 
     def on_mount(self) -> None:
-        """Restore what an earlier session left, and ask once the screen has been painted."""
+        """Restore an earlier session's state, and ask once the screen has been painted."""
         texts = self.trnbench.texts_of(self.NAME)
         if texts:
             self.restore(dict(texts))
@@ -261,7 +261,7 @@ class View(Asking):
             chart.load()
 
     def state_facts(self) -> None:
-        """Write the status line anew, and what the view is about."""
+        """Write the status line and the subject of the view anew."""
         subject = self.subject()
         line = self.query_one(".subject", Static)
         line.update(subject, layout=False)
@@ -271,7 +271,7 @@ class View(Asking):
     # Keys that every view has
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the form only where there is one, the way back only from where there is one."""
+        """Offer the form only in a view with a form, the way back only where a way back exists."""
         if action == "leave":
             return isinstance(self.focused, Input) or self._filtered is not None
         if action == "form":
@@ -283,7 +283,7 @@ class View(Asking):
         self.query_one(PictureSwitch).turn(by)
 
     def action_undo(self) -> None:
-        """Take the newest edit of a form back, whether it can be used or not."""
+        """Take the newest edit of a form back, valid or not."""
         newest = max(self.query(Field), key=lambda field: field.newest_edit, default=None)
         if newest is None or not newest.newest_edit:
             self.notify("no edit to take back", timeout=2)
@@ -297,7 +297,7 @@ class View(Asking):
 
     @on(Field.Wanted)
     def _pick(self, event: Field.Wanted) -> None:
-        """Let the value of a field be chosen from what is known."""
+        """Let the value of a field be chosen from the known values."""
         from trnbench.tui.picker import Picker
 
         field, spec = event.field, event.field.spec

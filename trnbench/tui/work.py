@@ -33,7 +33,7 @@ from trnbench.tui.work_process import (
 GRACE_S = 0.2
 """A question that is to end has so long to end by itself."""
 LAST_WORDS = 4_000
-"""Characters that are kept of what a dying process said."""
+"""Number of kept characters of a dying process's last words."""
 _COMMAND = "trnbench.tui.work_process:main"
 
 
@@ -78,12 +78,12 @@ class WorkLane:
 
     @property
     def generation(self) -> int:
-        """The number of the newest question; what carries another is stale."""
+        """The number of the newest question; messages with another number are stale."""
         return self._generation
 
     @property
     def process_id(self) -> int | None:
-        """The process, if one is alive."""
+        """The process while alive, else None."""
         return None if self._process is None else self._process.pid
 
     def warm(self) -> None:
@@ -96,6 +96,7 @@ class WorkLane:
         """Ask, in place of the question before, and return the question's number."""
         with self._lock:
             was_busy = self.busy
+            # News of older questions may still come: their number tells them apart.
             self._generation += 1
             self._pending = Ask(self._generation, question)
             if self._connection is not None:
@@ -108,7 +109,7 @@ class WorkLane:
             return self._generation
 
     def cancel(self) -> None:
-        """Drop the question that is being answered; it is gone within 0.3 s."""
+        """Drop the question under way; its process ends within 0.3 s if need be."""
         with self._lock:
             if not self.busy:
                 return
@@ -131,7 +132,7 @@ class WorkLane:
         threading.Thread(target=self._live, name=name, daemon=True).start()
 
     def _send(self, message: Ask | CancelAsk) -> None:
-        """Have a message sent: a process that is busy or telling a long answer reads it later."""
+        # A thread sends: a process that computes or writes a long answer reads messages late.
         self._outbox.append(bytes(ForkingPickler.dumps(message)))
         self._to_send.notify()
 
@@ -157,6 +158,7 @@ class WorkLane:
 
     def _end(self, generation: int, process: Popen[bytes] | None) -> None:
         with self._lock:
+            # An answer, or another process, may have come while the timer ran.
             if self._answered < generation and process is not None and process is self._process:
                 self._replacing = True
                 _kill(process)
@@ -207,8 +209,8 @@ class WorkLane:
             generation, was_busy = self._generation, self.busy
             replacing, self._replacing = self._replacing, False
             if replacing and (self._pending is not None or not was_busy):
-                # For the newest question; or that was answered while its process was being
-                # ended, and the next one is to find a process that is ready.
+                # For the newest question; or the question was answered while its process was being
+                # ended, and the next question is to find a process that is ready.
                 if not was_busy:
                     self._pending = None
                 self._start()
@@ -223,6 +225,6 @@ class WorkLane:
 
 
 def _kill(process: Popen[bytes]) -> None:
-    """End a process and all that it has started."""
+    # A process leads its own group, so that its children end with it.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

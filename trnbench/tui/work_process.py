@@ -45,7 +45,7 @@ class CancelAsk(Record, kw_only=False):
 
 
 class WorkProgress(Record, kw_only=False):
-    """How far a question is: `done` of `total` steps, and what comes next."""
+    """Progress of a question: `done` of `total` steps, and the name of the next step."""
 
     done: int
     total: int
@@ -60,14 +60,14 @@ class WorkAnswer(Record, kw_only=False):
 
 
 class WorkRefusal(Record, kw_only=False):
-    """The question was malformed: why, and what would do."""
+    """Fault of a malformed question, with the reason and the accepted values."""
 
     message: str
     hint: str | None
 
 
 class Failure(Record, kw_only=False):
-    """A bug: what was raised, and the traceback."""
+    """A bug: the raised exception and its traceback."""
 
     message: str
     traceback: str
@@ -87,7 +87,7 @@ Outcome: TypeAlias = WorkAnswer | WorkRefusal | Failure | Cancelled
 
 
 class _Dropped(Exception):
-    """A newer question came in, or this one was cancelled."""
+    """A newer question came in, or this question was cancelled."""
 
 
 class WorkHooks:
@@ -105,12 +105,12 @@ class WorkHooks:
         self._next = 0.0
 
     def progress(self, done: int, total: int, what: str) -> None:
-        """Report how far the question is; ends it if a newer one came or it was cancelled."""
+        """Report the progress of the question; raise if a newer or cancelled question ends it."""
         self._check()
         self.note(done, total, what)
 
     def ended(self) -> bool:
-        """Return whether the question was cancelled or replaced; it may still answer in part."""
+        """True once the question was cancelled or replaced; a part of the answer may still come."""
         try:
             self._check()
         except _Dropped:
@@ -133,7 +133,7 @@ class WorkHooks:
 
 
 WorkQuestion: TypeAlias = Callable[[WorkHooks], object]
-"""A function of the hooks that can be pickled, such as a partial one."""
+"""A function of the hooks that can be pickled, such as a partial function."""
 
 
 class _Server:
@@ -157,7 +157,7 @@ class _Server:
                 self.connection.send((ask.generation, Cancelled()))
 
     def serve_one(self, ask: Ask) -> None:
-        """Answer a question; once it is answered, keep that if no newer one came meanwhile."""
+        """Answer a question; keep the answer unless a newer question came meanwhile."""
         began, start = datetime.now(tz=UTC), time.monotonic()
         stood = self.asked_at - self.kept_at >= STOOD_S
         hooks = WorkHooks(

@@ -127,6 +127,7 @@ def _shapes(arrays: Mapping[str, Numbers]) -> Mapping[str, tuple[int, ...]]:
 
 def _digest(arrays: Mapping[str, Numbers]) -> str:
     total = sha256()
+    # In the order of names: a digest must not depend on the order in which arrays were stored.
     for name in sorted(arrays):
         total.update(name.encode())
         total.update(np.ascontiguousarray(arrays[name]).tobytes())
@@ -134,6 +135,7 @@ def _digest(arrays: Mapping[str, Numbers]) -> str:
 
 
 def _plain(run: Mapping[str, object]) -> Mapping[str, object]:
+    # As JSON gives it back: tuples become lists, so that a run equals its own note.
     plain: Mapping[str, object] = json.loads(json.dumps(run))
     return plain
 

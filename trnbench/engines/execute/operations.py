@@ -184,6 +184,7 @@ class _Products:
             formats = left_format, right_format
             made, flop = product(term.plan, left, right, arithmetic, formats)
             self._shop.book.computed(self._format, flop)
+            # Terms of one result add up in FP32, as in PSUM; the format's rounding comes after.
             if at in out:
                 out[at] += made
             else:
@@ -239,6 +240,8 @@ def _gather(shop: Workshop, op: Gather) -> RunOperation:
     table = write if op.function == "scatter_add" else source
     first = setting.ranks.first(table.dims[0])[:, None, None]
 
+    # A rank has a part of the table's rows: tokens of other rows get zeros, which the sum over
+    # ranks fills in.
     def lookup(arrays: Arrays) -> Arrays:
         rows, here = _rows(arrays[1] - first, arrays[0].shape[1])
         found = arrays[0][np.arange(len(rows))[:, None, None], rows]
@@ -260,6 +263,8 @@ def _rows(rows: Numbers, count: int) -> tuple[Numbers, BoolArray]:
 
 def _added(gradient: Numbers, rows: Numbers, here: BoolArray, shape: tuple[int, ...]) -> Numbers:
     """A table [rank, row, hidden] with the gradients of each row's tokens added up."""
+    # Sorted by row, gradients add up a row at a time; the stable sort keeps the order of tokens, so
+    # that sums repeat to the bit.
     out = np.zeros((shape[0] * shape[1], shape[2]), dtype=gradient.dtype)
     at = np.nonzero(here)
     target = at[0] * shape[1] + rows[here]

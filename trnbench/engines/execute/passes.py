@@ -70,17 +70,19 @@ Sink: TypeAlias = Callable[[Tensor, Numbers], None]
 
 
 class _Written(Record, eq=False):
-    """A tensor an operation writes: the shape its arrays must have, and what becomes of it.
-
-    `rounds`: it has numbers that are not of its format yet. `held`: bytes of a rank's array.
-    """
+    """A tensor that an operation writes."""
 
     tensor: Tensor
     shape: tuple[int, ...]
+    """Shape that the arrays of all ranks must have."""
     held: float
+    """Bytes of a rank's array."""
     rounds: bool
+    """Whether the numbers are not of the tensor's format yet."""
     lasts: bool
+    """Whether the tensor outlives the pass."""
     sinks: bool
+    """Whether the tensor goes to the sink."""
 
 
 class _Step(Record, eq=False):
@@ -124,6 +126,7 @@ class Pass:
         self._steps = []
         for i, op in enumerate(ops):
             assert op.count > 0, op.name
+            # A tensor goes after its last reader; a result that nobody reads or keeps goes at once.
             dead = [t for t in dict.fromkeys(op.reads) if last[t] == i and t not in stays]
             dead += [t for t in op.writes if t not in last and t not in stays | into_sink]
             self._steps.append(

@@ -84,6 +84,8 @@ class ScanKernel:
         q, k = self._read_by(query, value), self._keys(key, value)
         d_q, d_k, d_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(value)
         d_s, d_a = np.zeros_like(steps), np.zeros_like(decays)
+        # `left` is the gradient of the loss by the state behind a token. Only the first state of a
+        # chunk is stored: the others are played again, so memory grows with chunks, not tokens.
         left = np.zeros_like(states[:, :, 0])
         for start, first in reversed(self._chunks(states)):
             before = [first]
@@ -102,6 +104,7 @@ class ScanKernel:
                 d_s[:, :, t] = (by_key * vt).sum(axis=-1)
                 kept = old
                 back = left
+                # The erased part s (S k) k' is quadratic in k: its key gradient has two terms.
                 if self._erases:
                     told = np.einsum("rbhvk,rbhk->rbhv", old, kt)
                     kept = old - s[..., None, None] * told[..., None] * kt[..., None, :]
@@ -122,6 +125,7 @@ class ScanKernel:
 
     def _to_group(self, d_wide: Numbers, narrow: Numbers) -> Numbers:
         """Gradient of a tensor that several heads read."""
+        # Keys of length 1: the part of the gradient along the key changes no unit vector.
         times = d_wide.shape[3] // narrow.shape[3]
         if self._erases:
             raw = np.repeat(narrow, times, axis=3)
@@ -158,6 +162,7 @@ def _summed(x: Numbers) -> Numbers:
 def _filtered(arrays: Arrays) -> Numbers:
     x, taps, *bias = arrays
     out = np.zeros_like(x)
+    # The last tap meets the token itself, the others the tokens before it: nothing looks ahead.
     last = taps.shape[-1] - 1
     for back in range(last + 1):
         tokens = x.shape[2] - back
@@ -188,6 +193,7 @@ def _d_convolve(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arra
 
 
 def _of(op: Elementwise, made: list[Numbers]) -> Arrays:
+    # Gradients of frozen weights stand last, and are not written.
     return made[: len(op.writes)]
 
 

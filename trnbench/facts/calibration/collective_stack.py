@@ -50,9 +50,11 @@ class Tuning(Record):
     message_s: Seconds
     """Cost of each further message of a rank in one round, s."""
     on_chip: Ratio
-    """Reached share of the speed of links on a chip; `link`, `network`: between chips, nodes."""
+    """Reached share of the speed of links on a chip."""
     link: Ratio
+    """Reached share of the speed of links between chips."""
     network: Ratio
+    """Reached share of the speed of links between nodes."""
     chunk_bytes: Bytes
     """Chunk size, bytes, of multi-level collectives, whose levels overlap."""
     chunks: int

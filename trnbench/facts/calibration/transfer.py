@@ -52,6 +52,7 @@ def nearest_chip(catalog: Catalog, chip: str, known: Iterable[str]) -> str:
     """Name of the known chip nearest to a chip."""
     own = load_named(catalog, "chips", chip, Chip)
     others = [load_named(catalog, "chips", name, Chip) for name in sorted(set(known))]
+    # Shares of a systolic array say nothing of other compute units, however near the peaks are.
     alike = [one for one in others if type(one.unit) is type(own.unit)]
     if not alike:
         raise InputError(f"no calibrated chip has compute units of the kind of {chip}")
@@ -200,6 +201,7 @@ def most_of(path: str) -> float:
 def _wider(path: str, one: Evidence, factor: float) -> Evidence:
     if one.low is None or one.high is None:
         return one
+    # Evidence holds the value as a text of the file; the middle of its range stands for it here.
     value = (one.low * one.high) ** 0.5 if one.low > 0 else (one.low + one.high) / 2
     low, high = wider_ends(value, one.low, one.high, factor, most=most_of(path))
     return replace(

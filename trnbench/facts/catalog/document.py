@@ -105,7 +105,8 @@ def _content(
     if catalog is None or section is None or LIKE not in plain:
         return own, remarks, faults
     nearest = bases(catalog, section, path)[0]
-    load_once(catalog, nearest, record)  # which says what is wrong with it
+    # The base is loaded for its faults, told under its own path; its content is read for the merge.
+    load_once(catalog, nearest, record)
     base, _, _ = _content(nearest, record, catalog)
     content, more = merged(handed_on(base, nearest.stem, record.own_keys), own)  # type: ignore[attr-defined]
     return content, remarks, faults + more

@@ -36,6 +36,7 @@ def collect(
                 range_text=_range(note),
                 note=note.note if isinstance(note.note, str) else None,
             )
+    # Notes above no number are checked too; a message that a number has brought is not repeated.
     told = {fault.message for fault in faults}
     # Most notes repeat their table's source and kind: one look at each pair is enough.
     looked_at = set()

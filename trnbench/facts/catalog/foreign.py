@@ -1,4 +1,5 @@
 """Reading files that others wrote, JSON among them: any failure becomes one clear message.
+
 A reader is correct for the files it was written for. Any other content fails inside the reader: a
 number of 400 digits, a list in place of an object, a nesting of a thousand levels. The guard turns
 each failure into the project's error, with the file and, where known, the place in it.

@@ -32,7 +32,7 @@ class Content(Record):
 
 def bases(catalog: Catalog, section: str, path: Path) -> tuple[Path, ...]:
     """Files that a file inherits from, nearest first; raise for a circle or an unknown name."""
-    found: list[Path] = []
+    ancestors: list[Path] = []
     file = path
     while (name := catalog.table(file).get(LIKE)) is not None:
         if not isinstance(name, str):
@@ -43,11 +43,11 @@ def bases(catalog: Catalog, section: str, path: Path) -> tuple[Path, ...]:
             hint = did_you_mean(name, catalog.names(section))
             raise _fault(file, f"unknown {SINGULAR[section]} {name!r}{hint}") from None
         file = entry.path
-        if file == path or file in found:
-            way = " -> ".join(one.stem for one in (path, *found, file))
+        if file == path or file in ancestors:
+            way = " -> ".join(step.stem for step in (path, *ancestors, file))
             raise _fault(path, f"a circle: {way}")
-        found.append(file)
-    return tuple(found)
+        ancestors.append(file)
+    return tuple(ancestors)
 
 
 def handed_on(base: Content, name: str, own_only: tuple[str, ...]) -> Content:
@@ -56,6 +56,7 @@ def handed_on(base: Content, name: str, own_only: tuple[str, ...]) -> Content:
     A file without a title is titled after its base.
     """
     plain = {key: value for key, value in base.plain.items() if key not in own_only}
+    # Keys with a dot lie in a table, whose other keys are inherited: the table is copied without.
     for key in own_only:
         table, _, inner = key.partition(".")
         within = plain.get(table)
@@ -80,12 +81,13 @@ def merged(base: Content, own: Content) -> tuple[Content, list[Fault]]:
 
     def merge(before: object, after: object, path: str, own_path: str) -> object:
         if isinstance(before, dict) and isinstance(after, dict):
-            found = dict(before)
+            table = dict(before)
             for key, item in after.items():
-                found[key] = merge(before.get(key), item, join(path, key), join(own_path, key))
-            return found
+                table[key] = merge(before.get(key), item, join(path, key), join(own_path, key))
+            return table
         if isinstance(after, dict) and isinstance(before, list) and _is_named(before):
             return by_name(before, after, path, own_path)
+        # A replaced value takes no source of the base along: its own notes are all that count.
         for known in [known for known in notes if _under(known, path)]:
             del notes[known]
         for known, note in own.notes.items():
@@ -134,6 +136,7 @@ def _under(path: str, prefix: str) -> bool:
 
 
 def _as_in(source: str | None, name: str) -> str | None:
+    # In a chain of files the source keeps the name of the file that states the number.
     if source is None or AS_IN in source:
         return source
     return f"{source}{AS_IN}{name}"

@@ -60,6 +60,7 @@ def keep(kind: str, digest: str, content: object) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # No fsync: a file cut by a power failure fails its check and counts as absent.
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file:

@@ -26,6 +26,7 @@ Total = Annotated[int, "total"]
 Count = Annotated[int, "count"]
 """A whole number of existing things: at least 1."""
 
+# A latency, a share or a count may be nothing; a size or a rate of nothing is a slip of the pen.
 _MAY_BE_ZERO = (Dimension.SECONDS, Dimension.RATIO, Dimension.COUNT)
 _MOST_WHOLE = 2**31 - 1
 _MOST_LARGE = 10**15

@@ -98,6 +98,7 @@ class Catalog(Record, kw_only=False, weakref=True):
 
     @cached_property
     def _made(self) -> dict[tuple[Path, type], tuple[object, Any]]:
+        # With a user's folder a shipped file may rest on a user's by `like`: nothing is shared.
         shipped_alone = len(self.folders) == 1 and self.folders[0].origin == BUILT_IN
         return _MADE_OF_SHIPPED if shipped_alone else {}
 
@@ -174,6 +175,7 @@ class Catalog(Record, kw_only=False, weakref=True):
             stats = [file.stat() for file in (path, *others)]
         except OSError:
             return make()  # which says what is wrong with the file
+        # The inode tells a file that was replaced within the clock's resolution.
         stamp = tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
         known, made = self._made.get((path, kind), (None, None))
         if known != stamp:

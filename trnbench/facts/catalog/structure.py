@@ -106,6 +106,7 @@ def _record_reader(record: TypeForm) -> ValueReader:
     forms = {name: form for name, (_, form) in forms_of(record).items()}
     keys = keys_of(record)
     needed = {field.name for field in fields(record) if field.default is MISSING}
+    # Readers of fields are made on first use: a record may hold records of its own kind.
     readers: dict[str, ValueReader] = {}
 
     def read(value: object, path: str, faults: list[Fault]) -> object:
@@ -123,6 +124,7 @@ def _record_reader(record: TypeForm) -> ValueReader:
         for key in sorted(value.keys() - keys.values()):
             hint = did_you_mean(key, keys.values())
             faults.append(Fault(path=join(path, key), message=f"unknown key{hint}"))
+        # A record with faulty fields is not made: its own checks would tell of None values.
         if len(faults) > before:
             return None
         try:
@@ -177,6 +179,7 @@ def _not(what: str, value: object, path: str) -> Fault:
 
 
 def _choice(value: object, allowed: tuple[Any, ...]) -> object:
+    # True equals 1 in Python, so a choice of numbers would accept a truth value.
     if isinstance(value, bool | list | dict) or value not in allowed:
         known = ", ".join(map(str, allowed))
         hint = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""

@@ -20,6 +20,7 @@ _MOST_BELOW = 20_000
 
 def read_text(path: Path, *, what: str, max_bytes: int) -> str:
     """The text in `path`, or DataFileError; `what` names the expected kind of file."""
+    # The size is known before the file is read: a wrong path costs no memory.
     with _reading(path, what) as size:
         if size > max_bytes:
             raise refused(path, f"has {size:,} bytes; such a file holds at most {max_bytes:,}")
@@ -81,6 +82,7 @@ def files_below(folder: Path) -> list[Path]:
     found: list[Path] = []
     seen = 0
     for place, folders, files in os.walk(folder):
+        # In place: `os.walk` goes down into the folders that are left in its list.
         folders[:] = [name for name in folders if not name.startswith(".")]
         seen += len(folders) + len(files)
         if seen > _MOST_BELOW:

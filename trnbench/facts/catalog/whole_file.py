@@ -48,6 +48,7 @@ def put_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     Links planted at the temporary name are not followed, and signals that would end the process
     wait until the temporary file is gone. Leftovers of killed processes are removed.
     """
+    # A link of the user's stays a link: its target is replaced.
     path = Path(os.path.realpath(path))
     if path.is_symlink():
         raise OSError(errno.ELOOP, "its links lead round in a circle; remove one")

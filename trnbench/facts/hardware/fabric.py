@@ -45,6 +45,7 @@ class Torus(Record):
         """Refuse a shape that contradicts the axes or the links."""
         if len(self.axes) != len(self.shape):
             raise ValueError(f"{len(self.axes)} axes but {len(self.shape)} lengths in `shape`")
+        # On an axis of two both neighbours are the same chip, joined by a single link.
         degree = sum(0 if length < 2 else 1 if length == 2 else 2 for length in self.shape)
         if degree != self.links_per_chip:
             raise ValueError(

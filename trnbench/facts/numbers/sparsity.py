@@ -159,5 +159,6 @@ def _pack(tags: NDArray[np.integer]) -> NDArray[np.uint16]:
     padding = -tags.shape[-1] % _TAGS_PER_WORD
     padded = np.pad(tags, [(0, 0)] * (tags.ndim - 1) + [(0, padding)])
     words = padded.reshape(*tags.shape[:-1], -1, _TAGS_PER_WORD).astype(np.uint16)
+    # Tags of a word share no bits: `or` sums them.
     shifts = np.arange(_TAGS_PER_WORD, dtype=np.uint16) * np.uint16(TAG_BITS)
     return np.asarray(np.bitwise_or.reduce(words << shifts, axis=-1), dtype=np.uint16)

@@ -95,6 +95,8 @@ def said_by(words: Sequence[str], *, longest_s: float) -> list[str]:
     tool = shutil.which(words[0])
     if tool is None:
         return []
+    # A small Python first, which asks the kernel for the death signal and becomes the tool: code
+    # between fork and exec (`preexec_fn`) is unsafe in a process with threads.
     command = [sys.executable, "-I", "-S", "-c", _TOOL, str(os.getpid()), tool, *words[1:]]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=longest_s)
@@ -162,7 +164,7 @@ def end_with(parent: int, *, kernel: bool = True) -> None:
 
 def _as_copy(parent: int, target: Callable[..., None], *arguments: object) -> None:
     end_with(parent)
-    # The one who asks hears a Ctrl-C, and says what is to be done.
+    # Only the parent hears a Ctrl-C, and says what is to be done.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     target(*arguments)
 

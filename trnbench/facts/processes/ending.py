@@ -43,6 +43,8 @@ class Requests:
             signal.signal(number, handler)
 
     def _came(self, number: int, frame: FrameType | None) -> None:
+        # The frames show an import under way; losses in callbacks show only afterwards, by the hook
+        # for unraisable exceptions.
         if self._waiting is None and _in_import(frame):
             self._wait(number)
             return

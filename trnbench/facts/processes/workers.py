@@ -30,7 +30,7 @@ class WorkerLost(Exception):
 class Workers(Executor):
     """Up to `count` processes, started on demand, with additions to their environment.
 
-    Each has a thread of its own, because a process ends with the thread that started it.
+    Each process has a thread of its own, because it ends with the thread that started it.
     """
 
     def __init__(self, count: int, environment: Mapping[str, str] | None = None) -> None:
@@ -58,9 +58,11 @@ class Workers(Executor):
         """End the processes; with `cancel_futures` also the busy ones, at once."""
         with self._lock:
             self._closed = True
+            # A busy process cannot be asked to end: its death ends the call with an EOFError.
             if cancel_futures:
                 for worker in self._busy:
                     worker.kill()
+        # A None for each thread, behind all calls: every thread takes exactly one.
         for _ in self._threads:
             self._calls.put(None)
         if wait:
@@ -93,6 +95,7 @@ class Workers(Executor):
     def _asked(
         self, worker: _Worker, function: Callable[..., Any], arguments: tuple[Any, ...]
     ) -> tuple[bool, Any]:
+        # Under the lock a call is either seen by `shutdown`, which kills, or sees its mark.
         with self._lock:
             if self._closed:
                 raise EOFError
@@ -132,6 +135,7 @@ class _Worker:
 
     def end(self) -> str:
         """End the process; the result describes how it ended."""
+        # An idle process reads the end of the connection and leaves by itself.
         self.connection.close()
         try:
             code = self._process.wait(GRACE_S)

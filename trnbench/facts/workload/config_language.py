@@ -163,17 +163,20 @@ class Scope:
                 raise TypeError(f"no expression of a family: {ast.dump(node)}")
 
     def _first(self, node: ast.BoolOp) -> object:
-        found: object = None
+        # As Python does: the deciding value itself, and nothing behind it is evaluated, which may
+        # be a key that only other configurations have.
+        value: object = None
         for item in node.values:
-            found = self._of_node(item)
-            if bool(found) == isinstance(node.op, ast.Or):
+            value = self._of_node(item)
+            if bool(value) == isinstance(node.op, ast.Or):
                 break
-        return found
+        return value
 
     def _divided(self, node: ast.BinOp) -> object:
         whole, parts = self._of_node(node.left), self._of_node(node.right)
         assert isinstance(whole, int)
         assert isinstance(parts, int)
+        # Stand-ins for faulty keys rarely divide: only the first fault is worth telling.
         if whole % parts and not any(fields.faults for fields in self.fields):
             self.fault(
                 ast.unparse(node.right),

@@ -124,6 +124,7 @@ def import_config(
         raise InputError(
             f"{name!r:.60} cannot name a model; use small letters, digits, '.', '-' and '_'"
         )
+    # Mamba's own format is rewritten first, so that a single reader knows all families.
     if is_mamba_config(config):
         config = as_hugging_face(config, origin)
     chosen = _family(config, origin) if family is None else _known(family)
@@ -170,6 +171,7 @@ def _family(config: Mapping[str, object], origin: str) -> str:
     for family, table in families().items():
         if name in (family, *table.get("model_types", ())) and family not in BASES:  # type: ignore[misc]
             return family
+    # `model_type` is decisive; classes help with configurations that leave it out or rename it.
     for family, table in families().items():
         if any(one in table.get("architectures", ()) for one in classes):  # type: ignore[operator]
             return family
@@ -192,6 +194,7 @@ class _Reader:
         self.config = config
         inside = self.table.get("inside")
         nested = config.get(str(inside)) if inside else None
+        # Multimodal configurations keep the text model in a table; keys outside count as well.
         self.inner = nested if isinstance(nested, Mapping) else config
         self.scope = Scope(self.table, Fields(self.inner), Fields(config))
         self.parts: dict[str, _Reader] = {}
@@ -225,6 +228,8 @@ class _Reader:
         """Tables of the model file."""
         if self._made is not None:
             return self._made
+        # Set before the evaluation: an expression that asks for this model while it is made gets
+        # the value of a key instead of an endless recursion.
         self._made = {}
         for key, about in self._tables("only"):
             value, why = about["value"], str(about["why"])
@@ -263,6 +268,7 @@ class _Reader:
                 if value is None:
                     continue
             made[key] = value
+            # Expressions below count on the number of layers, whatever key it was read from.
             if key == "layers":
                 self.scope.bound["num_layers"] = value
         if order is not None:
@@ -365,6 +371,7 @@ def _settle_layers(transformer: ConfigTable, scope: Scope) -> None:
             assert isinstance(attention, dict)
             attention |= {key: value for key, value in bounds.items() if value}
             return
+    # Dense layers before all layers with experts are a number, too; any other order is a pattern.
     leading = next((i for i, name in enumerate(order) if name != "dense"), len(order))
     moe = transformer.get("moe")
     if set(used) == {"dense", "moe"} and set(order[leading:]) == {"moe"} and isinstance(moe, dict):

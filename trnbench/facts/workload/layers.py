@@ -1,4 +1,5 @@
 """Kinds of layers, their order, scans (state-space layers), and the layers of a recommender.
+
 A pattern is a list of names with repeats: "(sliding*5 full)*5 sliding*4".
 """
 

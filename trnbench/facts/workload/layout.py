@@ -380,8 +380,9 @@ class Knob(Record):
     """True without a default: every layout has to set the knob."""
     help: str
     title: str
-    """Name in texts; `short`: name in column headings."""
+    """Name in texts."""
     short: str
+    """Name in column headings."""
     metavar: str | None
     searched: bool
     """True when searches choose the value of an open knob."""

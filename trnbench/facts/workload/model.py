@@ -171,8 +171,9 @@ class Transformer(Record):
     sums; `branch`: additions to the stream, and the final output; `both`: inputs and additions.
     """
     norm_input: bool = False
-    """True: the embeddings too; `norm_final`: the final output."""
+    """True where the embeddings are normalised too."""
     norm_final: bool = True
+    """True where the final output is normalised."""
     residual: Literal["sequential", "parallel"] = "sequential"
     """`parallel`: attention and MLP read the same input."""
     dropout: bool = False
@@ -211,7 +212,7 @@ class Transformer(Record):
             raise ValueError("a parallel residual is for layers with attention and an MLP alone")
 
     def __hash__(self) -> int:
-        """Hash the fields that distinguish most models; tables of kinds are unhashable."""
+        """Hash of the fields that distinguish most models; tables of kinds are unhashable."""
         parts = (self.attention, self.scan, self.mlp, self.moe, self.position)
         return hash((self.layers, self.hidden, self.norm, self.pattern, *parts))
 
@@ -254,6 +255,7 @@ class Transformer(Record):
             attention = replace(attention, window=kind.window, chunk=kind.chunk)
         moe = self.moe if kind.feed_forward == "moe" else None
         plain = not kind.rotary and self.position.encoding == "rotary"
+        # The kind's window moves to the attention, where formulas of models without kinds look.
         return replace(
             self,
             layers=1,
@@ -285,8 +287,9 @@ class Vocabulary(Record):
 
     size: int
     tied: bool
-    """The embedding also serves as output weights; `bias`: of the output projection."""
+    """Whether the embedding also serves as output weights."""
     bias: bool = False
+    """Whether the output projection has a bias."""
     token_types: int = field(default=0, metadata=MAY_BE_ZERO)
     predicted_ratio: Ratio = 1.0
     """Share of positions whose token the training objective predicts."""
@@ -356,11 +359,13 @@ class Tower(Record):
     image: Image
     transformer: Transformer
     projector: tuple[int, ...]
-    """Layer widths of the projector; `projector_norm`: a norm first."""
+    """Layer widths of the projector."""
     projector_norm: bool = False
+    """Whether a norm stands before the projector."""
     tokens: int
-    """Decoder tokens per image; `images`: per sample."""
+    """Decoder tokens per image."""
     images: int = 1
+    """Images per sample."""
 
     def __post_init__(self) -> None:
         """Refuse projectors of the wrong input width, and towers that are not encoders."""

@@ -46,6 +46,7 @@ def depths_of(text: str) -> tuple[int, ...]:
 @cache
 def _stages(text: str) -> tuple[str, ...]:
     """Letters of each stage."""
+    # Groups first: a repeated group may hold repeated letters.
     units = tuple(_repeated(tuple(_ungrouped(_units(text)))))
     letters = "".join(letter for letter, _ in units)
     for letter, where, at_end in (
@@ -123,6 +124,7 @@ def _ungrouped(units: Units) -> Iterator[tuple[str, int]]:
                 raise _fault(place, "no group begins before this end")
             group = units[start : i - 1]
             times, after = _number(units, i, place)
+            # Counted before the expansion, which a short text could make as large as memory.
             total += len(group) * times
             if total > MOST:
                 raise _fault(place, f"more than {MOST} letters are drawn")

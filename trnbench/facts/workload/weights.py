@@ -62,6 +62,8 @@ def weights(model: Model) -> tuple[Weight, ...]:
         return tuple(_recommender(model.recommender))
     transformer = model.transformer
     assert transformer is not None
+    # A count stands for the copies of a kind's layers: a model of a hundred layers has as few
+    # records as a model of two.
     layers = Counter(transformer.order)
     tower = model.tower
     blocks: tuple[tuple[str, int, Iterable[Weight]], ...] = (
@@ -243,6 +245,8 @@ def _scan(scan: Scan, transformer: Transformer) -> Iterator[Weight]:
     hidden, heads = ("hidden", transformer.hidden), ("head", scan.heads)
     value = (heads, ("head_size", scan.head_size))
     key = (("kv_head", scan.key_heads), ("state_size", scan.state_size))
+    # The publishers fuse these projections into a single matrix; here each stands alone, because
+    # heads and key heads are split differently over ranks.
     delta = scan.form == "gated-delta"
     for name, out in (("gate", value), ("value", value), ("key", key), ("query", key)):
         yield Weight(name=f"scan.{name}", dims=(hidden, *out))
@@ -277,6 +281,7 @@ def _attention(attention: Attention, transformer: Transformer) -> Iterator[Weigh
         yield Weight(name="attention.gate", dims=(hidden, *query))
     if attention.sinks:
         yield Weight(name="attention.sinks", dims=query[:1])
+    # A norm over all heads has a scale for each of them; a norm of a head shares its scale.
     if attention.query_key_norm_over == "all" and attention.query_key_norm:
         yield Weight(name="attention.query_norm", dims=query)
         yield Weight(name="attention.key_norm", dims=shared)
@@ -301,6 +306,8 @@ def _latent_attention(
     query = (heads, ("query_head_size", attention.head_size + latent.rope_head_size))
     value = (heads, ("value_head_size", latent.value_head_size))
     kv_rank = ("kv_rank", latent.kv_rank)
+    # Only dimensions of heads are split over ranks: the narrow ranks in the middle, and the rotated
+    # part of keys that all heads share, have copies on every tensor-parallel rank.
     if latent.query_rank is None:
         yield Weight(name="attention.query", dims=(hidden, *query))
     else:

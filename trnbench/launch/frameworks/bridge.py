@@ -137,6 +137,7 @@ def layout_of(flags: Flags) -> dict[str, Value]:
         for knob, key in DEGREES.items()
         if overrides.get(key, "null") != "null"
     }
+    # "null" is a value here, which takes back the recipe's; a missing key leaves the recipe's.
     if overrides.get(DEGREES["vpp"]) == "null":
         found["vpp"] = 1
     if (drawn := overrides.get(DRAWN, "null").strip("'\"")) != "null":

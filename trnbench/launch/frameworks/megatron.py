@@ -121,6 +121,7 @@ def _model(plan: LaunchPlan) -> Iterator[str]:
     yield from ("--kv-channels", str(attention.head_size))
     if attention.kv_heads != attention.heads:
         yield from ("--group-query-attention", "--num-query-groups", str(attention.kv_heads))
+    # A longer sequence than the model's needs more positions, where these can be extended.
     length = max(plan.layout.sequence, transformer.position.length)
     yield from ("--max-position-embeddings", str(length))
     if transformer.position.encoding == "rotary":
@@ -152,6 +153,7 @@ def _model(plan: LaunchPlan) -> Iterator[str]:
 def _layout(plan: LaunchPlan) -> Iterator[str]:
     layout = plan.layout
     for knob, flag in DEGREES.items():
+        # A drawn layout settles the chunks itself.
         if knob == "vpp" and (layout.vpp == 1 or layout.pipeline_layout is not None):
             continue
         yield from (f"--{flag}", str(getattr(layout, knob)))
@@ -255,12 +257,14 @@ def layout_of(flags: Flags) -> dict[str, Value]:
     for knob in ("micro_batch", "global_batch", "sequence"):
         if named[knob] in flags:
             found[knob] = flags.whole(named[knob])
+    # The older flag gives layers of a chunk: the number of chunks follows from the model's layers.
     if "num_layers_per_virtual_pipeline_stage" in flags and "num_layers" in flags:
         held = flags.whole("num_layers_per_virtual_pipeline_stage")
         held *= flags.whole(named["pp"], 1)
         found["vpp"] = max(flags.whole("num_layers") // held, 1)
     if (drawn := flags.text("pipeline_model_parallel_layout")) is not None:
         found |= drawn_knobs(flags.of, drawn, flags.whole(named["pp"], 1))
+    # The strategy counts only with Megatron FSDP; without it the distributed optimizer is stage 1.
     fsdp = {cut: stage for stage, cut in SHARDED.items()}
     cut = flags.text("data_parallel_sharding_strategy") or "optim_grads_params"
     zero = 1 if "use_distributed_optimizer" in flags else 0
@@ -329,6 +333,7 @@ def drawn_knobs(of: str, text: str, pp: int) -> dict[str, Value]:
 
 
 def _precision(flags: Flags) -> str:
+    # Narrow formats stand beside --bf16, so they are looked for first.
     if flags.text("fp4_format") is not None:
         return "nvfp4"
     if flags.text("fp8_format") is not None:

@@ -162,6 +162,7 @@ def _alignment(plan: LaunchPlan) -> dict[str, object]:
         "data.tokenizer.type": _GIVEN,
         "model.weight_init_only": True,
     }
+    # ORPO has a strategy of its own; packing belongs to supervised fine-tuning and its adapters.
     if layout.job == "orpo":
         # As here, a sample is a pair of answers: twice as many sequences are passed.
         return found | {
@@ -268,9 +269,11 @@ def layout_of(config: Mapping[str, Any]) -> dict[str, Value]:
     if (length := at("data.seq_length")) is not None:
         found["sequence"] = length
     recipes = {spelled: name for name, spelled in PRECISIONS.items()}
+    # Read in both spellings; never written, as no recipe of PRECISIONS rounds a master copy so.
     recipes |= {"mixed_precisionSR": "bf16-sr-master", "mixed_precision_SR": "bf16-sr-master"}
     if (kind := at("precision.type")) in recipes:
         found["precision"] = recipes[kind]
+    # Ring attention is a fused kernel, whatever the switch of flash attention says.
     ring = bool(at("model.fusions.ring_attention", False))
     fused = ring or bool(at("model.fusions.flash_attention", False))
     found |= {
@@ -284,6 +287,7 @@ def layout_of(config: Mapping[str, Any]) -> dict[str, Value]:
         "schedule": "interleaved" if found["vpp"] != 1 else "1f1b",
         "context_parallel": "ring",
     }
+    # Dropless routing drops no token, so a capacity factor beside it says nothing.
     if (factor := at("model.moe.capacity_factor")) and not at("model.moe.dropless", False):
         found["capacity_factor"] = factor
     if at("model_alignment_strategy.dpo") or at("data.alignment_strategy.dpo"):

@@ -113,13 +113,15 @@ def _batch(flags: Flags) -> dict[str, Value]:
     piped = flags.whole("pipeline_parallel_size", 1) > 1
     if not piped:
         return {"micro_batch": each, REPLICA_BATCH: replica}
-    # In a pipeline all of it is one batch, cut into so many micro-batches, or single samples.
-    told = flags.text("pipeline_parallel_num_microbatches") or "-1"
-    parts = replica if told == "-1" else flags.whole("pipeline_parallel_num_microbatches")
+    # In a pipeline the whole is one batch, cut into this number of micro-batches, or into single
+    # samples.
+    count = flags.text("pipeline_parallel_num_microbatches") or "-1"
+    parts = replica if count == "-1" else flags.whole("pipeline_parallel_num_microbatches")
     return {"micro_batch": max(replica // parts, 1), REPLICA_BATCH: replica}
 
 
 def _precision(flags: Flags) -> str:
+    # Without ZeRO, Optimum Neuron switches master weights off, whatever their own switch says.
     master = flags.true("optimizer_use_master_weights", otherwise=True)
     rounded = flags.true("stochastic_rounding_enabled", otherwise=True)
     if master and flags.true("zero_1", otherwise=True):

@@ -43,6 +43,7 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
 def parallelism(plan: LaunchPlan) -> dict[str, object]:
     """Fields of `parallelism`."""
     layout = plan.layout
+    # Context ranks share a sequence and always shard: torchtitan multiplies by them itself.
     shards = 1 if layout.zero == 0 else (layout.shard or layout.dp * layout.cp) // layout.cp
     found: dict[str, object] = {
         "data_parallel_replicate_degree": layout.dp // shards,
@@ -121,6 +122,7 @@ def known_defaults(plan: LaunchPlan) -> Mapping[str, str]:
 
 def layout_of_function(of: str, text: str) -> dict[str, Value]:
     """Knobs that a configuration function settles by keyword arguments and fields."""
+    # A syntax tree is read, nothing is run: constants of keyword arguments and assignments.
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
@@ -141,6 +143,7 @@ def layout_of_function(of: str, text: str) -> dict[str, Value]:
                 if isinstance(target, ast.Attribute):
                     settings[target.attr] = node.value.value
                 elif isinstance(target, ast.Name):
+                    # A plain name may be any constant: fields of the configuration win.
                     settings.setdefault(target.id, node.value.value)
     return layout_of(of, settings)
 
@@ -171,7 +174,7 @@ def layout_of(of: str, told: Mapping[str, object]) -> dict[str, Value]:
             found["micro_batch"] = whole(of, "pipeline_parallel_microbatch_size", size)
     if told.get("global_batch_size", -1) != -1:
         found["global_batch"] = whole(of, "global_batch_size", told["global_batch_size"])
-    # As `launch` writes them.
+    # As `launch` writes them; then the fields of newer versions, which count tokens.
     for knob in ("micro_batch", "global_batch"):
         if knob in told:
             found[knob] = whole(of, knob, told[knob])
@@ -184,6 +187,7 @@ def layout_of(of: str, told: Mapping[str, object]) -> dict[str, Value]:
     replicas = told.get("data_parallel_replicate_degree", 1)
     shards = told.get("data_parallel_shard_degree", -1)
     gathered = told.get("fsdp_reshard_after_forward", "default") != "never"
+    # A single shard is plain data parallelism; in a pipeline, weights may stay gathered (stage 2).
     alone = shards == 1 and found["cp"] == 1
     found["zero"] = 0 if alone else 3 if gathered or found["pp"] == 1 else 2
     if isinstance(replicas, int) and isinstance(shards, int) and shards > 0:

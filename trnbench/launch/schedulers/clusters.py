@@ -23,6 +23,7 @@ def _cluster(plan: LaunchPlan) -> dict[str, object]:
     machine: dict[str, object] = {
         "Name": "nodes",
         "InstanceType": plan.host_type,
+        # Reserved machines are paid anyway: they are started with the cluster.
         "MinCount": plan.hosts if plan.reserved else 0,
         "MaxCount": plan.hosts,
     }

@@ -41,6 +41,7 @@ def _mounts() -> list[dict[str, object]]:
 
 
 def _volumes(plan: LaunchPlan) -> list[dict[str, object]]:
+    # Containers get 64 MB of /dev/shm by default, too little for processes that share data there.
     return [
         {"name": "launch", "configMap": {"name": plan.name}},
         {"name": "shared", "persistentVolumeClaim": {"claimName": "${CLAIM}"}},
@@ -129,6 +130,8 @@ def _train_job(plan: LaunchPlan, command: list[str]) -> dict[str, object]:
 
 def _making(plan: LaunchPlan) -> tuple[str, ...]:
     """Lines of bash that make the cluster, on request."""
+    # `create` refuses a name that is there, `apply` replaces; on the side of the server, because
+    # the client's way keeps a second copy in an annotation of 256 KiB at most.
     plugin = f"  helm upgrade --install neuron-helm-chart {_NEURON_CHART} --set npd.enabled=false"
     return (
         'if [ "${1:-job}" = cluster ]; then',
@@ -163,6 +166,7 @@ def _ray(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
         }
         return {"spec": {**nodes, "containers": [container]}}
 
+    # The head starts nothing itself: with no processors to give, Ray places no worker on it.
     head = {"requests": {"cpu": 4, "memory": "16Gi"}, "limits": {"cpu": 4, "memory": "16Gi"}}
     job = {
         "apiVersion": "ray.io/v1",
@@ -181,6 +185,7 @@ def _ray(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
                         "groupName": "hosts",
                         **dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), plan.hosts),
                         # Whole hosts are given out: Ray counts NeuronCores of some types alone.
+                        # Encoded twice, as the text passes a shell that takes one level of quotes.
                         "rayStartParams": {"resources": json.dumps(json.dumps({"host": 1}))},
                         "template": group(_resources(plan), _on_nodes(plan)),
                     }

@@ -45,6 +45,7 @@ def _sagemaker(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
             **{"S3DataType": "S3Prefix", "S3Uri": url},
             "S3DataDistributionType": "FullyReplicated",
         }
+        # Scripts are copied before the start; data and weights are streamed when they are read.
         mode = "File" if name == "launch" else "FastFile"
         source = {"S3DataSource": place}
         return {"ChannelName": name, "DataSource": source, "InputMode": mode}
@@ -96,6 +97,7 @@ def _sagemaker_cannot(platform: Platform) -> str | None:
 
 
 def _devices(plan: LaunchPlan) -> list[dict[str, str]]:
+    # A container sees only devices that are named; GPUs are asked for as a resource instead.
     adapters = plan.host_adapters if plan.hosts > 1 else 0
     chips = plan.host_chips if plan.neuron else 0
     paths = [f"/dev/infiniband/uverbs{number}" for number in range(adapters)]
@@ -103,6 +105,7 @@ def _devices(plan: LaunchPlan) -> list[dict[str, str]]:
 
 
 def _needs(plan: LaunchPlan) -> list[dict[str, str]]:
+    # Batch wants numbers even where the host's are unknown: the least that can be asked for.
     cpus, memory = plan.host_cpus or 1, plan.host_memory_mib or 1024
     wanted = {"VCPU": int(cpus * _CPU_SHARE), "MEMORY": int(memory * _MEMORY_SHARE)}
     if not plan.neuron:
@@ -128,6 +131,7 @@ def _batch(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
         "resourceRequirements": _needs(plan),
         "user": "root",
         "linuxParameters": {"devices": _devices(plan), "sharedMemorySize": 65_536},
+        # EFA registers memory that must stay locked, more than any default limit.
         "ulimits": [{"name": "memlock", "hardLimit": -1, "softLimit": -1}],
         "volumes": [_file_system()],
         "mountPoints": [{"sourceVolume": "shared", "containerPath": _SHARED}],

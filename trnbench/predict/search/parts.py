@@ -83,7 +83,6 @@ def parts(
 
 
 def _between(family: ScheduleFamily, first: int, last: int) -> ScheduleFamily:
-    """Layouts of a family at places `first` to `last` (excluded) along the first axis."""
     start, end = np.searchsorted(family.legal.index[0], (first, last))
     index = tuple(axis[start:end] for axis in family.legal.index)
     return replace(family, legal=Points(shape=family.legal.shape, index=index))

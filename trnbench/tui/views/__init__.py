@@ -1,4 +1,4 @@
-"""The views: one module each, registered here and nowhere else."""
+"""The views: a module each, registered here and nowhere else."""
 
 from __future__ import annotations
 

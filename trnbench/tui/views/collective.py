@@ -1,4 +1,4 @@
-"""Collectives: bus bandwidth over size, and what each link carries, round by round."""
+"""Collectives: bus bandwidth over size, and bytes on each link, round by round."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class CollectiveView(View):
         self._round = 0
 
     def fields(self) -> Sequence[FieldSpec]:
-        """Return the form: an operation on places, by algorithms, over sizes."""
+        """The form: an operation on places, by algorithms, over sizes."""
         catalog = self.trnbench.catalog
         place = parsing.place("on", parsing.one_of("instance", catalog.names("instances")))
         places = list_of(lambda text: place_text(*place(text)))
@@ -76,20 +76,20 @@ class CollectiveView(View):
         )
 
     def pictures(self) -> Mapping[str, Widget]:
-        """Return the pictures."""
+        """The pictures."""
         return {
             "busbw/size": Chart(id="collective-chart"),
             LINKS: TextPanel(id="collective-links"),
         }
 
     def command(self) -> str:
-        """Return the command lines of the sweep, one for each algorithm."""
+        """The command lines of the sweep, one for each algorithm."""
         asked = self._question()
         lines = (asked.but(algorithm=one) for one in self._algorithms())
         return "\n".join(command_question("collective", one).line for one in lines)
 
     def facts(self) -> tuple[str, ...]:
-        """Return where the numbers come from."""
+        """Source of the numbers."""
         rows = [size.answer.row() for size in self._sizes]
         return ("modelled", *evidence_facts(rows), "GB/s are 1e9 bytes/s")
 
@@ -133,7 +133,6 @@ class CollectiveView(View):
 
     @property
     def _here(self) -> SweptSize | None:
-        """The size under the cursor."""
         return cast("SweptSize | None", self.query_one(ResultTable).answer)
 
     def _question(self) -> CollectiveQuestion:

@@ -1,4 +1,4 @@
-"""The main job: what a training run costs and takes on several instance types, and why."""
+"""The main view: cost and time of a training run on several instance types, with reasons."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ class CompareView(ScenarioView):
         self._followed: Cluster | None = None
 
     def fields(self) -> Sequence[FieldSpec]:
-        """Return the fields of a scenario."""
+        """The fields of a scenario."""
         return scenario_fields(self.trnbench.catalog, self.trnbench.today)
 
     def pictures(self) -> Mapping[str, Widget]:
-        """Return the pictures."""
+        """The pictures."""
         return {
             "cost/time": Chart(id="compare-cost"),
             "speed/nodes": Chart(id="compare-speed"),
@@ -100,7 +100,7 @@ class CompareView(ScenarioView):
         super().begin()
 
     def command(self) -> str:
-        """Return the command line of the rows."""
+        """The command line of the rows."""
         from trnbench.verbs.again import command_question
 
         baseline = self.query_one(ResultTable).state.baseline
@@ -110,13 +110,13 @@ class CompareView(ScenarioView):
         return command_question("compare", question.but(baseline=baseline)).line
 
     def facts(self) -> tuple[str, ...]:
-        """Return where the numbers come from."""
+        """Source of the numbers."""
         rows = () if self._found is None else self._found.report.rows
         date = self.query_one(Form).texts["price_date"]
         return ("modelled", f"USD, prices of {date}", *evidence_facts(rows), "80 % intervals")
 
     def answered(self, topic: str, value: object) -> None:
-        """Show rows, then what the charts need."""
+        """Show rows, then the data of the charts."""
         match value:
             case CompareFound():
                 self._found = value
@@ -156,7 +156,7 @@ class CompareView(ScenarioView):
 
     @on(ResultTable.Highlighted)
     def _follow(self) -> None:
-        """Make the cluster under the cursor the one that other views show."""
+        """Make the cluster under the cursor the cluster of the other views."""
         row = self.query_one(ResultTable).row
         if self._found is None or row is None or row.get("step_time_s") is None:
             return
@@ -202,7 +202,7 @@ class CompareView(ScenarioView):
 
 
 def _why(row: Row | None, told: tuple[str, str]) -> str:
-    """Return the verdict in full, then on what a row rests, its reasons, warnings and notes."""
+    """The verdict in full, then the basis of a row, its reasons, warnings and notes."""
     verdict, rests_on = told
     if row is None:
         return verdict

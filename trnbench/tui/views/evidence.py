@@ -53,7 +53,7 @@ class EvidenceView(View):
         self._claims = False
 
     def pictures(self) -> Mapping[str, Widget]:
-        """Return the pictures."""
+        """The pictures."""
         return {
             "scatter": Chart(id="evidence-scatter"),
             "errors": TextPanel(id="evidence-errors"),
@@ -61,7 +61,7 @@ class EvidenceView(View):
         }
 
     def command(self) -> str:
-        """Return the command line of the rows."""
+        """The command line of the rows."""
         from trnbench.app.command_lines import command_line
 
         if self._claims:
@@ -69,7 +69,7 @@ class EvidenceView(View):
         return command_line("validate", set=SETS[self._sets])
 
     def facts(self) -> tuple[str, ...]:
-        """Return the facts in the status line."""
+        """The facts in the status line."""
         if self._claims:
             return ("claims of vendors", f"prices of {self.trnbench.today}")
         return ("measured beside modelled", f"sets: {', '.join(SETS[self._sets])}")
@@ -132,7 +132,7 @@ class EvidenceView(View):
 
 
 def _statistics(errors: Mapping[str, Errors]) -> str:
-    """Return a line for each set: how many rows, and its errors in %."""
+    """A line for each set: how many rows, and its errors in %."""
     lines = [
         f"{'predicted / measured - 1':<44}{'rows':>6}"
         + "".join(f"{name:>9}" for name in ("mean", "median", "largest", "bias"))
@@ -145,7 +145,7 @@ def _statistics(errors: Mapping[str, Errors]) -> str:
 
 
 def _row_text(row: Row) -> str:
-    """Return all cells of a row that hold something, a line each."""
+    """All filled cells of a row, a line each."""
     return "\n".join(
         f"{key:<16} {_cell_text(key, value)}"
         for key, value in row.items()

@@ -1,4 +1,4 @@
-"""All layouts of a cluster, ranked; and one edited by hand, with its time, memory and legality."""
+"""All layouts of a cluster, ranked; and a layout by hand with its time, memory and legality."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from trnbench.answers.train import TrainAnswer
 
 FOLLOW_S = 0.1
-"""A row is looked at when the cursor has rested on it so long."""
+"""Seconds of a resting cursor after which the row under the cursor is drawn."""
 MOST_BESIDE = 8
-"""Layouts that are drawn: the newest, and those looked at before it."""
+"""Number of layouts that are drawn: the newest and its predecessors under the cursor."""
 
 
 class LayoutsView(ClusterView, LaunchingView):
-    """Ranked layouts, and one by hand."""
+    """Ranked layouts, and a layout by hand."""
 
     NAME: ClassVar[str] = "layouts"
     DELTAS = frozenset({"step_time_s", "mfu", "memory_bytes", "tokens_per_s"})
@@ -71,12 +71,12 @@ class LayoutsView(ClusterView, LaunchingView):
         self._pair: tuple[TrainAnswer, ...] = ()
 
     def main(self) -> Iterable[Widget]:
-        """Return table, verdict and pictures."""
+        """Table, verdict and pictures."""
         table, pictures = super().main()
         return table, Static("", id="layouts-verdict", markup=False), pictures
 
     def pictures(self) -> Mapping[str, Widget]:
-        """Return the pictures."""
+        """The pictures."""
         return {
             "step time": StackedBars(id="layouts-step"),
             "memory": StackedBars(id="layouts-memory"),
@@ -84,7 +84,7 @@ class LayoutsView(ClusterView, LaunchingView):
         }
 
     def command(self) -> str:
-        """Return the command line of the layout by hand, or of the one under the cursor."""
+        """The command line of the layout by hand, or of the layout under the cursor."""
         from trnbench.verbs.again import command_question
 
         row = self.query_one(ResultTable).row
@@ -98,19 +98,19 @@ class LayoutsView(ClusterView, LaunchingView):
         return "command of the layout by hand" if self.layout_by_hand.said else "command of the row"
 
     def launch_row(self) -> Row | None:
-        """Return the layout by hand, or the one under the cursor, with its job."""
+        """The layout by hand, or the layout under the cursor, with its job."""
         row, by_hand = super().launch_row(), self.layout_by_hand
         if by_hand.given:
             return {**cast("Row", self.job.inputs()), **by_hand.plain}
         return row
 
     def facts(self) -> tuple[str, ...]:
-        """Return where the numbers come from."""
+        """Source of the numbers."""
         newest = [answer.row() for answer in self._looked[:1]]
         return ("modelled", *evidence_facts(newest), "memory counted")
 
     def answered(self, topic: str, value: object) -> None:
-        """Show the ranking, or one layout."""
+        """Show the ranking, or the layout by hand."""
         match value:
             case RankedLayouts():
                 self._looked.clear()
@@ -134,7 +134,7 @@ class LayoutsView(ClusterView, LaunchingView):
                 self.state_facts()
 
     def action_again(self) -> None:
-        """Search all layouts of the cluster, and what the layout by hand asks for."""
+        """Search all layouts of the cluster, and evaluate the layout by hand."""
         job, self._wanted = self.job, self.layout_by_hand.wanted
         layout = job.layout.changed(**dict.fromkeys(self._wanted, ANY))
         self.ask("layouts", ranked_layouts, replace(job, layout=layout))
@@ -149,7 +149,7 @@ class LayoutsView(ClusterView, LaunchingView):
 
     @on(ResultTable.Chosen)
     def _take(self, event: ResultTable.Chosen) -> None:
-        """Put the layout into the fields, to be edited; replicas are what the ranks leave."""
+        # Replicas follow from the ranks and the other degrees, so no field holds them.
         self.hand_form.put({**layout_of(event.row), "dp": ""})
         self.open_form(self.hand_form)
 
@@ -202,7 +202,7 @@ class LayoutsView(ClusterView, LaunchingView):
 
 
 def _verdict_text(detail: LayoutDetail) -> str:
-    """Return time and memory of a layout in words, or why it cannot run."""
+    """Time and memory of a layout in words, or the reason why it cannot run."""
     answer = detail.answer
     head = f"{'by hand' if detail.by_hand else 'row'}: {_layout_text(answer)}"
     step, memory = answer.step, answer.memory
@@ -219,7 +219,7 @@ def _verdict_text(detail: LayoutDetail) -> str:
 
 
 def _layout_text(answer: TrainAnswer) -> str:
-    """Return the knobs that are given, in few letters: tp8 pp4 dp32 mb1 full 1f1b."""
+    """The knobs that are given, in few letters: tp8 pp4 dp32 mb1 full 1f1b."""
     knobs = answer.layout.plain
     named = (*((name, name) for name in shown_degrees([answer.layout])), ("mb", "micro_batch"))
     parts = [f"{letters}{knobs[name]}" for letters, name in named if knobs[name] is not None]

@@ -40,7 +40,7 @@ SHAPES = "4096x8192x8192, 8192x1024x8192, 512x8192x8192"
 
 
 class MatrixView(View):
-    """Shapes against utilisation: a table, rooflines, a heat map, the engines of one kernel."""
+    """Shapes against utilisation: a table, rooflines, a heat map, the engines of a kernel."""
 
     NAME: ClassVar[str] = "matrix"
     DELTAS = frozenset({"time_s", "flop_per_s", "utilization", "bytes"})
@@ -54,7 +54,7 @@ class MatrixView(View):
         self._heat: dict[str, dict[tuple[int, int], float | None]] = {}
 
     def fields(self) -> Sequence[FieldSpec]:
-        """Return the form: a suite or shapes, and how they run."""
+        """The form: a suite or shapes, and how they run."""
         catalog = self.trnbench.catalog
         chips, suites = catalog.names("chips"), catalog.names("matrix")
         suite = plain(parsing.one_of("matrix suite", suites))
@@ -78,7 +78,7 @@ class MatrixView(View):
         )
 
     def pictures(self) -> Mapping[str, Widget]:
-        """Return the pictures."""
+        """The pictures."""
         return {
             "roofline": Chart(id="matrix-roofline"),
             "heat map": TextPanel(id="matrix-heat"),
@@ -86,13 +86,13 @@ class MatrixView(View):
         }
 
     def command(self) -> str:
-        """Return the command line of the rows."""
+        """The command line of the rows."""
         from trnbench.verbs.again import command_question
 
         return command_question("matrix", self._question().settled(self.trnbench.catalog)).line
 
     def facts(self) -> tuple[str, ...]:
-        """Return where the numbers come from."""
+        """Source of the numbers."""
         return ("modelled (closed form)", "% of tensor peak in the format")
 
     def answered(self, topic: str, value: object) -> None:
@@ -148,7 +148,6 @@ class MatrixView(View):
 
     @property
     def _here(self) -> MatrixAnswer | None:
-        """The answer under the cursor."""
         return cast("MatrixAnswer | None", self.query_one(ResultTable).answer)
 
     def _draw_roofs(self) -> None:
@@ -193,7 +192,7 @@ class MatrixView(View):
 
 
 def _engine_bars(answer: MatrixAnswer) -> BarsData:
-    """Return bars of the utilization of a core's engines, and of the tensor engine's waits."""
+    """Bars of the utilization of a core's engines, and of the tensor engine's waits."""
     product = answer.product
     title = (
         f"{product.m}x{product.k}x{product.n} {answer.number_format} on a core of "
@@ -223,7 +222,7 @@ def _engine_bars(answer: MatrixAnswer) -> BarsData:
 
 
 def _roof(answer: MatrixAnswer, intensities: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """Return the corners (FLOP/byte, FLOP/s) of a chip's roof, reaching over its points."""
+    """The corners (FLOP/byte, FLOP/s) of a chip's roof, reaching over its points."""
     peak, memory = answer.peak_flop_per_s, answer.memory_bytes_per_s
     ridge = peak / memory
     least, most = min([ridge, *intensities]) / 2, max([ridge, *intensities]) * 2

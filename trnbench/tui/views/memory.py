@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class MemoryView(ClusterView):
-    """A table of slots, the memory through the step, and the blocks at one slot."""
+    """A table of slots, the memory through the step, and the blocks at a slot."""
 
     NAME: ClassVar[str] = "memory"
     DELTAS = frozenset({"memory_bytes"})
@@ -45,11 +45,11 @@ class MemoryView(ClusterView):
         self._found: MemoryFound | None = None
 
     def main(self) -> Iterable[Widget]:
-        """Return a title over table and pictures."""
+        """A title over table and pictures."""
         return Static("", id="memory-title", markup=False), *super().main()
 
     def pictures(self) -> Mapping[str, Widget]:
-        """Return the pictures."""
+        """The pictures."""
         return {
             "timeline": TextPanel(id="memory-timeline"),
             "blocks here": StackedBars(id="memory-here"),
@@ -66,13 +66,13 @@ class MemoryView(ClusterView):
         self.ask("memory", memory_slots, self.job, self.layout_by_hand)
 
     def command(self) -> str:
-        """Return the command line of the rows."""
+        """The command line of the rows."""
         from trnbench.verbs.again import command_question
 
         return command_question("train", memory_question(self.job, self.layout_by_hand)).line
 
     def facts(self) -> tuple[str, ...]:
-        """Return where the numbers come from."""
+        """Source of the numbers."""
         rows = [] if self._found is None else [self._found.answer.row()]
         return ("modelled", *evidence_facts(rows), "memory counted slot by slot")
 
@@ -121,7 +121,7 @@ class MemoryView(ClusterView):
 
 
 def _title(found: MemoryFound) -> str:
-    """Return which rank this is, how much it holds, and how likely it fits; or why it cannot."""
+    """Name of the rank, its bytes and its chance to fit; or the reason why the rank cannot fit."""
     answer = found.answer
     held, memory = answer.memory_timeline, answer.memory
     if held is None or memory is None:

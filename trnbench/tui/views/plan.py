@@ -1,4 +1,4 @@
-"""The purchase: which machines, how many, bought how, and what would change that."""
+"""The purchase: kind and number of machines, way of buying, and facts that would change it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class PlanView(ScenarioView):
-    """Scenario and limits, the plans that nothing beats, and what the choice rests on."""
+    """Scenario and limits, the plans that no other beats, and the basis of the choice."""
 
     NAME: ClassVar[str] = "plan"
     DELTAS = frozenset({"days", "cost_usd", "mfu", "goodput"})
@@ -48,12 +48,12 @@ class PlanView(ScenarioView):
         self._found: PlanFound | None = None
 
     def fields(self) -> Sequence[FieldSpec]:
-        """Return the fields of a scenario, and of a plan's own limits."""
+        """The fields of a scenario, and of a plan's own limits."""
         catalog, today = self.trnbench.catalog, self.trnbench.today
         return [*scenario_fields(catalog, today), *plan_fields()]
 
     def pictures(self) -> Mapping[str, Widget]:
-        """Return the pictures."""
+        """The pictures."""
         texts = ("purchase", "what if", "break-even", "needs", "in words")
         return {
             "cost/time": Chart(id="plan-front"),
@@ -65,13 +65,13 @@ class PlanView(ScenarioView):
         self.ask("plan", plan_rows, self._plan_asked)
 
     def command(self) -> str:
-        """Return the command line of the plan."""
+        """The command line of the plan."""
         from trnbench.verbs.again import command_question
 
         return command_question("plan", plan_question(self._plan_asked)).line
 
     def facts(self) -> tuple[str, ...]:
-        """Return where the numbers come from."""
+        """Source of the numbers."""
         rows = () if self._found is None else self._found.report.rows
         return ("modelled", "USD", *evidence_facts(rows), "80 % intervals")
 
@@ -91,7 +91,6 @@ class PlanView(ScenarioView):
 
     @property
     def _plan_asked(self) -> Given:
-        """The scenario, and a plan's own limits."""
         values, limits = self.form.values, [one.key for one in plan_fields()]
         return {**self.scenario, **{key: values[key] for key in limits if values[key] is not None}}
 

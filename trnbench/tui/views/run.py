@@ -1,4 +1,4 @@
-"""Benchmark suites: run one, watch it, stop it, keep its rows."""
+"""Benchmark suites: run a suite, watch and stop the run, keep its rows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RunView(View):
         self._last = ""
 
     def body(self) -> Iterable[Widget]:
-        """Return suites, results, progress and log."""
+        """Suites, results, progress and log."""
         yield Horizontal(
             Vertical(TablePane(id="run-suites"), classes="suites"),
             Vertical(
@@ -93,7 +93,7 @@ class RunView(View):
         self.set_focus(self._suites)
 
     def command(self) -> str:
-        """Return the command line of the results, or of the marked suite."""
+        """The command line of the results, or of the marked suite."""
         done = self._results
         (kind, name), engine = self._marked, ENGINES[self._engine]
         if done is not None:
@@ -101,7 +101,7 @@ class RunView(View):
         return suite_question(kind, name, engine).line
 
     def facts(self) -> tuple[str, ...]:
-        """Return where the numbers come from."""
+        """Source of the numbers."""
         return ("modelled", f"engine {ENGINES[self._engine]}")
 
     def answered(self, topic: str, value: object) -> None:
@@ -121,12 +121,12 @@ class RunView(View):
             bar.update(total=1, progress=1)
 
     def refused(self, topic: str, message: str, hint: str) -> None:
-        """Say in the log, too, what was wrong."""
+        """Write the fault into the log, too."""
         super().refused(topic, message, hint)
         self._log(f"{self._job}: {message}")
 
     def cancelled(self, topic: str) -> None:
-        """Say in the log that it was stopped."""
+        """Say in the log that the run was stopped."""
         self._log(f"{self._job}: stopped")
 
     def progressed(self, topic: str, progress: WorkProgress) -> None:

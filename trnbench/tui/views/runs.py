@@ -1,4 +1,4 @@
-"""What was asked before: kept answers, one of them as it was, and two of them beside each other."""
+"""Kept answers: the list, the text of an answer, and two answers beside each other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class RunsView(View):
-    """A table of kept runs, the answer of one, and what two differ in."""
+    """A table of kept runs, the answer of a run, and the differences of two."""
 
     NAME: ClassVar[str] = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -41,7 +41,7 @@ class RunsView(View):
     ]
 
     def pictures(self) -> Mapping[str, Widget]:
-        """Return the pictures."""
+        """The pictures."""
         return {
             "answer": TextPanel(id="runs-answer"),
             "difference": TextPanel(id="runs-difference"),
@@ -52,12 +52,12 @@ class RunsView(View):
         self.ask("runs", kept_runs)
 
     def on_screen_resume(self) -> None:
-        """List what other views have kept since."""
+        """List the runs that other views have kept since."""
         if self.lane("runs") is not None:
             self.action_again()
 
     def command(self) -> str:
-        """Return the command line of the list, or of what is done with a run."""
+        """The command line of the list, or of an action on a run."""
         pair = self._pair()
         if self.picture == "difference" and len(pair) == 2:
             return f"trnbench runs diff {pair[0]} {pair[1]}"
@@ -65,7 +65,7 @@ class RunsView(View):
         return "trnbench runs list" if here is None else here.command
 
     def facts(self) -> tuple[str, ...]:
-        """Return where the rows come from."""
+        """Source of the rows."""
         return ("kept answers", "y copies the command of the marked one")
 
     def answered(self, topic: str, value: object) -> None:
@@ -83,7 +83,7 @@ class RunsView(View):
                 self._open(cast("AnsweredRun", value))
 
     def action_differ(self) -> None:
-        """Say in what two pinned runs differ, or the pinned one and the marked one."""
+        """Show the differences of two pinned runs, or of the pinned and the marked run."""
         names = self._pair()
         if len(names) == 2:
             self.ask("difference", difference_text, names)
@@ -102,7 +102,7 @@ class RunsView(View):
         self.ask("open", opened_run, str(event.row["id"]))
 
     def _open(self, one: AnsweredRun) -> None:
-        """Ask a kept question again in its own view, where it has one."""
+        """Ask a kept question again in its own view, where there is such a view."""
         run = one.run
         scenario = None
         if run.verb in ("compare", "plan"):
@@ -119,7 +119,7 @@ class RunsView(View):
         return cast("KeptRun | None", self.query_one(ResultTable).answer)
 
     def _pair(self) -> tuple[str, ...]:
-        """Return the pinned runs, or the pinned one and the marked one, the older first."""
+        """The pinned runs, or the pinned and the marked run, the older first."""
         table = self.query_one(ResultTable)
         rows = list(table.pinned_rows)
         if len(rows) == 1 and table.row is not None and table.row["id"] != rows[0]["id"]:

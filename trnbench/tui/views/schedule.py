@@ -1,4 +1,4 @@
-"""The pipeline of a layout as a Gantt chart: what each stage does when, and what it waits for."""
+"""The pipeline of a layout as a Gantt chart: the work of each stage, and its waits by cause."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ScheduleView(ClusterView):
         self._drawn: DrawnSchedule | None = None
 
     def main(self) -> Iterable[Widget]:
-        """Return title, chart and times."""
+        """Title, chart and times."""
         return (
             Static("", id="schedule-title", markup=False),
             TextPanel(id="schedule-chart"),
@@ -69,23 +69,22 @@ class ScheduleView(ClusterView):
 
     @on(TextPanel.Resized)
     def _fit_chart(self) -> None:
-        """Draw as wide as there is room."""
         if self._drawn is not None:
             self.action_again()
 
     def command(self) -> str:
-        """Return the command line that draws the schedule."""
+        """The command line that draws the schedule."""
         from trnbench.verbs.again import command_question
 
         question = step_question(self.job, self.layout_by_hand).but(engines=("emulate",))
         return f"{command_question('train', question).line} --plot"
 
     def facts(self) -> tuple[str, ...]:
-        """Return where the chart comes from."""
+        """Source of the chart."""
         return ("modelled (simulated slot by slot)", "blank = waiting (bubble)")
 
     def texts(self) -> dict[str, str]:
-        """Return nothing: the cluster is chosen in Layouts."""
+        """No fields: the cluster is chosen in Layouts."""
         return {}
 
     @property
@@ -157,7 +156,7 @@ class ScheduleView(ClusterView):
         self.action_again()
 
     def action_again(self) -> None:
-        """Draw what the forms say."""
+        """Draw the layout of the forms."""
         size = self.query_one(TextPanel).size
         if not size.width:
             return

@@ -1,1 +1,1 @@
-"""Widgets, one idea each; none of them knows what is asked or how it is computed."""
+"""Widgets, an idea each; none of them knows the question or the way to its answer."""

@@ -20,7 +20,7 @@ TAIL = 12
 
 
 class Bar(Record):
-    """A bar: parts by name, and a `limit` drawn as a stroke where there is one."""
+    """A bar: parts by name, and a `limit` drawn as a stroke unless None."""
 
     label: str
     parts: Mapping[str, float]
@@ -48,7 +48,7 @@ class BarsData(Record):
 
 
 def letters_for(names: Sequence[str], *, besides: str = "") -> dict[str, str]:
-    """Return a letter for each name: the first of its own that is free, and none of `besides`."""
+    """A letter for each name: the first of its own that is free, and none of `besides`."""
     taken: dict[str, str] = {}
     for name in names:
         wanted = [*(c for c in name.upper() if c.isalnum()), *ascii_uppercase, *digits]
@@ -58,7 +58,7 @@ def letters_for(names: Sequence[str], *, besides: str = "") -> dict[str, str]:
 
 
 def cells_of(parts: Mapping[str, float], scale: float) -> dict[str, int]:
-    """Return how many cells each part gets: whole ones whose sum is the rounded total's."""
+    """Cells of each part: whole numbers that add up to the rounded total."""
     cells: dict[str, int] = {}
     length = 0.0
     drawn = 0
@@ -70,7 +70,7 @@ def cells_of(parts: Mapping[str, float], scale: float) -> dict[str, int]:
 
 
 def draw_bars(data: BarsData, width: int, colours: Mapping[str, Style]) -> Text:
-    """Return the bars as lines of text of this width, with a legend that gives shares.
+    """The bars as lines of text of this width, with a legend that gives shares.
 
     A part is a run of its letter; where it has a colour, of filled cells that begin with it.
     """
@@ -102,7 +102,7 @@ def draw_bars(data: BarsData, width: int, colours: Mapping[str, Style]) -> Text:
 
 
 def _legend(data: BarsData, width: int, colours: Mapping[str, Style]) -> Text:
-    """Return letters with names, and the shares of the marked bar, or of the first one."""
+    """Letters with names, and the shares of the marked bar or of the first."""
     chosen = next((bar for bar in data.bars if bar.strong), data.bars[0] if data.bars else None)
     text, column = Text(), 0
     for name, letter in data.letters.items():
@@ -121,7 +121,7 @@ def _legend(data: BarsData, width: int, colours: Mapping[str, Style]) -> Text:
 
 
 class StackedBars(VerticalScroll):
-    """Draws the bars it was last given, as wide as it is."""
+    """Draws its newest bars over its whole width."""
 
     DEFAULT_CSS = """
     StackedBars { height: 1fr; scrollbar-size-vertical: 1; }

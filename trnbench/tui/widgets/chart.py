@@ -29,7 +29,7 @@ MARGIN = 0.05
 
 
 class Chart(Vertical):
-    """Draws the data it was last given, once `load` has imported the plotting library."""
+    """Draws its newest data, once `load` has imported the plotting library."""
 
     DEFAULT_CSS = """
     Chart { height: 1fr; min-height: 6; }
@@ -179,7 +179,7 @@ class Chart(Vertical):
 
 
 def flowed(entries: Sequence[tuple[str, Style]], width: int) -> Text:
-    """Return entries in a line, and below where it is full: none is broken in two."""
+    """Entries line by line; none is broken in two."""
     text, column = Text(), 0
     for words, style in entries:
         if column and column + len(words) > width:
@@ -201,14 +201,14 @@ def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[f
 
 
 def _at(value: float, axis: ChartAxis) -> float:
-    """Return where a value lies: plots know no logarithms, so they get them."""
+    # The plotting library has no logarithmic axes: points are given as logarithms.
     if not axis.log:
         return value
     return math.log10(value) if value > 0 else math.nan
 
 
 def _shown(data: ChartData) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return from where to where the axes reach: over all points, marks and whiskers."""
+    """Ends of the axes, around all points, marks and whiskers."""
     xs = [_at(x, data.x) for series in data.series for x, _ in series.points]
     ys = [_at(y, data.y) for series in data.series for _, y in series.points]
     ends = (ends for series in data.series for ends in series.whiskers if ends is not None)

@@ -6,7 +6,7 @@ from textual.widgets import OptionList
 
 
 class Choices(OptionList):
-    """A list of options; where it has no area, Textual lays out no lines, and no pages."""
+    """A list of options; in a list without area, Textual lays out no lines, and no pages."""
 
     @property
     def _has_lines(self) -> bool:

@@ -1,4 +1,4 @@
-"""A form's field: a text, and below it why it cannot be used."""
+"""A form's field: a text, and below the text its fault."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Field(Widget):
         )
 
     def render(self) -> Text:
-        """Return the label, the sign of a list, and why the text is no good.
+        """The label, the sign of a list, and the fault of the text.
 
         Drawn here, under the input: a form of a dozen fields is on screen twice as soon as one
         whose every word is a widget.
@@ -132,7 +132,7 @@ class Field(Widget):
         return drawn
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Return the lines of the input and of the reason."""
+        """The lines of the input and of the fault."""
         return 1 + len(self._reason_lines(width))
 
     def _reason_lines(self, width: int) -> list[str]:
@@ -172,7 +172,7 @@ class Field(Widget):
             self.post_message(self.Wanted(self))
 
     def on_descendant_focus(self) -> None:
-        """Mark the label; what is known is read when somebody is about to type."""
+        """Mark the label; the known values are read when somebody is about to type."""
         self.add_class("-entered")
         self.refresh()
         place = self.query_one(Input)
@@ -214,7 +214,7 @@ class Field(Widget):
             self._edits.pop()
 
     def look(self) -> None:
-        """Take what is typed if it is good; else say why not."""
+        """Take a valid text; of any other show the fault."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
@@ -274,7 +274,7 @@ class Form(VerticalScroll, can_focus=False):
                 self.fields[key].put(text)
 
     def look(self) -> None:
-        """Take what is typed into every field, without waiting."""
+        """Take the texts of all fields, without waiting."""
         for one in self.fields.values():
             one.look()
 

@@ -19,7 +19,7 @@ LAST_KEYS = 2
 
 
 def short_of_lines(screen: Screen[object]) -> bool:
-    """Tell whether a line of a screen is worth more than what says the obvious."""
+    """Tell whether a line of a screen is worth more than lines that say the obvious."""
     return screen.has_class("-short") or screen.has_class("-low")
 
 
@@ -119,7 +119,7 @@ class StatusLine(Static):
 
 
 class KeyLine(Widget):
-    """The keys that matter here, in one line; a click on one is as good as the key.
+    """The keys that matter here, in a line; a click on a key is as good as the key.
 
     One widget, drawn anew when keys change. Textual's footer is a widget for every key, made anew
     a dozen times at the start, and one more to lay out for each whenever anything changes.
@@ -148,7 +148,7 @@ class KeyLine(Widget):
             self.refresh()
 
     def render(self) -> Text:
-        """Return keys and what they do; where there is no room for all, the last stay."""
+        """Keys with their actions; where not all fit, the last stay."""
         key_style = self.get_component_rich_style("key-line--key")
         label_style = self.get_component_rich_style("key-line--label")
         shown: dict[str, Text] = {}

@@ -18,7 +18,7 @@ class LineInput(Input):
     """
 
     def update_node_styles(self, animate: bool = True) -> None:
-        """Style an input once it has a place, not for each class it gets while it is made."""
+        """Style an input after the mount, not for each class that it gets before."""
         if self.parent is not None:
             super().update_node_styles(animate)
 
@@ -37,6 +37,5 @@ class LineInput(Input):
             await self.run_action(action)
 
     def _action_of(self, key: str) -> str | None:
-        """Return the action that a key is bound to in this widget."""
         bound = self.screen.active_bindings.get(key)
         return bound.binding.action if bound is not None and bound.node is self else None

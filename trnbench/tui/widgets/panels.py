@@ -1,4 +1,4 @@
-"""Small panels: scrolling text, what went wrong, and what a view is waiting for."""
+"""Small panels: scrolling text, a fault, and the question that a view waits for."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TextPanel(VerticalScroll):
 
 
 class ErrorPanel(Static):
-    """What went wrong, and what can be done; hidden while nothing is wrong."""
+    """A fault and its remedy; hidden without a fault."""
 
     DEFAULT_CSS = """
     ErrorPanel {
@@ -64,7 +64,7 @@ class ErrorPanel(Static):
         self.text = ""
 
     def say(self, title: str, detail: str = "") -> None:
-        """Show what went wrong."""
+        """Show a fault."""
         self.text = f"{title}\n{detail}".strip()
         self.border_title = "error"
         self.update(self.text)

@@ -1,4 +1,4 @@
-"""The plot of a chart, which stands still where it has no room, and has words beside its marks."""
+"""The plot of a chart: nothing is drawn without room, and words stand beside marks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Plot(PlotWidget):
     marks: tuple[tuple[float, float], ...] = ()
 
     def get_coordinate_from_pixel(self, x: int, y: int) -> tuple[float, float]:
-        """Return the coordinates of a place; without room, of one place for all."""
+        """The coordinates of a place; without room, the same for all places."""
         try:
             return super().get_coordinate_from_pixel(x, y)
         except ZeroDivisionError:

@@ -38,7 +38,7 @@ FIRST_SHARE = 0.45
 """The first column, which never scrolls away, takes at most this part of the width."""
 LEAST_FIRST = 16
 LEAST_CUT = 16
-"""A text for which there is less room than it needs, but so much, is cut and not hidden."""
+"""Least columns of room in which a text is cut; with less room its column is hidden."""
 
 
 class ResultTable(ScrollView, can_focus=True):
@@ -138,7 +138,7 @@ class ResultTable(ScrollView, can_focus=True):
 
     @property
     def answer(self) -> object:
-        """The record that the row under the cursor was taken from, if there is one."""
+        """The record of the row under the cursor; None without such a row."""
         return None if self.key is None else self._by_key.get(self.key)
 
     @property
@@ -148,7 +148,7 @@ class ResultTable(ScrollView, can_focus=True):
 
     @property
     def answers_something(self) -> bool:
-        """Whether the rows are an answer that can be overtaken, not only what stands in files."""
+        """Whether the rows are an answer that a newer question can overtake, not facts of files."""
         return bool(self.source.keys) and self.source.report.verb not in FACTS
 
     @property
@@ -188,6 +188,7 @@ class ResultTable(ScrollView, can_focus=True):
         before = self.key
         self.shown = arrange(self.source, self.state, self._written)
         keys = [line.key for line in self.shown.lines]
+        # The cursor belongs to a row, not to a line: sorting and new rows move both.
         self.cursor = keys.index(before) if before in keys else min(self.cursor, len(keys) - 1)
         self.cursor = max(self.cursor, 0)
         self.column = min(self.column, max(len(self.shown.columns) - 1, 0))
@@ -205,7 +206,7 @@ class ResultTable(ScrollView, can_focus=True):
         self.post_message(self.Arranged())
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor by so many rows."""
+        """Move the cursor by a number of rows."""
         self._go(self.cursor + rows)
 
     def go_to(self, key: str) -> None:
@@ -230,7 +231,7 @@ class ResultTable(ScrollView, can_focus=True):
         return [line for line in self.shown.lines if line.key in self.state.pinned]
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by so many pages."""
+        """Move the cursor by a number of pages."""
         self._go(self.cursor + pages * max(self.size.height - HEADER - 1, 1))
 
     def action_column(self, columns: int) -> None:
@@ -313,7 +314,7 @@ class ResultTable(ScrollView, can_focus=True):
         return self._widths_from(self._first_column)
 
     def _widths_from(self, first: int) -> dict[int, int]:
-        """Return the columns in view, with the cells of each, if `first` follows the first one.
+        """The columns in view, with the cells of each, if `first` follows the first one.
 
         A text for which there is not all of its room is cut, not hidden; a number never is.
         """
@@ -334,7 +335,6 @@ class ResultTable(ScrollView, can_focus=True):
         return widths
 
     def _partly_from(self, first: int) -> list[int]:
-        """Return the columns behind `first` that are cut or out of view."""
         shown = self._widths_from(first)
         return [i for i in range(first, len(self.shown.widths)) if shown.get(i) != self._wide(i)]
 
@@ -347,7 +347,7 @@ class ResultTable(ScrollView, can_focus=True):
         return None
 
     def render_line(self, y: int) -> Strip:
-        """Return one line of the screen."""
+        """One line of the screen."""
         width = self.size.width
         if y < HEADER:
             return self._header(width)
@@ -385,7 +385,7 @@ class ResultTable(ScrollView, can_focus=True):
         )
 
     def _over(self, component: str) -> Style:
-        """Return a component's style without its background, to lie over a row's."""
+        # Without a background of its own the cell keeps that of its row.
         style = self.get_component_rich_style(component, partial=True)
         return Style(color=style.color, bold=style.bold, dim=style.dim, italic=style.italic)
 

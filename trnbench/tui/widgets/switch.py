@@ -1,4 +1,4 @@
-"""Several pictures in one place, one at a time; the names of all stand above."""
+"""Several pictures in the same place, one at a time; the names of all stand above."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PictureSwitch(Vertical):
         self.turn_to(names[(names.index(self.shown) + by) % len(names)])
 
     def turn_to(self, name: str) -> None:
-        """Show a picture by name, if there is one of it."""
+        """Show a picture by name, if there is such a picture."""
         if name in self._pictures:
             self.query_one(ContentSwitcher).current = self._pictures[name].id
             self._write()

@@ -39,7 +39,7 @@ class TableState(Record):
     baseline: str | None = None
 
     def sorted_by(self, column: str) -> TableState:
-        """Return the state after sorting by a column: up, then down, then as it came."""
+        """The state after sorting by a column: up, then down, then unsorted."""
         if self.sort != column:
             return replace(self, sort=column, descending=False)
         if not self.descending:
@@ -47,11 +47,11 @@ class TableState(Record):
         return replace(self, sort=None, descending=False)
 
     def with_pin(self, key: str) -> TableState:
-        """Return the state with a row pinned to the top, or no longer."""
+        """The state with a row pinned to the top, or no longer."""
         return replace(self, pinned=self.pinned ^ {key})
 
     def with_baseline(self, key: str) -> TableState:
-        """Return the state with a row as what others are compared with, or with none."""
+        """The state with a row as baseline of others, or without a baseline."""
         return replace(self, baseline=None if self.baseline == key else key)
 
 
@@ -77,7 +77,7 @@ class TableSource(Record):
         *columns: str,
         answers: tuple[object, ...] = (),
     ) -> TableSource:
-        """Return a report's rows, keyed by these columns, numbered where they are alike."""
+        """A report's rows, keyed by these columns, numbered where they are alike."""
         seen: Counter[str] = Counter()
         keys = []
         for row in report.rows:
@@ -102,7 +102,7 @@ class Line(Record):
 
     @property
     def lifted(self) -> bool:
-        """Whether the user has set it apart: it is pinned, or the baseline."""
+        """Whether the user has pinned the row or made it the baseline."""
         return self.mark in (PINNED, BASELINE)
 
 
@@ -136,7 +136,7 @@ class Arranged(Record):
 
 
 def arrange(source: TableSource, state: TableState, table: TextTable | None = None) -> Arranged:
-    """Return the lines to show; `table` has the cells of the source, if they are written already.
+    """The lines to show; `table` has the cells of the source, if already written.
 
     Writing thousands of them takes longer than a key may.
     """
@@ -196,7 +196,7 @@ def arrange(source: TableSource, state: TableState, table: TextTable | None = No
 
 
 def visible(source: TableSource, arranged: Arranged) -> Report:
-    """Return the report of the rows that are shown, in their order."""
+    """The report of the rows that are shown, in their order."""
     rows = source.rows
     return replace(
         source.report, rows=tuple(rows[line.key] for line in arranged.lines), people=None
@@ -204,7 +204,7 @@ def visible(source: TableSource, arranged: Arranged) -> Report:
 
 
 def _best(rows: Mapping[str, Row], column: str, sign: int) -> frozenset[str]:
-    """Return the keys of the rows that have the best value of a column, of two or more."""
+    """The keys of the rows that have the best value of a column, of two or more."""
     values = {
         key: float(value) * sign
         for key, row in rows.items()
@@ -217,7 +217,6 @@ def _best(rows: Mapping[str, Row], column: str, sign: int) -> frozenset[str]:
 
 
 def _mark(key: str, best: frozenset[str] | None) -> str:
-    """Return the mark before a cell of a column whose best value is marked."""
     if best is None:
         return ""
     return BEST if key in best else " " * len(BEST)
@@ -232,7 +231,7 @@ def _arrow(column: str, state: TableState) -> str:
 def _in_order(
     keys: Sequence[str], rows: Mapping[str, Row], column: str, *, descending: bool
 ) -> list[str]:
-    """Return the keys sorted by a column; rows without a value stand last either way."""
+    """The keys sorted by a column; rows without a value stand last either way."""
     known = [key for key in keys if rows[key].get(column) is not None]
     unknown = [key for key in keys if rows[key].get(column) is None]
     numbers = all(_is_number(rows[key].get(column)) for key in known)
@@ -249,7 +248,7 @@ def _is_number(cell: Cell) -> bool:
 
 
 def _delta(column: str, row: Row, base: Row | None, deltas: frozenset[str]) -> str:
-    """Return by how much a value differs from the baseline's."""
+    """Difference of a value from the baseline's."""
     if base is None or column not in deltas:
         return ""
     value, reference = row.get(column), base.get(column)

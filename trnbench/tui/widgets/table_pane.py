@@ -19,7 +19,7 @@ LEAST_TABLE = 4
 
 
 class TablePane(Vertical):
-    """The table, a line to filter it that appears when wanted, and how many rows are shown."""
+    """The table, the number of shown rows, and a line for filters that opens on demand."""
 
     DEFAULT_CSS = """
     TablePane { height: 1fr; }
@@ -49,7 +49,7 @@ class TablePane(Vertical):
         self.count()
 
     def stand(self, standing: str) -> None:
-        """Say before the note that the rows are not of what is asked now."""
+        """Say before the note that the rows answer an older question."""
         self._standing = standing
         self.count()
 
@@ -62,7 +62,6 @@ class TablePane(Vertical):
 
     @on(events.Click, ".count")
     def _onward(self) -> None:
-        """Show the next column."""
         self._table.action_column(1)
 
     @on(Input.Changed)
@@ -76,7 +75,7 @@ class TablePane(Vertical):
         self.leave_filter()
 
     def leave_filter(self) -> None:
-        """Go back to the table; the count says what it is filtered by."""
+        """Go back to the table; the count names the filter."""
         # At once, as in `_open`.
         self.screen.set_focus(self._table)
         self.query_one(Input).display = False

@@ -138,6 +138,7 @@ class PhaseProfile(Record, eq=False):
         """The same phase where every message carries `factor` times as much."""
         if factor == 1:
             return self
+        # Latencies and counts stay: the factor is on bytes alone.
         classes = self.classes
         return replace(
             self,

@@ -65,9 +65,11 @@ class Parts(Record, eq=False):
     last_m: RowBlock
     last_n: ColumnBlock
     down: FloatArray
-    """Blocks of M before the last; `across` of N, `steps` of K."""
+    """Blocks of M before the last."""
     across: FloatArray
+    """Blocks of N before the last."""
     steps: FloatArray
+    """Blocks of K before the last."""
     last_k: FloatArray
     """K tiles of the last block of K."""
     stationary: FloatArray
@@ -77,12 +79,15 @@ class Parts(Record, eq=False):
     last_row: FloatArray
     """Store of the last row in units of a whole one."""
     multiply_s: FloatArray
-    """First tile of the last block; likewise `copy_s` and `add_s`."""
+    """Product of the first tile of the last block."""
     copy_s: FloatArray
+    """Copy of that tile."""
     add_s: FloatArray
+    """Addition of that tile."""
     turn_multiply_s: float
-    """One transpose on the tensor engine; `turn_copy_s` copies it out."""
+    """A transpose on the tensor engine."""
     turn_copy_s: float
+    """Copy of a transpose out of PSUM."""
 
 
 def parts_of(s: KernelSchedule, costs: Instructions) -> Parts:

@@ -106,7 +106,7 @@ def _last_slot(seconds: Mapping[Slot, FloatArray]) -> FloatArray:
 
 
 def _drained(before: Mapping[Slot, FloatArray]) -> FloatArray:
-    """Seconds by which the stages in front end later; weight slots fill the drain."""
+    # Weight slots fill the drain of the pipeline, as far as they last.
     if "weight" in before:
         return np.maximum(before["backward"] - before["weight"], 0)
     return before["backward"]

@@ -107,7 +107,6 @@ def _name(key: EngineKey) -> str:
 
 
 def _forms(engine: ExchangeEngine | Refusal) -> int:
-    """Number of closed forms in an engine; a refusal counts as one."""
     return 1 if isinstance(engine, Refusal) else 1 + len(engine.forms)
 
 
@@ -264,7 +263,6 @@ def site_of(
 
 
 def _digest(platform: Platform, stack: CollectiveStack, *sizes: int | None) -> str:
-    """Cache key: hash of instance, fabric, chip, stack and sizes."""
     instance, chip = platform.instance, platform.chip
     return name_of((instance.name, instance.chips, instance.fabric, chip, stack, sizes))
 

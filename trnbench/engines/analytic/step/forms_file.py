@@ -80,5 +80,5 @@ def write(digest: str, engines: Mapping[str, Stored]) -> None:
 
 @cache
 def _code() -> str:
-    """Hash of the source files that compute closed forms; a change empties the cache."""
+    # Forms of another version of the code have another digest, so they are never read.
     return modules_digest(Path(__file__).parents[3], CODE)

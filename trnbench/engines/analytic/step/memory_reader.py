@@ -205,6 +205,8 @@ class StageReader:
                 slots.append(_slot_parts(self._on_grid(kind), there))
             return _largest_of(slots)
 
+        # Only where a stage may lack a block does its largest working set depend on the choice of
+        # layouts: then it is found among those that were chosen.
         largest = self._sums.largest.of((stage.role, self._split), alike)
         if largest is None:
             return _largest_of(self._slots(stage).values())

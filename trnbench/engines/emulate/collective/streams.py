@@ -1,10 +1,9 @@
 """Overlapping collectives: chunks of one, or several at once, sharing links as they come and go.
 
-Each chunk of a collective passes its phases in order, and each lane takes one chunk at a time, in a
-fixed order.
-Whatever is on its way at a moment shares every link max-min fairly; speeds change only when a
+Each chunk of a collective passes its phases in order, and each lane takes a chunk at a time, in a
+fixed order. All messages on their way share every link max-min fairly; speeds change only when a
 message ends or a step begins, so time jumps from one such event to the next. Equal rounds in a row
-may be joined to one step; alone this changes nothing, under contention it averages over them.
+may be joined to a step; alone this changes nothing, under contention it averages over them.
 """
 
 from __future__ import annotations
@@ -42,21 +41,25 @@ REMEMBERED = 1 << 20
 
 
 class ChunkStream(Record, eq=False):
-    """One collective among several: when it starts, and into how many chunks it is cut."""
+    """A collective among several."""
 
     placed: Placed
     tuning: Tuning
     size_bytes: float
     chunks: int = 1
+    """Number of chunks that the size is cut into."""
     start_s: float = 0.0
 
 
 class Together(Record, eq=False):
-    """Several collectives played at once: end of each in seconds, and the load of each link."""
+    """Several collectives played at once."""
 
     end_s: tuple[float, ...]
+    """End of each collective, seconds."""
     link_bytes: FloatArray
+    """Bytes over each link."""
     messages: int
+    """Number of messages of all collectives."""
 
 
 def play_selected(
@@ -117,6 +120,8 @@ class _Stage:
         classes = like.rounds if like else ()
         self.capacity = like.capacity if like else capacity
         self.loads = class_loads(classes, len(self.capacity) - 1)
+        # Messages of a round with equal load on equal links have equal speeds: a class stands for
+        # all of them, and its speed is computed once.
         alike = {
             key: (of.first, numbers)
             for key, of, numbers in zip(rounds, classes, self.loads.numbers, strict=True)
@@ -157,7 +162,8 @@ class _Stage:
                 for running in under_way.end(ended, now):
                     end = running.ends_s + running.step.after_s
                     self._call(end, running.task, running.position + 1)
-            # All that is due now begins before speeds are shared again.
+            # All that is due now begins before speeds are shared again; the clock is a sum of
+            # steps, so an equal time may differ by its rounding.
             while self.queue and self.queue[0][0] <= now * (1 + 1e-15):
                 _, _, task, position = heapq.heappop(self.queue)
                 self._begin(task, position, now)

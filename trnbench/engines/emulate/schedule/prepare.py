@@ -18,21 +18,26 @@ from trnbench.program.slots import LANES, Lane, SlotTimes
 
 
 class Tables(Record, eq=False):
-    """All times as arrays that the slots are read from; the last axis counts layouts.
-
-    Slots: [kind, stage, chunk, layout]; ending: [stage, chunk, layout], sums and optimizer
-    summed over chunks. `collective_s` and `exposed_s` follow the order of `StageTimes.collectives`.
-    """
+    """All times as arrays that the slots are read from; the last axis counts layouts."""
 
     compute_s: FloatArray
+    """[kind, stage, chunk, layout]."""
     collective_s: tuple[FloatArray, ...]
+    """[kind, stage, chunk, layout] of each of `StageTimes.collectives`."""
     exposed_s: tuple[FloatArray, ...]
+    """Their seconds that compute does not hide, likewise."""
     send_s: FloatArray
+    """[kind, stage, chunk, layout]."""
     latency_s: FloatArray
+    """[stage, chunk, layout]."""
     gradients_s: FloatArray
+    """[stage, chunk, layout]."""
     sums_s: FloatArray
+    """[stage, layout]."""
     optimizer_s: FloatArray
+    """[stage, layout]."""
     parameters_s: FloatArray
+    """[stage, chunk, layout]."""
 
     @property
     def layouts(self) -> int:
@@ -158,6 +163,7 @@ def slot_seconds(
     crossing_s = np.where((send_lane == LANES.index("network"))[..., None], send_s, 0.0)
     return SlotSeconds(
         length_s=length_s,
+        # A lane without traffic costs the sweep a pass over all slots for nothing.
         lane_s={lane: taken for lane, taken in lane_s.items() if taken.any()},
         send_s=send_s,
         latency_s=np.where(sends, latency_s, 0.0),

@@ -115,6 +115,7 @@ def _collective_events(
     order: SlotOrder, times: StageTimes, table: Tables, part: ScheduleRun
 ) -> list[SlotEvent]:
     """Collectives inside slots: those on one lane of a slot follow one another."""
+    # Slots know when a lane ends, not when each collective does: they follow one another up to it.
     events: list[SlotEvent] = []
     begin = {
         lane: part.slot_runs.lane_end_s[lane][..., 0] - taken[..., 0]

@@ -88,6 +88,8 @@ def _block(rank: Rank, block: Block) -> BlockParts:
             category, run = found
             parts.setdefault((op.phase, category), []).append(run.times(count))
     computing = {phase for phase, _ in parts}
+    # The fixed cost belongs to a pass through a whole block, not to an operation: recompute of
+    # single modules has none.
     for phase in PASSES:
         if phase in computing and is_whole(block, phase):
             fixed_s = float(rank.efficiency.kernels.block_pass_s)
@@ -113,6 +115,7 @@ def _played(
         case ScanOp():
             return "attention", in_turn([_product_run(rank, one) for one in op.products])
         case Elementwise():
+            # Passes over the scores of unfused attention are part of the product that makes them.
             if any(tensor.dims in scores for tensor in (*op.reads, *op.writes)):
                 return None
             update = op.phase == "optimizer"

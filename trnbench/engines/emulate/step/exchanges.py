@@ -101,6 +101,8 @@ class PlayedExchanges(Record, eq=False):
             )
         else:
             run = self._run(op.op, groups, size)
+        # Routers do not share tokens evenly: the fullest expert ends the exchange. With a capacity
+        # factor, tokens above an expert's share are dropped instead.
         experts = stack.experts
         if op.axis == "ep" and experts is not None and self.grid.capacity_factor is None:
             run = run.times(1 + float(experts.imbalance))
@@ -110,6 +112,8 @@ class PlayedExchanges(Record, eq=False):
         """A micro-batch's messages from one chunk to the next stage, with their bytes."""
         sent = messages_of(self.program)
         runs = [self._sent(slice_of(send, self.grid.tp)) for send in sent]
+        # Tensor-parallel ranks hold copies of the stream unless it is cut over them: each sends its
+        # slice, and the receivers gather the slices over faster links.
         groups = groups_along("tp", self.grid, self._order)
         runs += [
             self._run("all-gather", groups, float(send.size_bytes))
@@ -165,6 +169,7 @@ class PlayedExchanges(Record, eq=False):
 
     def _run(self, op: Op, groups: RankGroups, size_bytes: float) -> BusyRun:
         where = self._where(groups)
+        # A group of one rank exchanges nothing.
         return NO_RUN if where[0] <= 1 else self.site.run(op, where, size_bytes)
 
     def _sent(self, send: Send, size: float | None = None) -> BusyRun:

@@ -40,8 +40,9 @@ class Overheads(Record):
     launch_s: float
     """Cost of a micro-batch in the stack, half in each direction."""
     send_s: float
-    """Bytes of a message to the next stage; `latency_s` is the rest."""
+    """Seconds of a message to the next stage for its bytes."""
     latency_s: float
+    """Seconds of the same message without its bytes."""
     send_lane: Lane
     closing_s: float
     """The exchange that ends the step."""
@@ -59,6 +60,7 @@ def chunk_counts(program: StepProgram) -> tuple[tuple[BlockCounts, ...], ...]:
     dense = {"dense", f"dense{AGAIN}"} if led else set[str]()
     in_front = layers.with_beside({*layers.first, *dense})
     behind = layers.with_beside((*layers.last, *layers.depths))
+    # Stages alike are one record with a multiplicity; a schedule needs each of them by itself.
     stages: list[tuple[BlockCounts, ...]] = []
     for stage in program.stages:
         if stage.chunks:

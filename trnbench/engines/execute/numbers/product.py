@@ -49,21 +49,23 @@ def _require_known(what: str, name: str, known: tuple[str, ...]) -> None:
 
 
 class ProductRecipe(Record):
-    """Formats, pattern and rounding of a product.
-
-    `a` is the stationary operand: `pattern` prunes it. `rounding` governs the output and, with bf16
-    accumulation (NeuronCore-v4), every write to PSUM; inputs are rounded to nearest even.
-    """
+    """Formats, pattern and rounding of a product."""
 
     format_in_a: NumberFormat = FORMATS["bf16"]
+    """Format of `a`, the stationary operand."""
     format_in_b: NumberFormat = FORMATS["bf16"]
     format_out: NumberFormat = FORMATS["fp32"]
     accumulate: NumberFormat = FORMATS["fp32"]
+    """Format of the sums in PSUM."""
     rounding: RoundingRule = "rne"
+    """Rounding of the output and, with bf16 accumulation (NeuronCore-v4), of writes to PSUM;
+    inputs are rounded to nearest even."""
     overflow: Overflow = "native"
     scale_rule: ScaleRule | None = None
     pattern: SparsityPattern | None = None
+    """Pattern by which `a` is pruned."""
     k_tile: int = 128
+    """Products that are summed before a sum is added to PSUM."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -122,6 +124,7 @@ def product_problem(recipe: ProductRecipe, k: int) -> str | None:
 
 def contraction_tiles(recipe: ProductRecipe, k: int) -> tuple[int, int]:
     """(products summed inside one K-tile, number of K-tiles) for a contraction of k."""
+    # A sparse operand is compressed before it is cut: its tiles cover more of k.
     length = k // recipe.pattern.ratio if recipe.pattern else k
     tile = min(recipe.k_tile, length)
     return tile, -(-length // tile)

@@ -112,7 +112,7 @@ def connect() -> Connect:
             "asking AWS needs boto3, which is not installed",
             hint="pip install 'trnbench[aws]'",
         ) from None
-    # A slowed-down call is repeated here, where tests see it.
+    # Only one attempt by boto3: a slowed-down call is repeated here, where tests see it.
     config = Config(retries={"total_max_attempts": 1}, connect_timeout=10, read_timeout=60)
     session = boto3.Session()
     return lambda service, region: session.client(service, region_name=region, config=config)

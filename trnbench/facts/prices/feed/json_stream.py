@@ -80,6 +80,8 @@ class JsonReader:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
             except JSONDecodeError as error:
+                # A cut member and a broken member fail alike: only the end of the file tells them
+                # apart, or a length that no member of a price list has.
                 if self._over or len(self._text) - self._at > LONGEST:
                     raise self._wrong(error.msg, error.pos) from None
             except RecursionError:

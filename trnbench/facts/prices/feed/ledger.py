@@ -35,7 +35,7 @@ def compared(
     rates: Sequence[FoundRate], known: PriceList | None, source: Source, kind: str
 ) -> tuple[ComparedRate, ...]:
     """Rates of one instance type, each compared with the known ones."""
-    found = []
+    judged = []
     for rate in rates:
         rows = [
             row
@@ -50,12 +50,14 @@ def compared(
         )
         same = before is not None and _same(before.usd_per_hour, rate.usd_per_hour)
         change: RateChange = "new" if before is None else "unchanged" if same else "changed"
+        # A row of a later day makes the rate history; a row of the same day and price, from an
+        # earlier refresh, makes it known: such rates are not written again.
         if any(row.date_to > rate.day for row in rows):
             change = "older"
         if any(_is_of(row, rate) for row in rows):
             change = "known"
         own = source if rate.source is None else Source(title=rate.source, date=rate.day)
-        found.append(
+        judged.append(
             ComparedRate(
                 rate=rate,
                 source=own,
@@ -64,7 +66,7 @@ def compared(
                 change=change,
             )
         )
-    return tuple(found)
+    return tuple(judged)
 
 
 def _is_of(row: Price, rate: FoundRate) -> bool:

@@ -96,6 +96,7 @@ def read_offer_json(file: TextIO, path: Path, known: Known, day: datetime.date) 
                     if found is not None:
                         places[sku] = found
                 again = early
+            # Terms alone tell no place: they are skipped, and read the second time.
             elif key == "terms" and not products:
                 early = True
                 reader.skip(2)
@@ -149,6 +150,7 @@ def read_offer_csv(file: TextIO, path: Path, known: Known, day: datetime.date) -
     if heading is None:
         raise refused(path, "no heading that begins with SKU: not an offer file of AWS")
     counted = _Counted(known=known)
+    # A reserved rate has two lines, upfront and by the hour, which need not be neighbours.
     halves: dict[tuple[tuple[str, str], str, str], list[tuple[str, float]]] = {}
     for cells in rows:
         row_ = dict(zip(heading, cells, strict=False))
