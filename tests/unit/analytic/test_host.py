@@ -12,9 +12,12 @@ from tests.unit.analytic.test_step_time import hand_prices, seconds
 from trnbench.facts.calibration.hosts import HostLaunch, load_job_rates
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
 from trnbench.predict.played import played_step
 from trnbench.predict.ranges import ranges_of, replaced
 from trnbench.predict.setup import TrainSetup
+from trnbench.program.job_phases import phases_of
+from trnbench.program.step import training_step
 
 DEVICE = 18.25 + 35
 """Seconds that the last stage, the slower one, computes and exchanges for a micro-batch."""
@@ -175,3 +178,24 @@ def test_a_stack_that_launches_no_graphs_has_no_cost_of_one():
         HostLaunch(dispatch="eager", graph_s=1.0)
     with pytest.raises(ValueError, match="slot_share"):
         HostLaunch(dispatch="graph", slot_share=1.2)
+
+
+def test_a_played_phase_that_does_not_train_is_launched_half():
+    scores = Layout(
+        **{**ONE_STAGE, "tp": 1, "dp": 8, "job": "grpo", "global_batch": 32, "sequence": 16},
+        response=12,
+        precision="bf16-master",
+    )
+    setup = TrainSetup(
+        model=decoder(),
+        platform=hand_platform(),
+        nodes=1,
+        efficiency=hand_efficiency(),
+        collectives=hand_collectives(),
+        rates=load_job_rates(open_catalog(environment={})),
+    )
+    phases = {one.name: one.program for one in phases_of(training_step(decoder(), scores))}
+    fixed = {name: played_step(setup, phases[name]).by_category["fixed"] for name in phases}
+    # 4 micro-batches of 1 s, half of it for the way back, which a score has not; 3 s once a step.
+    assert fixed["train"] == pytest.approx(4 * 1 + 3)
+    assert fixed["score"] == pytest.approx(4 * 0.5)

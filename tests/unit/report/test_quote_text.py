@@ -71,8 +71,7 @@ def bill(option, **blocks: Any):
         machines=64,
         discount=0.0,
         restarts=0,
-        **nothing,
-        **blocks,
+        **{**nothing, **blocks},
     )
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.report.test_quote_text import bill
 from trnbench.answers.lead import Lead, verdict_is
-from trnbench.report.verdict import _apart, _error, share_text
+from trnbench.answers.quote import Quote
+from trnbench.facts.records import replace
+from trnbench.report.verdict import _apart, _error, _minimum, share_text
 from trnbench.show.interval import Interval
 
 
@@ -47,3 +50,15 @@ def test_what_is_not_all_is_not_called_all():
     assert share_text(0.998) == ">99 % of draws"
     assert share_text(1.0) == "100 % of draws"
     assert share_text(0.567) == "57 % of draws"
+
+
+@pytest.mark.parametrize(("used_h", "told"), [(12.0, False), (11.9, True), (6.0, True)])
+def test_blocks_of_which_less_than_half_is_used_are_said_to_be_sold_by_the_day(used_h, told):
+    # One block of a day: 24 h are paid.
+    paid = bill("capacity-block", billed_hours=24.0, wall_s=3600 * used_h)
+    quote = Quote(
+        instance="trn2.48xlarge", nodes=1, steps=(), main=0, tokens=None, samples=1.0, bill=paid
+    )
+    assert ("sold by the day here" in _minimum(quote)) is told
+    by_use = bill("on-demand", billed_hours=24.0, wall_s=3600 * used_h)
+    assert _minimum(replace(quote, bill=by_use)) == ""

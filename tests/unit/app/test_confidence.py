@@ -1,0 +1,51 @@
+"""Time and cost that are not exceeded with a confidence, of one cluster at a price of its own."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pytest
+
+from trnbench.app.draws import drawn_work_s, with_confidence
+from trnbench.app.markets import explore_all
+from trnbench.app.run_parts import Part
+from trnbench.app.run_request import RunRequest
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.money.market import candidates
+from trnbench.predict.common_draws import CommonDraws
+
+
+@pytest.fixture(scope="module")
+def explored():
+    run = RunRequest(
+        model="tiny-gpt",
+        parts=(Part(tokens=1e13),),
+        instances=("trn1.2xlarge",),
+        price_date=datetime.date(2026, 11, 21),
+        nodes=(1,),
+        layout=PartialLayout(tp=2, global_batch=16),
+        prices=("trn1.2xlarge=3.6",),
+    )
+    (only,) = explore_all(open_catalog(environment={}), run)
+    return only
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9])
+def test_a_cost_is_that_of_the_time_at_the_same_confidence(explored, confidence):
+    (way,) = with_confidence(explored, candidates(explored.market), confidence)
+    # At one price, paid by the second, 3.6 USD/h are 0.001 USD a started second.
+    assert way.sure_cost_usd == pytest.approx(0.001 * np.ceil(way.sure_elapsed_s))
+    work_s = drawn_work_s(explored, 1, explored.layouts(1), CommonDraws())
+    trained_s = np.quantile(work_s, confidence)
+    # Besides training come starts, checkpoints and failures: few on one node.
+    assert trained_s < way.sure_elapsed_s < 1.1 * trained_s
+
+
+def test_a_cost_grows_with_the_confidence(explored):
+    costs = [
+        with_confidence(explored, candidates(explored.market), confidence)[0].sure_cost_usd
+        for confidence in (0.5, 0.9, 0.99)
+    ]
+    assert costs == sorted(set(costs))
