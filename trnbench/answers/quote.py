@@ -9,32 +9,10 @@ from trnbench.facts.records import Record, replace
 from trnbench.facts.units import DAY_S, MILLION
 from trnbench.facts.workload.layout import RANK_DEGREES
 from trnbench.money.billing import Bill
+from trnbench.money.goodput import Goodput
 from trnbench.money.objective import Candidate
 from trnbench.show.interval import Interval, interval_cells, with_end
 from trnbench.show.row import Cell, cells
-
-
-class Wall(Record):
-    """What the wall time of a run is made of, seconds, and what failures are expected in it."""
-
-    start_s: float
-    work_s: float
-    checkpoint_s: float
-    lost_s: float
-    restart_s: float
-    failures: float
-    checkpoint_interval_s: float
-    checkpoint_bytes: float
-
-    @property
-    def total_s(self) -> float:
-        """All of it together."""
-        return self.start_s + self.work_s + self.checkpoint_s + self.lost_s + self.restart_s
-
-    @property
-    def goodput(self) -> float:
-        """The share of it that is pure training."""
-        return self.work_s / self.total_s
 
 
 class Quote(Record):
@@ -54,7 +32,7 @@ class Quote(Record):
     tokens: float | None
     samples: float
     elapsed_s: Interval | None = None
-    wall: Wall | None = None
+    wall: Goodput[float] | None = None
     cost_usd: Interval | None = None
     bill: Bill | None = None
     reasons: tuple[str, ...] = ()
@@ -117,7 +95,7 @@ class Quote(Record):
 
     def is_of(self, candidate: Candidate) -> bool:
         """Tell whether it is the quote of a candidate."""
-        option = self.bill.option if self.bill else None
+        option = self.bill.tariff.option if self.bill else None
         wanted = (candidate.instance, candidate.nodes, candidate.option)
         return (self.instance, self.nodes, option) == wanted
 
@@ -157,26 +135,31 @@ _OF_RUN = ("tokens", "run_share", "days", "cost_usd")
 
 def _time_cells(quote: Quote) -> dict[str, Cell]:
     days = None if quote.elapsed_s is None else quote.elapsed_s.scaled(1 / DAY_S)
-    spent = "goodput wall_s=total_s start_s work_s checkpoint_s lost_s restart_s failures"
-    kept = cells(quote.wall, f"{spent} checkpoint_interval_s checkpoint_bytes")
+    spent = "goodput wall_s start_s work_s checkpoint_s lost_s restart_s failures"
+    kept = cells(quote.wall, f"{spent} checkpoint_interval_s=interval_s checkpoint_bytes")
     return interval_cells("days", days) | {key: with_end(one) for key, one in kept.items()}
 
 
 def bill_cells(bill: Bill | None) -> dict[str, Cell]:
-    """Return what a row says of a bill: its rate with its date and source, its hours, its parts."""
+    """Cells of a bill: its rate with date and source, its hours, its parts."""
+    tariff, charged = (bill.tariff, bill.charged) if bill else (None, None)
     return {
-        **cells(bill, "purchase=option region"),
+        **cells(tariff, "purchase=option region"),
         "price_date": bill and price_day(bill),
-        **cells(bill, "price_origin=origin usd_per_hour list_usd_per_hour discount machines"),
-        **cells(bill, "billed_hours usable_hours block_restarts=restarts upfront_usd"),
-        **cells(bill, "committed_usd share_usd storage_usd blocks_days block_sizes"),
-        **cells(bill, "price_source=source.title"),
+        **cells(tariff, "price_origin=origin usd_per_hour list_usd_per_hour discount"),
+        **cells(bill, "machines"),
+        **cells(charged, "billed_hours usable_hours"),
+        **cells(bill, "block_restarts=restarts"),
+        **cells(charged, "upfront_usd committed_usd share_usd"),
+        **cells(bill, "storage_usd blocks_days block_sizes"),
+        **cells(tariff, "price_source=source.title"),
     }
 
 
 def price_day(bill: Bill) -> str | None:
     """Return the day a published rate was read, the latest it can have been."""
-    return bill.price_to.isoformat() if bill.price_to else None
+    read_on = bill.tariff.price_to
+    return read_on.isoformat() if read_on else None
 
 
 def _phase(answer: TrainAnswer) -> Mapping[str, object]:

@@ -42,7 +42,7 @@ def _outcome(explored: Explored | None, quote: Quote, draws: CommonDraws) -> Dra
         return None
     if not np.isfinite(quote.elapsed_s.value):
         return None
-    option = quote.bill.option if quote.bill else None
+    option = quote.bill.tariff.option if quote.bill else None
     layouts = tuple(step.layout for step in quote.steps)
     work_s = drawn_work_s(explored, quote.nodes, layouts, draws)
     return outcome(_purchase(explored.market, quote.nodes, option, work_s), draws)

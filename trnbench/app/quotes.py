@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnbench.answers.quote import Quote, Wall
+from trnbench.answers.quote import Quote
 from trnbench.answers.train import RunPart, Searched, TrainAnswer
 from trnbench.app.batch import batch_words
 from trnbench.app.markets import Explored, Portion
@@ -158,24 +158,14 @@ def _priced(blank: Quote, market: Market, cost: TrainingCost) -> Quote:
     paid = cost.bill()
     notes = cost.reasons()
     if bought is not None and isinstance(paid, Bill):
-        of_price = bought.tariff.notes
-        notes = (*(f"price: {note}" for note in of_price), *paid.notes[len(of_price) :])
+        notes = (*(f"price: {note}" for note in bought.tariff.notes), *paid.notes)
     if not np.isfinite(cost.elapsed_s):
         blank = blank.refused(("the run never ends",))
         notes = tuple(note for note in notes if note not in blank.reasons)
     return replace(
         blank,
         elapsed_s=_span(cost.elapsed_s, cost.low_elapsed_s, cost.high_elapsed_s),
-        wall=Wall(
-            start_s=float(goodput.start_s),
-            work_s=float(goodput.work_s),
-            checkpoint_s=float(goodput.checkpoint_s),
-            lost_s=float(goodput.lost_s),
-            restart_s=float(goodput.restart_s),
-            failures=float(goodput.failures),
-            checkpoint_interval_s=float(goodput.interval_s),
-            checkpoint_bytes=market.checkpoint_bytes,
-        ),
+        wall=goodput.at(),
         cost_usd=(_span(cost.cost_usd, cost.low_cost_usd, cost.high_cost_usd) if bought else None),
         bill=paid if isinstance(paid, Bill) and bought else None,
         notes=(*blank.notes, *notes),

@@ -32,22 +32,20 @@ Intervals of a cost are not scaled but billed again at each end (`cost`), as blo
 in steps. A run of more than 1000 years counts as endless: its hours and costs are NaN.
 
 `charges` works on arrays and answers "how much"; `bill` takes a single run and adds what a buyer
-needs: block lengths and sizes, terms, sources of prices, notes and warnings, or `NoBill` with the
-reasons why the run cannot be bought this way.
+needs: block lengths and sizes, terms, sources of prices, notes and warnings, or the reasons why the
+run cannot be bought this way.
 """
 
 from __future__ import annotations
 
-import datetime
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
+from typing import Generic, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trnbench.facts.arrays import BoolArray, FloatArray
-from trnbench.facts.catalog.provenance import Source
+from trnbench.facts.arrays import FloatArray
 from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.prices.purchase import BlockRules, PurchaseRules
 from trnbench.facts.records import Record
@@ -59,72 +57,51 @@ from trnbench.money.capacity_blocks import (
     sizes_of,
 )
 from trnbench.money.failures import ranged
-from trnbench.money.purchase import Offers, Origin, Tariff
+from trnbench.money.goodput import Amount, at_index
+from trnbench.money.purchase import Offers, Tariff
 
 METERED: tuple[PurchaseOption, ...] = ("on-demand", "spot", "quote")
 LONGEST_S = 1000 * 365 * DAY_S
 """A longer run counts as endless."""
-_SHARED = (
-    *("usd_per_hour", "elapsed_s", "billed_hours", "usable_hours", "seam_hours"),
-    *("cost_usd", "upfront_usd", "committed_usd", "share_usd"),
-)
-"""Figures that a bill copies from the charges."""
 RateEnd = Literal["used", "low", "high"]
 """The rate itself, or an end of its range."""
 
 
-class Charges(Record, eq=False):
-    """Charges of runs under one tariff; arrays over the runs, NaN where a run cannot be bought."""
+class Charges(Record, Generic[Amount]):
+    """Charges under one tariff, of one run or arrays over runs; NaN where none can be bought."""
 
-    usd_per_hour: float
-    machines: FloatArray
+    machines: Amount
     """Machines paid for, at least as many as run."""
-    billed_hours: FloatArray
+    billed_hours: Amount
     """Paid hours of each machine."""
-    usable_hours: FloatArray
+    usable_hours: Amount
     """Paid hours of each machine, less the early ends of blocks."""
-    restarts: FloatArray
+    restarts: Amount
     """Seams between blocks."""
-    seam_hours: FloatArray
+    seam_hours: Amount
     """Hours of all seams together."""
-    elapsed_s: FloatArray
+    elapsed_s: Amount
     """Seconds from start to end, with the gaps between blocks."""
-    cost_usd: FloatArray
-    upfront_usd: FloatArray
+    cost_usd: Amount
+    upfront_usd: Amount
     """Due before the start; terms count as paid by the month."""
-    committed_usd: FloatArray
+    committed_usd: Amount
     """USD signed for."""
-    share_usd: FloatArray
+    share_usd: Amount
     """Part of `committed_usd` that the run uses."""
 
-    @property
-    def possible(self) -> BoolArray:
-        """Mask of the runs that can be bought this way."""
-        return np.isfinite(self.cost_usd)
+    def at(self, index: tuple[int, ...] = ()) -> Charges[float]:
+        """Charges of one run."""
+        return Charges(**at_index(self, index))
 
 
 class Bill(Record):
     """One run's bill, term by term; USD, and hours of each machine."""
 
-    instance: str
-    option: PurchaseOption
-    region: str | None
-    origin: Origin
+    tariff: Tariff
     nodes: int
-    machines: int
-    list_usd_per_hour: float
-    discount: float
-    usd_per_hour: float
     wall_s: float
-    elapsed_s: float
-    billed_hours: float
-    usable_hours: float
-    restarts: int
-    seam_hours: float
-    cost_usd: float
-    upfront_usd: float
-    committed_usd: float
-    share_usd: float
+    charged: Charges[float]
     storage_usd: float = 0.0
     """Part of the cost for kept checkpoints; the rest is for machines."""
     blocks_days: tuple[int, ...] = ()
@@ -135,19 +112,19 @@ class Bill(Record):
     """Days of one block that would hold the run, where `blocks_days` has several."""
     single_block_usd: float | None = None
     """USD of that block."""
-    price_to: datetime.date | None = None
-    """Last day on which the rate was read."""
-    source: Source | None = None
     notes: tuple[str, ...] = ()
+    """Notes on the purchase, besides those on the tariff."""
     warnings: tuple[str, ...] = ()
 
+    @property
+    def machines(self) -> int:
+        """Machines paid for."""
+        return round(self.charged.machines)
 
-class NoBill(Record):
-    """A run that cannot be bought this way, with reasons."""
-
-    instance: str
-    option: PurchaseOption
-    reasons: tuple[str, ...]
+    @property
+    def restarts(self) -> int:
+        """Seams between blocks."""
+        return round(self.charged.restarts)
 
 
 def charges(
@@ -158,7 +135,7 @@ def charges(
     nodes: ArrayLike,
     seam_s: ArrayLike = 0.0,
     rate: RateEnd = "used",
-) -> Charges:
+) -> Charges[FloatArray]:
     """Charges of runs; `seam_s` are the seconds lost to a stop and a start between blocks."""
     wall, count, seam = np.broadcast_arrays(
         ending(wall_s), np.asarray(nodes, float), np.asarray(seam_s, float)
@@ -185,7 +162,7 @@ def ending(wall_s: ArrayLike) -> FloatArray:
 
 def _metered(
     rules: PurchaseRules | None, usd: float, wall: FloatArray, nodes: FloatArray
-) -> Charges:
+) -> Charges[FloatArray]:
     billed = wall
     if rules is not None:
         step = rules.metered.step_s
@@ -194,7 +171,6 @@ def _metered(
     cost = hours * nodes * usd
     none = np.zeros(wall.shape)
     return Charges(
-        usd_per_hour=usd,
         machines=nodes,
         billed_hours=hours,
         usable_hours=hours,
@@ -215,7 +191,7 @@ def _committed(
     usd: float,
     wall: FloatArray,
     nodes: FloatArray,
-) -> Charges:
+) -> Charges[FloatArray]:
     term = term_years(rules, offers, tariff) * rules.commitment.year_s
     used = np.where(np.isfinite(wall), wall, np.nan)
     committed_hours = np.ceil(used / term) * term / HOUR_S
@@ -225,7 +201,6 @@ def _committed(
     hours = committed_hours if whole else used / HOUR_S
     none = np.zeros(wall.shape)
     return Charges(
-        usd_per_hour=usd,
         machines=nodes,
         billed_hours=hours,
         usable_hours=hours,
@@ -241,7 +216,7 @@ def _committed(
 
 def _blocks(
     rules: BlockRules, usd: float, wall: FloatArray, nodes: FloatArray, seam: FloatArray
-) -> Charges:
+) -> Charges[FloatArray]:
     row = cheapest_row(rules, wall, seam)
     machines = _machines(rules, nodes)
     seams = row.blocks - 1
@@ -249,7 +224,6 @@ def _blocks(
     cost = hours * machines * usd
     # Between two blocks pass the early end of the first and the seam.
     return Charges(
-        usd_per_hour=usd,
         machines=machines,
         billed_hours=hours,
         usable_hours=hours - row.blocks * rules.ends_early_s / HOUR_S,
@@ -299,15 +273,11 @@ def term_years(rules: PurchaseRules, offers: Offers, tariff: Tariff) -> int:
 
 def bill(
     offers: Offers, tariff: Tariff, *, wall_s: float, nodes: int, seam_s: float = 0.0
-) -> Bill | NoBill:
+) -> Bill | tuple[str, ...]:
     """One run's bill in full, or the reasons why it cannot be bought this way."""
-    charged = charges(offers, tariff, wall_s=wall_s, nodes=nodes, seam_s=seam_s)
-    if not charged.possible:
-        return NoBill(
-            instance=tariff.instance,
-            option=tariff.option,
-            reasons=_reasons(offers, tariff, wall_s=wall_s, nodes=nodes),
-        )
+    charged = charges(offers, tariff, wall_s=wall_s, nodes=nodes, seam_s=seam_s).at()
+    if not np.isfinite(charged.cost_usd):
+        return _reasons(offers, tariff, wall_s=wall_s, nodes=nodes)
     rules, single = offers.rules, None
     days: tuple[int, ...] = ()
     sizes: tuple[int, ...] = ()
@@ -315,34 +285,24 @@ def bill(
         notes = _spot_notes(rules, tariff)
     elif tariff.option == "capacity-block":
         block = rules.block_of(offers.instance)
-        days = durations_of(block, round(float(charged.billed_hours) * HOUR_S / DAY_S))
+        days = durations_of(block, round(charged.billed_hours * HOUR_S / DAY_S))
         sizes = sizes_of(block, nodes) or ()
-        single = _single_block(block, wall_s, charged) if len(days) > 1 else None
+        single = _single_block(block, tariff, wall_s, charged) if len(days) > 1 else None
         notes = _block_notes(block, days, single, nodes, charged)
         if tariff.discount:
             notes.append("whether the discount covers Capacity Blocks is for its contract to say")
     else:
         notes = [_commitment_words(rules, offers, tariff, charged)]
     return Bill(
-        instance=tariff.instance,
-        option=tariff.option,
-        region=tariff.region,
-        origin=tariff.origin,
+        tariff=tariff,
         nodes=nodes,
-        machines=round(float(charged.machines)),
-        list_usd_per_hour=tariff.list_usd_per_hour,
-        discount=tariff.discount,
         wall_s=wall_s,
-        restarts=round(float(charged.restarts)),
-        **{name: float(getattr(charged, name)) for name in _SHARED},
-        storage_usd=0.0,
+        charged=charged,
         blocks_days=days,
         block_sizes=sizes,
         single_block_days=single[0] if single else None,
         single_block_usd=single[1] if single else None,
-        price_to=tariff.price.date_to if tariff.price else None,
-        source=tariff.source,
-        notes=(*tariff.notes, *notes),
+        notes=tuple(notes),
         warnings=(*tariff.warnings, *_zone_warnings(sizes, nodes)),
     )
 
@@ -365,11 +325,11 @@ def _reasons(offers: Offers, tariff: Tariff, *, wall_s: float, nodes: int) -> tu
 
 
 def _commitment_words(
-    rules: PurchaseRules, offers: Offers, tariff: Tariff, charged: Charges
+    rules: PurchaseRules, offers: Offers, tariff: Tariff, charged: Charges[float]
 ) -> str:
     years = term_years(rules, offers, tariff)
-    share = significant(float(charged.share_usd))
-    committed = significant(float(charged.committed_usd))
+    share = significant(charged.share_usd)
+    committed = significant(charged.committed_usd)
     charged_for = {
         "whole": f"all of it is charged; the run uses {share} USD of it",
         "share": f"only the run's part of {committed} USD is charged, the rest is of use to others",
@@ -420,12 +380,14 @@ def _zone_warnings(sizes: Sequence[int], nodes: int) -> tuple[str, ...]:
     )
 
 
-def _single_block(rules: BlockRules, wall_s: float, charged: Charges) -> tuple[int, float] | None:
+def _single_block(
+    rules: BlockRules, tariff: Tariff, wall_s: float, charged: Charges[float]
+) -> tuple[int, float] | None:
     """(days, USD) of one block that holds a run; None where no block is long enough."""
     days = single_block_days(rules, wall_s)
     if days is None:
         return None
-    return days, days * DAY_S / HOUR_S * float(charged.machines) * charged.usd_per_hour
+    return days, days * DAY_S / HOUR_S * charged.machines * tariff.usd_per_hour
 
 
 def _block_notes(
@@ -433,7 +395,7 @@ def _block_notes(
     lengths: Sequence[int],
     one: tuple[int, float] | None,
     nodes: int,
-    charged: Charges,
+    charged: Charges[float],
 ) -> list[str]:
     early = show(rules.ends_early_s, Dimension.SECONDS)
     notes = [f"paid whole and up front; each block is usable until {early} before its end"]

@@ -20,7 +20,6 @@ from trnbench.facts.units import DAY_S
 from trnbench.money.billing import (
     Bill,
     Charges,
-    NoBill,
     RateEnd,
     bill,
     charges,
@@ -86,14 +85,14 @@ class Priced(Record, eq=False):
     """Runs under one tariff: wall time and charges, each with both ends of its interval."""
 
     tariff: Tariff
-    goodput: Goodput
+    goodput: Goodput[FloatArray]
     low_wall_s: FloatArray
     high_wall_s: FloatArray
-    charges: Charges
-    low: Charges
+    charges: Charges[FloatArray]
+    low: Charges[FloatArray]
     """Charges of the shortest wall time at the cheapest zone's rate; `charges` itself without
     ranges."""
-    high: Charges
+    high: Charges[FloatArray]
     """Charges of the longest wall time at the dearest zone's rate; `charges` itself without
     ranges."""
 
@@ -109,7 +108,7 @@ class TrainingCost(Record, eq=False):
     choice: IntArray
     """Place in `priced` of the cheapest tariff; -1 where nothing can be bought. Costs are NaN
     there, and times are those of machines paid by the hour."""
-    unpriced: Goodput
+    unpriced: Goodput[FloatArray]
     """Goodput on machines that are not interrupted."""
     wall_s: FloatArray
     low_wall_s: FloatArray
@@ -133,12 +132,12 @@ class TrainingCost(Record, eq=False):
         choice = int(self.choice[index])
         return self.priced[choice] if choice >= 0 else None
 
-    def bill(self, index: tuple[int, ...] = ()) -> Bill | NoBill | None:
-        """The bill of one run, or why there is none; None without any tariff."""
+    def bill(self, index: tuple[int, ...] = ()) -> Bill | tuple[str, ...] | None:
+        """The bill of one run, or the reasons why there is none; None without any tariff."""
         chosen = self.bought(index) or (self.priced[0] if self.priced else None)
         return None if chosen is None else self.bill_under(chosen, index)
 
-    def bill_under(self, priced: Priced, index: tuple[int, ...] = ()) -> Bill | NoBill:
+    def bill_under(self, priced: Priced, index: tuple[int, ...] = ()) -> Bill | tuple[str, ...]:
         """The bill of one run under one of the tariffs."""
         machines = bill(
             self.offers,
@@ -147,11 +146,13 @@ class TrainingCost(Record, eq=False):
             nodes=int(self.nodes[index]),
             seam_s=float(priced.goodput.seam_s[index]),
         )
-        if isinstance(machines, NoBill):
+        if not isinstance(machines, Bill):
             return machines
         size = float(self.checkpoint_bytes[index])
-        stored = float(storage_usd(self.offers, size, machines.elapsed_s))
-        return replace(machines, cost_usd=machines.cost_usd + stored, storage_usd=stored)
+        charged = machines.charged
+        stored = float(storage_usd(self.offers, size, charged.elapsed_s))
+        charged = replace(charged, cost_usd=charged.cost_usd + stored)
+        return replace(machines, charged=charged, storage_usd=stored)
 
     def reasons(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
         """Reasons why one run has no price; empty if it has one."""
@@ -162,7 +163,7 @@ class TrainingCost(Record, eq=False):
         if self.bought(index) is not None:
             return ()
         bills = [self.bill_under(priced, index) for priced in self.priced]
-        refused = [reason for no in bills if isinstance(no, NoBill) for reason in no.reasons]
+        refused = [reason for no in bills if not isinstance(no, Bill) for reason in no]
         return tuple(dict.fromkeys(refused))
 
 
@@ -187,7 +188,7 @@ def training_cost(
         *(shortest, expected, longest),
     )
 
-    def taken(seller: PurchaseRules | None) -> Goodput:
+    def taken(seller: PurchaseRules | None) -> Goodput[FloatArray]:
         operations = operations_of(
             reliability,
             offers.instance,
@@ -223,7 +224,7 @@ def training_cost(
 def _priced(
     offers: Offers,
     tariff: Tariff,
-    taken: Goodput,
+    taken: Goodput[FloatArray],
     *,
     nodes: FloatArray,
     size: FloatArray,
@@ -232,7 +233,7 @@ def _priced(
 ) -> Priced:
     low_wall, high_wall = _ends(taken, works)
 
-    def charged(wall_s: FloatArray, rate: RateEnd) -> Charges:
+    def charged(wall_s: FloatArray, rate: RateEnd) -> Charges[FloatArray]:
         machines = charges(
             offers, tariff, wall_s=wall_s, nodes=nodes, seam_s=taken.seam_s, rate=rate
         )
@@ -259,7 +260,7 @@ def _priced(
     )
 
 
-def _ends(taken: Goodput, works: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+def _ends(taken: Goodput[FloatArray], works: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
     """Wall times at the ends of the interval: speed and failures are uncertain, independently."""
     shortest, expected, longest = works
     wall = taken.wall_s
@@ -275,7 +276,7 @@ def _chosen(
     tokens: float,
     offers: Offers,
     priced: tuple[Priced, ...],
-    steady: Goodput,
+    steady: Goodput[FloatArray],
     nodes: FloatArray,
     size: FloatArray,
     works: Sequence[FloatArray],

@@ -8,65 +8,79 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from statistics import NormalDist
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from trnbench.errors import InputError
 from trnbench.facts.arrays import FloatArray
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, fields
 from trnbench.facts.units import DAY_S
 from trnbench.money.failures import Operations, Unsure
 from trnbench.money.recovery import daly_interval_s, segment_variance_s2, until_done_s
 
 LEVEL = 0.8
 """Share of cases that an interval contains, as for predicted step times."""
+Amount = TypeVar("Amount", float, FloatArray)
+"""Figures of one run, or arrays over runs."""
 _DEVIATIONS = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 
-class Goodput(Record, eq=False):
-    """Wall time of runs by cause, seconds; arrays over the runs."""
+class Goodput(Record, Generic[Amount]):
+    """Wall time by cause, seconds; of one run, or arrays over runs."""
 
-    start_s: FloatArray
+    start_s: Amount
     """Starts of all parts of a run."""
-    work_s: FloatArray
+    work_s: Amount
     """Pure training."""
-    checkpoint_s: FloatArray
+    checkpoint_s: Amount
     """Training stopped for checkpoints."""
-    lost_s: FloatArray
+    lost_s: Amount
     """Work repeated after failures."""
-    restart_s: FloatArray
+    restart_s: Amount
     """Recoveries."""
-    segments: FloatArray
+    segments: Amount
     """Pieces of work between checkpoints."""
-    interval_s: FloatArray
+    interval_s: Amount
     """Work of one segment."""
-    dump_s: FloatArray
+    dump_s: Amount
     """Training stopped for one checkpoint."""
-    write_s: FloatArray
+    write_s: Amount
     """Writing of one checkpoint, mostly beside training."""
-    failures: FloatArray
+    checkpoint_bytes: Amount
+    """Size of one checkpoint, over all ranks."""
+    failures: Amount
     """Expected number in the run."""
-    failures_per_day: FloatArray
-    each_restart_s: FloatArray
+    failures_per_day: Amount
+    each_restart_s: Amount
     """Time of one recovery, without lost work."""
-    deviation_s: FloatArray
+    deviation_s: Amount
     """Standard deviation of the wall time by the chance of failures."""
-    low_wall_s: FloatArray
+    low_wall_s: Amount
     """Lower end of the 80 % interval of the wall time."""
-    high_wall_s: FloatArray
-    seam_s: FloatArray
+    high_wall_s: Amount
+    seam_s: Amount
     """Time of a planned stop and start, as between Capacity Blocks."""
 
     @property
-    def wall_s(self) -> FloatArray:
+    def wall_s(self) -> Amount:
         """Expected wall time, all parts together, seconds."""
         return self.start_s + self.work_s + self.checkpoint_s + self.lost_s + self.restart_s
 
     @property
-    def goodput(self) -> FloatArray:
+    def goodput(self) -> Amount:
         """Share of the wall time that is pure training."""
         return self.work_s / self.wall_s
+
+    def at(self, index: tuple[int, ...] = ()) -> Goodput[float]:
+        """Figures of one run."""
+        return Goodput(**at_index(self, index))
+
+
+def at_index(runs: Record, index: tuple[int, ...]) -> dict[str, float]:
+    """Figures of one run by name, of a record of arrays over runs."""
+    return {one.name: float(getattr(runs, one.name)[index]) for one in fields(runs)}
 
 
 def goodput(
@@ -78,7 +92,7 @@ def goodput(
     interval_s: float | None = None,
     ranges: bool = True,
     drawn: Mapping[Unsure, FloatArray] | None = None,
-) -> Goodput:
+) -> Goodput[FloatArray]:
     """Wall time of runs, seconds; `interval_s` between checkpoints is Daly's unless given.
 
     `checkpoint_bytes` are of a whole checkpoint, over all ranks. Without `ranges` the ends of the
@@ -115,6 +129,7 @@ def goodput(
         interval_s=work / segments,
         dump_s=central.dump_s,
         write_s=central.write_s,
+        checkpoint_bytes=size,
         failures=central.failures_per_s * (done + restarts),
         failures_per_day=central.failures_per_s * DAY_S,
         each_restart_s=central.restart_s,

@@ -6,6 +6,7 @@ comes with a reason and a remedy, and own rates are marked as such.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import Literal
 
@@ -49,6 +50,11 @@ class Tariff(Record):
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     """Says that the row was read too long ago."""
+
+    @property
+    def price_to(self) -> datetime.date | None:
+        """Last day on which the rate was read."""
+        return self.price.date_to if self.price else None
 
     @property
     def usd_per_hour(self) -> float:

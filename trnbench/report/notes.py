@@ -41,7 +41,7 @@ def price_lines(quotes: Sequence[Quote]) -> list[str]:
     """Return where each row's rate comes from, equal ones together."""
     told = [one for one in quotes if one.elapsed_s is not None]
     lines = _by_instance(told, _price_basis)
-    off = {one.bill.discount for one in told if one.bill and one.bill.discount}
+    off = {one.bill.tariff.discount for one in told if one.bill and one.bill.tariff.discount}
     return [*lines, *(f"less a discount of {100 * one:.3g} %" for one in off)]
 
 
@@ -100,12 +100,12 @@ def _price_basis(quote: Quote) -> str:
     if bill is None:
         why = quote.unsold[0] if quote.unsold else "no published rate"
         return f"{why}; set --price {quote.instance}=USD"
-    if bill.origin == "own":
+    if bill.tariff.origin == "own":
         return "own price"
     day = price_day(bill)
-    if bill.origin == "assumed":
+    if bill.tariff.origin == "assumed":
         return f"assumed, from a rate of {day}"
-    second_hand = any(note.startswith(SECOND_HAND) for note in bill.notes)
+    second_hand = any(note.startswith(SECOND_HAND) for note in (*bill.tariff.notes, *bill.notes))
     return f"rate of {day}, {THIRD_PARTY}" if second_hand else f"rate read {day}"
 
 
@@ -113,13 +113,13 @@ def _availability(quote: Quote) -> str:
     bill = quote.bill
     if bill is None:
         return ""
-    if bill.option == "capacity-block":
+    if bill.tariff.option == "capacity-block":
         return _of_blocks(bill)
     return {
         "spot": "spot machines, interruptible at short notice",
-        "reserved": f"committed for {money_text(bill.committed_usd)}",
-        "savings-plan": f"committed for {money_text(bill.committed_usd)}",
-    }.get(bill.option, "")
+        "reserved": f"committed for {money_text(bill.charged.committed_usd)}",
+        "savings-plan": f"committed for {money_text(bill.charged.committed_usd)}",
+    }.get(bill.tariff.option, "")
 
 
 def _of_blocks(bill: Bill) -> str:

@@ -69,7 +69,7 @@ def cluster_text(quote: Quote) -> str:
 
 def purchase_text(bill: Bill) -> str:
     """Return the purchase in words: as one 28-day Capacity Block."""
-    if bill.option == "capacity-block":
+    if bill.tariff.option == "capacity-block":
         days = added(bill.blocks_days)
         several = len(bill.blocks_days) > 1 or len(bill.block_sizes) > 1
         block = f"Capacity Blocks of {days} days" if several else f"one {days}-day Capacity Block"
@@ -81,7 +81,7 @@ def purchase_text(bill: Bill) -> str:
         "reserved": "as reserved instances",
         "savings-plan": "on a savings plan",
         "quote": "at your own price",
-    }.get(bill.option, bill.option)
+    }.get(bill.tariff.option, bill.tariff.option)
 
 
 def chain_text(quote: Quote) -> list[str]:
@@ -97,14 +97,14 @@ def chain_text(quote: Quote) -> list[str]:
             "checkpoints": wall.checkpoint_s,
             "work lost": wall.lost_s,
             "restarts": wall.restart_s,
-            "between purchases": elapsed.value - wall.total_s,
+            "between purchases": elapsed.value - wall.wall_s,
         }
         told = [f"{name} {_time(s)}" for name, s in parts.items() if s > elapsed.value * LEAST]
         lines.append(f"{time_text(elapsed.value)}: {', '.join(told)}")
         size = show(wall.checkpoint_bytes, Dimension.BYTES)
         lines.append(
             f"{significant(wall.failures, DIGITS)} failures expected; a checkpoint of {size} every "
-            f"{_time(wall.checkpoint_interval_s)}"
+            f"{_time(wall.interval_s)}"
         )
     if bill is not None:
         lines += bill_lines(bill)
@@ -113,24 +113,24 @@ def chain_text(quote: Quote) -> list[str]:
 
 def bill_lines(bill: Bill) -> list[str]:
     """Return what a bill is made of, its sum in the first line."""
-    machines = bill.cost_usd - bill.storage_usd
+    tariff, charged = bill.tariff, bill.charged
+    machines = charged.cost_usd - bill.storage_usd
     lines = [
         f"{counted(bill.machines, 'machine')} x "
-        f"{significant(bill.billed_hours, DIGITS)} h x "
-        f"{significant(bill.usd_per_hour, EXACT)} USD/h = {significant(machines, DIGITS)} USD"
+        f"{significant(charged.billed_hours, DIGITS)} h x "
+        f"{significant(tariff.usd_per_hour, EXACT)} USD/h = {significant(machines, DIGITS)} USD"
     ]
-    if bill.discount:
-        lines.append(
-            f"{significant(bill.list_usd_per_hour, EXACT)} USD/h less {100 * bill.discount:.3g} %"
-        )
+    if tariff.discount:
+        listed = significant(tariff.list_usd_per_hour, EXACT)
+        lines.append(f"{listed} USD/h less {100 * tariff.discount:.3g} %")
     if bill.storage_usd:
         lines.append(
             f"checkpoints kept: {significant(bill.storage_usd)} USD, "
-            f"{significant(bill.cost_usd, DIGITS)} USD in all"
+            f"{significant(charged.cost_usd, DIGITS)} USD in all"
         )
-    if bill.source is not None:
+    if tariff.source is not None:
         lines.append(
-            f"rate: {bill.option} in {bill.region}, of {bill.price_to}: {bill.source.title}"
+            f"rate: {tariff.option} in {tariff.region}, of {tariff.price_to}: {tariff.source.title}"
         )
     return lines
 

@@ -137,11 +137,11 @@ def _end(ratio: float) -> str:
 def _minimum(quote: Quote) -> str:
     """Return that a purchase pays far more time than it uses, where it does."""
     bill = quote.bill
-    if bill is None or bill.option != "capacity-block":
+    if bill is None or bill.tariff.option != "capacity-block":
         return ""
-    if bill.wall_s >= DWARFED * bill.billed_hours * HOUR_S:
+    if bill.wall_s >= DWARFED * bill.charged.billed_hours * HOUR_S:
         return ""
     return (
-        f"{quote.instance} is sold by the day here: {money_text(bill.cost_usd)} for "
-        f"{bill.billed_hours:g} h, {time_text(bill.wall_s)} used"
+        f"{quote.instance} is sold by the day here: {money_text(bill.charged.cost_usd)} for "
+        f"{bill.charged.billed_hours:g} h, {time_text(bill.wall_s)} used"
     )

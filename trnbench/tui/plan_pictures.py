@@ -36,7 +36,7 @@ def front_chart(quotes: Sequence[Quote], here: Quote | None, best: Quote | None)
     for hue, one in enumerate(priced):
         assert one.cost_usd is not None
         # How it is bought tells only those of one cluster apart.
-        bought = one.bill.option if one.bill and clusters.count(clusters[hue]) > 1 else ""
+        bought = one.bill.tariff.option if one.bill and clusters.count(clusters[hue]) > 1 else ""
         series.append(
             ChartSeries(
                 label=f"{clusters[hue]} {bought}".strip(),
@@ -69,7 +69,7 @@ def purchase_lines(quote: Quote | None) -> str:
     lines = [f"{cluster_text(quote)}{f' {purchase_text(quote.bill)}' if quote.bill else ''}"]
     bill = quote.bill
     if bill is not None:
-        due = {"due up front": bill.upfront_usd, "committed to": bill.committed_usd}
+        due = {"due up front": bill.charged.upfront_usd, "committed to": bill.charged.committed_usd}
         lines += [f"  {name}: {money_text(usd)}" for name, usd in due.items() if usd]
     lines += [f"  {line}" for line in chain_text(quote)]
     lines += [f"warning: {one}" for one in quote.every_warning]

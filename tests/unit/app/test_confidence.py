@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def explored():
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9])
 def test_a_cost_is_that_of_the_time_at_the_same_confidence(explored, confidence):
-    (way,) = with_confidence(explored, candidates(explored.market), confidence)
+    way: Any = with_confidence(explored, candidates(explored.market), confidence)[0]
     # At one price, paid by the second, 3.6 USD/h are 0.001 USD a started second.
     assert way.sure_cost_usd == pytest.approx(0.001 * np.ceil(way.sure_elapsed_s))
     work_s = drawn_work_s(explored, 1, explored.layouts(1), CommonDraws())
@@ -44,7 +45,7 @@ def test_a_cost_is_that_of_the_time_at_the_same_confidence(explored, confidence)
 
 
 def test_a_cost_grows_with_the_confidence(explored):
-    costs = [
+    costs: list[Any] = [
         with_confidence(explored, candidates(explored.market), confidence)[0].sure_cost_usd
         for confidence in (0.5, 0.9, 0.99)
     ]

@@ -18,7 +18,7 @@ from trnbench.facts.hardware.library import load_instance, load_platform, load_r
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.weights import parameter_count
-from trnbench.money.billing import NoBill, bill
+from trnbench.money.billing import Bill, bill
 from trnbench.money.checkpoint import checkpoint_bytes
 from trnbench.money.cost import RunPhase, TrainingJob, training_cost
 from trnbench.money.price_terms import PriceTerms
@@ -171,8 +171,8 @@ def brute_force(request):
                     nodes=nodes,
                     seam_s=float(priced.goodput.seam_s),
                 )
-                if not isinstance(paid, NoBill):
-                    found.append((paid.cost_usd, paid.elapsed_s))
+                if isinstance(paid, Bill):
+                    found.append((paid.charged.cost_usd, paid.charged.elapsed_s))
     return found
 
 

@@ -12,9 +12,11 @@ from trnbench.app.buying import Buying
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.records import fields
 from trnbench.facts.units import money_text
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.money.billing import Bill
+from trnbench.money.billing import Bill, Charges
+from trnbench.money.purchase import Tariff
 from trnbench.report.quote_text import (
     layout_text,
     purchase_text,
@@ -53,25 +55,23 @@ def test_layouts_name_what_matters():
     )
 
 
-def bill(option, **blocks: Any):
-    nothing: dict[str, Any] = dict.fromkeys(
-        (
-            *("list_usd_per_hour", "usd_per_hour", "wall_s", "elapsed_s", "billed_hours"),
-            *("usable_hours", "seam_hours", "cost_usd", "upfront_usd", "committed_usd"),
-            "share_usd",
-        ),
-        1.0,
-    )
+def bill(option, *, wall_s=1.0, billed_hours=1.0, **blocks: Any):
+    nothing: dict[str, Any] = {one.name: 1.0 for one in fields(Charges)}
     return Bill(
-        instance="trn2.48xlarge",
-        option=option,
-        region="us-east-2",
-        origin="published",
+        tariff=Tariff(
+            instance="trn2.48xlarge",
+            option=option,
+            region="us-east-2",
+            origin="published",
+            list_usd_per_hour=1.0,
+            low_list_usd_per_hour=1.0,
+            high_list_usd_per_hour=1.0,
+            discount=0.0,
+        ),
         nodes=64,
-        machines=64,
-        discount=0.0,
-        restarts=0,
-        **{**nothing, **blocks},
+        wall_s=wall_s,
+        charged=Charges(**{**nothing, "billed_hours": billed_hours}),
+        **blocks,
     )
 
 

@@ -273,7 +273,7 @@ def _other_stacks(catalog: Catalog, known: Explored, row: Quote) -> tuple[OtherS
         way = Candidate(
             instance=row.instance,
             nodes=row.nodes,
-            option=row.bill.option if row.bill else None,
+            option=row.bill.tariff.option if row.bill else None,
             elapsed_s=row.elapsed_s.value,
             cost_usd=None,
         )

@@ -310,7 +310,7 @@ class _Planning(Record):
             paid = self._paid(run) if run.way.pool is None else None
             if (
                 paid is not None
-                and (key := (run.way.instance, paid.region, paid.option)) not in told
+                and (key := (run.way.instance, paid.tariff.region, paid.tariff.option)) not in told
             ):
                 told.add(key)
                 cells = bill_cells(paid)
