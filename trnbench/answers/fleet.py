@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from trnbench.facts.records import Record, asdict
+from trnbench.money.fleet.relax import LimitCost
 from trnbench.show.interval import Interval, interval_cells
 from trnbench.show.row import Cell, cells
 
@@ -68,14 +69,6 @@ class MonthBill(Record):
     usd: float
 
 
-class FleetLimitCost(Record):
-    """What the plan would save without a limit; `sure` where that is more than the gap."""
-
-    what: str
-    usd: float
-    sure: bool
-
-
 class FrontPoint(Record):
     """A plan that no other beats: when its last job ends, and what it costs."""
 
@@ -121,7 +114,7 @@ class FleetAnswer(Record):
     purchases: tuple[FleetPurchase, ...] = ()
     bill: tuple[MonthBill, ...] = ()
     prices: tuple[Mapping[str, Cell], ...] = ()
-    limit_costs: tuple[FleetLimitCost, ...] = ()
+    limit_costs: tuple[LimitCost, ...] = ()
     front: tuple[FrontPoint, ...] = ()
     spot: tuple[SpotRisk, ...] = ()
     together: float | None = None

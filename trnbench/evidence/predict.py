@@ -304,7 +304,7 @@ class Predictor(State, kw_only=False):
                 draws=self._draws.of(id(setup.memo), drawn),
             )
             held = known.held("chip" if of_chip else "first")
-            sizes = (held.value_bytes, held.low_bytes, held.high_bytes)
+            sizes = (held.value, held.low, held.high)
             found += share * np.array([*sizes, known.fit_probability])
         expected, low, high, likely = map(float, found)
         return RowMemory(bytes=expected, low_bytes=low, high_bytes=high, fit_probability=likely)

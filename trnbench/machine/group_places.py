@@ -118,21 +118,16 @@ def _listed(where: GroupPlace) -> IntArray:
     return groups.members(used)
 
 
-class HandedOn(Record, eq=False):
-    """Split of an exchange into a part over the network and a part inside nodes."""
+def handed_on(groups: RankGroups, per_node: int, copies: int) -> tuple[FloatArray, RankGroups]:
+    """Share of an exchange's bytes that crosses the network, and its groups inside a node.
 
-    crossing: FloatArray  # share of the bytes that crosses the network
-    local: RankGroups  # groups in a node; groups of one rank exchange nothing
-
-
-def handed_on(groups: RankGroups, per_node: int, copies: int) -> HandedOn:
-    """Split of an exchange of `copies` of each token among groups of experts' ranks."""
+    The exchange is of `copies` of each token among groups of experts' ranks. Groups of one rank
+    exchange nothing.
+    """
     nodes, inside = groups.nodes(per_node), groups.ranks_in_node(per_node)
     # Only groups that fill their part of each node evenly hand on; others send every copy across.
     spread = (nodes > 1) & (nodes * inside == groups.ranks)
     reached = nodes * (1 - (1 - 1 / np.maximum(nodes, 1)) ** copies)
     handing = np.where(spread, inside, 1)
-    return HandedOn(
-        crossing=np.where(spread, reached / copies, 1.0),
-        local=replace(groups, ranks=handing, period=handing * groups.stride),
-    )
+    local = replace(groups, ranks=handing, period=handing * groups.stride)
+    return np.where(spread, reached / copies, 1.0), local

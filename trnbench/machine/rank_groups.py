@@ -187,22 +187,15 @@ def _groups(
     )
 
 
-class PlatformAnswer(Record, eq=False):
-    """Answer of a platform to a grid of layouts."""
-
-    refused: tuple[Reason, ...]  # rules that layouts break
-    warned: tuple[Reason, ...]  # warnings that do not forbid
-
-
-def platform_answer(
+def platform_refusals(
     platform: Platform,
     grid: Grid,
     *,
     nodes: int | IntArray,
     logical_size: int | None = None,
     whole_nodes: bool = True,
-) -> PlatformAnswer:
-    """Layouts that a cluster of `nodes` instances refuses, and those with warnings.
+) -> tuple[Reason, ...]:
+    """Rules of a cluster of `nodes` instances that layouts of a grid break.
 
     A layout fills the cluster; without `whole_nodes` it may leave ranks of a single node idle.
     `nodes` may differ by layout; then no reason has words.
@@ -211,14 +204,18 @@ def platform_answer(
     degrees = platform.legal_degrees(logical_size)
     refused = [*_cluster(platform, nodes)]
     refused += _world(platform, grid, nodes, logical_size, whole_nodes=whole_nodes)
-    warned: list[Reason] = []
     if degrees is not None:
         refused += _degrees(platform, degrees, grid)
-        warned.append(_warned(platform, degrees, grid))
-    return PlatformAnswer(
-        refused=tuple(reason for reason in refused if np.any(reason.broken)),
-        warned=tuple(reason for reason in warned if np.any(reason.broken)),
-    )
+    return tuple(reason for reason in refused if np.any(reason.broken))
+
+
+def platform_warnings(
+    platform: Platform, grid: Grid, *, logical_size: int | None = None
+) -> tuple[Reason, ...]:
+    """Warnings on layouts of a grid that do not forbid them."""
+    degrees = platform.legal_degrees(logical_size)
+    warned = () if degrees is None else (_warned(platform, degrees, grid),)
+    return tuple(reason for reason in warned if np.any(reason.broken))
 
 
 def _cluster(platform: Platform, nodes: int | IntArray) -> Iterator[Reason]:

@@ -38,14 +38,6 @@ WhoseMemory = Literal["worst"] | CountedMemory
 reports it, without the buffers of communicators. chip: all ranks of the first chip together."""
 
 
-class MemoryInterval(Record):
-    """Bytes of memory by the numbers of a stack, and the ends of their 80 % interval."""
-
-    value_bytes: float
-    low_bytes: float
-    high_bytes: float
-
-
 class MemoryDraws(Record, eq=False):
     """Common draws of the uncertain numbers in the memory of layouts, by platform and stack."""
 
@@ -79,15 +71,13 @@ class LayoutMemory(Record, eq=False):
     draws: MemoryDraws | None = None
     """Draws of the platform with the stack, if the caller has them."""
 
-    def held(self, of: WhoseMemory = "worst") -> MemoryInterval:
+    def held(self, of: WhoseMemory = "worst") -> Range:
         """Bytes held, with their 80 % interval."""
         drawn = self._sum(self._drawn, of, self._draws.overheads)
         low, high = quantiles(drawn, (TAIL, 1 - TAIL))
         # The value need not be between the quantiles of the draws.
         value = float(self.bytes_by({}, of))
-        return MemoryInterval(
-            value_bytes=value, low_bytes=min(low, value), high_bytes=max(high, value)
-        )
+        return Range(value=value, low=min(low, value), high=max(high, value))
 
     def bytes_by(self, numbers: Mapping[str, Numbers], of: WhoseMemory = "worst") -> FloatArray:
         """Bytes held with some of the stack's numbers replaced by key, by single values or rows.

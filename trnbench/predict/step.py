@@ -21,7 +21,7 @@ from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.machine.rank_groups import platform_answer
+from trnbench.machine.rank_groups import platform_refusals, platform_warnings
 from trnbench.machine.routable_groups import OF_EXPERTS, OUTER, group_reasons
 from trnbench.predict.common_draws import CommonDraws, drawn_efficiency, residual_of
 from trnbench.predict.differences import Busy
@@ -146,7 +146,7 @@ def _held(setup: TrainSetup, program: StepProgram) -> tuple[RankMemory, str | No
     )
     ends = known.held()
     return (
-        RankMemory.of(held, (ends.low_bytes, ends.high_bytes), known.fit_probability),
+        RankMemory.of(held, (ends.low, ends.high), known.fit_probability),
         held.refusal(),
     )
 
@@ -277,7 +277,7 @@ def unpriced(prices: JobPrices, index: tuple[int, ...] = ()) -> tuple[str, ...]:
 
 def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Reasons why the layout is refused, and warnings."""
-    platform = platform_answer(
+    broken_rules = platform_refusals(
         setup.platform,
         program.grid,
         nodes=setup.nodes,
@@ -287,9 +287,10 @@ def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...],
     groups = group_reasons(
         setup.platform, program.grid, (*OUTER, *OF_EXPERTS), logical_size=setup.logical_size
     )
-    broken = first_causes((*program.reasons, *platform.refused, *groups))
+    broken = first_causes((*program.reasons, *broken_rules, *groups))
     refused = [*_words(broken, program)]
-    warnings = [*_words(platform.warned, program)]
+    warned = platform_warnings(setup.platform, program.grid, logical_size=setup.logical_size)
+    warnings = [*_words(warned, program)]
     for one in setup.beyond(PartialLayout.of(program.layout)):
         if one.status == "refused" and not setup.assume_supported:
             refused.append(refusal(setup.stack, one))

@@ -159,15 +159,15 @@ def test_like_messages_share_as_their_messages_do_one_by_one(name, group):
     where = place(load_platform(open_catalog(), "trn2.48xlarge"))
     found = place_collective(where, "all-reduce", [group], algorithm_named(name))
     assert not isinstance(found, Refusal)
-    like = like_messages(found.rounds, found.capacity)
+    like_rounds, like_capacity = like_messages(found.rounds, found.capacity)
     # The first round twice at once, the last one beside them: every class as fast as its messages.
-    rounds = [(found.rounds[at], like.rounds[at]) for at in (0, 0, -1)]
+    rounds = [(found.rounds[at], like_rounds[at]) for at in (0, 0, -1)]
     every = fair_rates(
         joined([one.links for one, _ in rounds], len(found.capacity) - 1), found.capacity
     )
     classes = fair_rates(
-        joined([of.links for _, of in rounds], len(like.capacity) - 1),
-        like.capacity,
+        joined([of.links for _, of in rounds], len(like_capacity) - 1),
+        like_capacity,
         joined([of.crossing for _, of in rounds], 0.0),
     )
     ends = np.cumsum([len(of.first) for _, of in rounds])[:-1]

@@ -16,7 +16,8 @@ from trnbench.machine.rank_groups import (
     AxisOrder,
     RankGroups,
     groups_along,
-    platform_answer,
+    platform_refusals,
+    platform_warnings,
 )
 from trnbench.program.grid import Grid, grid_of
 
@@ -177,15 +178,14 @@ def words(reasons, **at) -> list[str]:
 
 
 def test_a_layout_that_fills_the_cluster_is_taken():
-    found = platform_answer(TRN1, grid(tp=32, pp=8, dp=2), nodes=16)
-    assert found.refused == ()
-    assert found.warned == ()
+    assert platform_refusals(TRN1, grid(tp=32, pp=8, dp=2), nodes=16) == ()
+    assert platform_warnings(TRN1, grid(tp=32, pp=8, dp=2)) == ()
 
 
 def test_refusals_of_a_grid_name_what_is_near():
     tp, dp = np.array([2, 8, 12, 32]).reshape(-1, 1), np.array([4, 16])
-    found = platform_answer(TRN1, grid(tp=tp, dp=dp), nodes=4)
-    by_rule = {reason.rule: reason for reason in found.refused}
+    found = platform_refusals(TRN1, grid(tp=tp, dp=dp), nodes=4)
+    by_rule = {reason.rule: reason for reason in found}
     # 128 ranks: only 8 x 16 and 32 x 4 fill them.
     full = np.array([[False, False], [False, True], [False, False], [True, False]])
     assert (np.broadcast_to(by_rule["ranks"].broken, (4, 2)) == ~full).all()
@@ -197,23 +197,23 @@ def test_refusals_of_a_grid_name_what_is_near():
     assert "try dp=16" in by_rule["ranks"].words(at | {"tp": 8, "dp": 4})
     assert by_rule["tensor parallel"].broken.ravel().tolist() == [False, False, True, False]
     assert by_rule["tensor parallel"].words(at).endswith("try tp=8, 1, 32")
-    warned = found.warned[0]
+    (warned,) = platform_warnings(TRN1, grid(tp=tp, dp=dp))
     assert warned.broken.ravel().tolist() == [True, False, False, False]
     assert "tp=1, 8, 32 is" in warned.words(at | {"tp": 2})
 
 
 def test_a_job_on_a_part_of_a_node_has_a_listed_number_of_ranks():
     of = grid(tp=1, dp=np.array([2, 4, 8, 32, 64]))
-    found = platform_answer(TRN1, of, nodes=1, whole_nodes=False)
-    by_rule = {reason.rule: reason.broken.tolist() for reason in found.refused}
+    found = platform_refusals(TRN1, of, nodes=1, whole_nodes=False)
+    by_rule = {reason.rule: reason.broken.tolist() for reason in found}
     assert by_rule["ranks"] == [False, False, False, False, True]
     assert by_rule["ranks of a job"] == [False, True, False, False, False]
     at = {"tp": 1, "cp": 1, "pp": 1, "dp": 4}
-    assert words(found.refused, **at)[1] == (
+    assert words(found, **at)[1] == (
         "trn1.32xlarge runs 1, 2, 8, 16 or a multiple of 32 ranks in a job, not 4"
     )
-    strict = platform_answer(TRN1, of, nodes=1)
-    assert strict.refused[0].broken.tolist() == [True, True, True, False, True]
+    strict = platform_refusals(TRN1, of, nodes=1)
+    assert strict[0].broken.tolist() == [True, True, True, False, True]
 
 
 def test_degrees_belong_to_a_size_of_logical_core():
@@ -224,18 +224,18 @@ def test_degrees_belong_to_a_size_of_logical_core():
     assert 16 not in one.tensor_parallel
     assert P5.legal_degrees() is None
     of = grid(tp=128)
-    assert platform_answer(TRN2, of, nodes=1, logical_size=1).refused == ()
-    refused = platform_answer(TRN2, of, nodes=2).refused
+    assert platform_refusals(TRN2, of, nodes=1, logical_size=1) == ()
+    refused = platform_refusals(TRN2, of, nodes=2)
     assert [reason.rule for reason in refused] == ["tensor parallel"]
 
 
 def test_a_gpu_takes_any_tensor_parallelism_up_to_the_cluster():
-    assert platform_answer(P5, grid(tp=3, pp=8, dp=1), nodes=3).refused == ()
+    assert platform_refusals(P5, grid(tp=3, pp=8, dp=1), nodes=3) == ()
 
 
 def test_a_cluster_beyond_its_limit_is_refused_everywhere():
-    found = platform_answer(P5, grid(tp=8, dp=np.array([4000, 8000])), nodes=4000)
-    cluster = found.refused[0]
+    found = platform_refusals(P5, grid(tp=8, dp=np.array([4000, 8000])), nodes=4000)
+    cluster = found[0]
     assert cluster.rule == "cluster"
     assert bool(cluster.broken)
     network = P5.instance.network
@@ -244,4 +244,4 @@ def test_a_cluster_beyond_its_limit_is_refused_everywhere():
     most = int(network.max_chips_per_cluster // 8)
     assert f"up to {most} nodes" in cluster.words({})
     alone = replace(P5, instance=replace(P5.instance, fabric=P5.instance.fabric[:-1]))
-    assert "network" in platform_answer(alone, grid(dp=16), nodes=2).refused[0].words({})
+    assert "network" in platform_refusals(alone, grid(dp=16), nodes=2)[0].words({})

@@ -75,11 +75,11 @@ def with_memory(low=None, high=None, **numbers):
 
 def test_the_interval_holds_the_value_and_grows_with_what_is_not_known():
     plain, unsure = of(SETUP.stack).held(), of(with_memory(0.8, 1.4, whole=1.0)).held()
-    assert plain.value_bytes == unsure.value_bytes == needed(SETUP.stack.fragmentation)
-    assert unsure.low_bytes < plain.low_bytes < plain.value_bytes < plain.high_bytes
+    assert plain.value == unsure.value == needed(SETUP.stack.fragmentation)
+    assert unsure.low < plain.low < plain.value < plain.high
     # The share itself is wider than what the allocator loses: its own ends are nearly reached.
-    assert unsure.low_bytes == pytest.approx(0.8 * plain.value_bytes, rel=0.03)
-    assert unsure.high_bytes == pytest.approx(1.4 * plain.value_bytes, rel=0.03)
+    assert unsure.low == pytest.approx(0.8 * plain.value, rel=0.03)
+    assert unsure.high == pytest.approx(1.4 * plain.value, rel=0.03)
 
 
 def test_what_the_software_holds_lowers_the_chance_to_fit():
@@ -100,16 +100,16 @@ def test_a_chip_holds_its_ranks_whatever_stage_they_are_on():
     piped = of(SETUP.stack, platform, training_step(SETUP.model, layout))
     held = memory(piped.program, platform, fragmentation_ratio=SETUP.stack.fragmentation)
     first, light = (float(stage.total_bytes) for stage in held.stages[:2])
-    assert piped.held("first").value_bytes == first
-    assert piped.held("worst").value_bytes == float(held.total_bytes)
+    assert piped.held("first").value == first
+    assert piped.held("worst").value == float(held.total_bytes)
     # Groups of all ranks, of tensor-parallel ones, of stages: no log of a framework sees them.
     buffers = of(with_memory(communicator_bytes=1000.0), platform, piped.program)
-    assert buffers.held("first").value_bytes == first
-    assert buffers.held("worst").value_bytes == float(held.total_bytes) + 3000
-    assert piped.held("chip").value_bytes == 2 * first + 2 * light
+    assert buffers.held("first").value == first
+    assert buffers.held("worst").value == float(held.total_bytes) + 3000
+    assert piped.held("chip").value == 2 * first + 2 * light
     alone = Layout(tp=2, global_batch=64, sequence=4096, precision="bf16-master")
     half = of(SETUP.stack, platform, training_step(SETUP.model, alone))
-    assert half.held("chip").value_bytes == 2 * half.held().value_bytes
+    assert half.held("chip").value == 2 * half.held().value
 
 
 def test_numbers_may_be_rows_of_samples():

@@ -30,7 +30,7 @@ from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import DEGREES, KNOBS, Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.machine.rank_groups import platform_answer
+from trnbench.machine.rank_groups import platform_refusals
 from trnbench.machine.routable_groups import OF_EXPERTS, OUTER, group_reasons
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult, Tally
@@ -139,7 +139,7 @@ def one_by_one(asked: SearchQuestion, nodes: int) -> tuple[Counter[str], dict[La
     found = {}
     for layout in layouts(asked, nodes):
         program = training_step(asked.model, layout)
-        refused = platform_answer(asked.platform, program.grid, nodes=nodes).refused
+        refused = platform_refusals(asked.platform, program.grid, nodes=nodes)
         routed = group_reasons(asked.platform, program.grid, (*OUTER, *OF_EXPERTS))
         if refused or any(routed) or not program.legal:
             continue

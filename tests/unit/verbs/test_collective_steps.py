@@ -26,7 +26,7 @@ def test_a_ring_of_eight_gpus_by_hand():
     for step in found.steps:
         assert step.messages == 8
         assert step.busiest[0].size_bytes == pytest.approx(8 * KIB)
-        assert step.busiest[0].load == 1.0
+        assert step.busiest[0].busy == 1.0
     # 112 KiB at the 450 GB/s that a GPU of an H100 node has each way: 255 ns.
     assert whole.over_s == pytest.approx(112 * KIB / 450e9)
 
@@ -37,8 +37,8 @@ def test_loads_are_shares_of_capacity_over_the_time_that_it_takes():
     found = collective_steps(open_catalog(), "all-reduce", where, 64 * KIB, time_s=4 * busiest)
     # A link that is busy for 255 ns of 1,020 carries a quarter of what it could.
     assert found.whole is not None
-    assert found.whole.busiest[0].load == pytest.approx(0.25)
-    assert found.steps[0].busiest[0].load == 1.0
+    assert found.whole.busiest[0].busy == pytest.approx(0.25)
+    assert found.steps[0].busiest[0].busy == 1.0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from itertools import product
 
 from trnbench.evidence.claims.claim import ClaimedRun, CostCheck, PriceCheck, threshold
 from trnbench.evidence.claims.speed import (
-    Advantage,
     Machines,
     advantage,
     best,
@@ -34,6 +33,7 @@ from trnbench.facts.units import significant
 from trnbench.money.cost import RunPhase, TrainingJob, training_cost
 from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import Offers, load_offers
+from trnbench.predict.ranges import Range
 
 Costs = tuple[float, float, float]
 Rates = tuple[float | None, ...]
@@ -238,7 +238,7 @@ def price_finding(check: PriceCheck, rounding: float, book: PriceBook) -> Findin
             continue
         rates = [offers.tariffs[0].usd_per_hour for offers in (then, now)]
         times = rates[0] / rates[1]
-        found = Advantage(value=times, low=times, high=times)
+        found = Range(value=times, low=times, high=times)
         text = " to ".join(significant(rate, 5) for rate in rates)
         cases.append(
             Case(

@@ -18,6 +18,7 @@ from trnbench.facts.units import significant
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.checkpoint import checkpoint_bytes
+from trnbench.predict.ranges import Range
 
 
 class Pace(Record):
@@ -31,14 +32,6 @@ class Pace(Record):
 
 PaceOf: TypeAlias = Callable[[ClaimedRun, str, str], Pace]
 """Speed of a run on an instance in a precision."""
-
-
-class Advantage(Record):
-    """One side's advantage over the other, as a multiple, with its interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 class Machines(Record, eq=False):
@@ -70,17 +63,17 @@ class Machines(Record, eq=False):
         return self.checkpoints[run]
 
 
-def advantage(ours: Sequence[float], theirs: Sequence[float], *, same: bool = False) -> Advantage:
+def advantage(ours: Sequence[float], theirs: Sequence[float], *, same: bool = False) -> Range:
     """Ours over theirs, each (low, expected, high); log errors add in squares.
 
     On the `same` machine the common error cancels.
     """
     value = ours[1] / theirs[1]
     if same:
-        return Advantage(value=value, low=value, high=value)
+        return Range(value=value, low=value, high=value)
     down = math.hypot(math.log(ours[1] / ours[0]), math.log(theirs[2] / theirs[1]))
     up = math.hypot(math.log(ours[2] / ours[1]), math.log(theirs[1] / theirs[0]))
-    return Advantage(value=value, low=value * math.exp(-down), high=value * math.exp(up))
+    return Range(value=value, low=value * math.exp(-down), high=value * math.exp(up))
 
 
 def gain_of(gain: Gain, times: float) -> float:
@@ -96,7 +89,7 @@ def gain_of(gain: Gain, times: float) -> float:
             unhandled(gain, "terms")
 
 
-def gain_text(gain: Gain, found: Advantage) -> str:
+def gain_text(gain: Gain, found: Range) -> str:
     """An advantage and its interval as text."""
     ends = [gain_of(gain, times) for times in (found.value, found.low, found.high)]
     shown = [significant(end, 3) if gain == "times" else f"{100 * end:.0f}" for end in ends]
@@ -106,7 +99,7 @@ def gain_text(gain: Gain, found: Advantage) -> str:
     return f"{shown[0]}{unit} ({shown[1]} to {shown[2]})"
 
 
-def gain_case(gain: Gain, claimed: str, what: str, found: Advantage) -> Case:
+def gain_case(gain: Gain, claimed: str, what: str, found: Range) -> Case:
     """Verdict of a case by its advantage."""
     return Case(
         what=what,

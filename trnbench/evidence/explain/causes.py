@@ -16,6 +16,7 @@ from trnbench.facts.catalog.quantity import Ratio, Seconds
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import MAX_SIZE, Record, field, fields
 from trnbench.facts.workload.layout import KNOBS
+from trnbench.predict.ranges import Range
 
 Convention = Literal[
     "attention in full",
@@ -190,14 +191,6 @@ KINDS = tuple(one.name for one in fields(Cause) if one.default == ())
 """Fields of ways."""
 
 
-class UsualRange(Record):
-    """Usual magnitude: median, and ends of an 80 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
 class CauseList(Sourced):
     """Causes, with prior probabilities and error sizes."""
 
@@ -223,9 +216,9 @@ class CauseList(Sourced):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be above 0 and below 1")
 
-    def ways(self) -> tuple[tuple[Cause, CauseWay, UsualRange | None], ...]:
+    def ways(self) -> tuple[tuple[Cause, CauseWay, Range | None], ...]:
         """Every way of every cause, with its usual magnitude if any."""
-        found: list[tuple[Cause, CauseWay, UsualRange | None]] = []
+        found: list[tuple[Cause, CauseWay, Range | None]] = []
         for i, cause in enumerate(self.cause):
             for kind in KINDS:
                 for j, way in enumerate(getattr(cause, kind)):
@@ -233,11 +226,11 @@ class CauseList(Sourced):
         return tuple(found)
 
     @property
-    def part_of_calibration(self) -> UsualRange:
+    def part_of_calibration(self) -> Range:
         """Share of a calibration's own deviations that counts as error."""
         return self._range("calibration", self.calibration)
 
-    def _usual(self, path: str, way: CauseWay) -> UsualRange | None:
+    def _usual(self, path: str, way: CauseWay) -> Range | None:
         match way:
             case Setting() | OtherOrder() | Apart() | Counted():
                 return None
@@ -247,11 +240,11 @@ class CauseList(Sourced):
                 value, key = way.by, "by"
         return self._range(f"{path}.{key}", value)
 
-    def _range(self, key: str, value: float) -> UsualRange:
+    def _range(self, key: str, value: float) -> Range:
         known = self.provenance.evidence.get(key)
         if known is None or known.low is None or known.high is None:
             raise InputError(f"{self.name}: {key} needs `low` and `high`")
-        return UsualRange(value=value, low=known.low, high=known.high)
+        return Range(value=value, low=known.low, high=known.high, linear=known.low <= 0)
 
 
 def load_causes(catalog: Catalog) -> CauseList:

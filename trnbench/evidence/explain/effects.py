@@ -23,7 +23,6 @@ from trnbench.evidence.explain.causes import (
     SlowLink,
     SlowNode,
     TimedOtherwise,
-    UsualRange,
 )
 from trnbench.evidence.explain.change import Magnitude, MixedLayouts, Ran, Sites
 from trnbench.evidence.explain.observed import ObservedStep, Quantity
@@ -33,7 +32,7 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, State, field
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
-from trnbench.predict.fit import LayoutMemory, MemoryInterval
+from trnbench.predict.fit import LayoutMemory
 from trnbench.predict.ranges import Range, numbers_by_key, replaced
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup
@@ -89,7 +88,7 @@ class Pricer(State, kw_only=False):
 
     sites: Sites = field(default_factory=Sites)
     _programs: Memo[tuple[int, Layout], StepProgram] = field(default_factory=Memo)
-    _held: Memo[tuple[int, Layout], MemoryInterval] = field(default_factory=Memo)
+    _held: Memo[tuple[int, Layout], Range] = field(default_factory=Memo)
 
     def figures(self, steps: Sequence[ObservedStep]) -> tuple[StepFigure, ...]:
         """Every measured figure that can be predicted."""
@@ -204,9 +203,7 @@ class Pricer(State, kw_only=False):
                 "optimizer": time.optimizer_s,
             }
             if "memory" in wanted:
-                parts_s["memory"] = np.full_like(
-                    time.time_s, self._memory(setup, layout).value_bytes
-                )
+                parts_s["memory"] = np.full_like(time.time_s, self._memory(setup, layout).value)
             for quantity in wanted:
                 found[quantity] = found.get(quantity, 0.0) + share * parts_s[quantity]
         return found
@@ -214,7 +211,7 @@ class Pricer(State, kw_only=False):
     def _program(self, model: Model, layout: Layout) -> StepProgram:
         return self._programs.of((id(model), layout), lambda: training_step(model, layout))
 
-    def _memory(self, setup: TrainSetup, layout: Layout) -> MemoryInterval:
+    def _memory(self, setup: TrainSetup, layout: Layout) -> Range:
         """Memory of rank 0, as in logs."""
         known = LayoutMemory(
             program=self._program(setup.model, layout),
@@ -226,18 +223,17 @@ class Pricer(State, kw_only=False):
 
     def _held_ends(self, ran: Ran) -> tuple[float, float]:
         held = [(share, self._memory(ran.setup, layout)) for share, layout in ran.parts]
-        low = sum(share * one.low_bytes for share, one in held)
-        return low, sum(share * one.high_bytes for share, one in held)
+        low = sum(share * one.low for share, one in held)
+        return low, sum(share * one.high for share, one in held)
 
 
-def magnitudes_of(way: CauseWay, usual: UsualRange | None) -> tuple[Magnitude, ...]:
+def magnitudes_of(way: CauseWay, usual: Range | None) -> tuple[Magnitude, ...]:
     """Priced magnitudes of a way."""
     if usual is not None:
-        known = Range(value=usual.value, low=usual.low, high=usual.high, linear=usual.low <= 0)
-        found = known.at(_deviations(way))
+        found = usual.at(_deviations(way))
         if isinstance(way, Scaled | SlowLink | SlowNode | TimedOtherwise):
             # What lowers a number does not raise it, and the other way round.
-            found = np.minimum(found, 1) if known.value < 1 else np.maximum(found, 1)
+            found = np.minimum(found, 1) if usual.value < 1 else np.maximum(found, 1)
         return tuple(found.tolist())
     match way:
         case Setting():

@@ -53,13 +53,6 @@ class WorkRequest(Record):
     """Decoders in place of the suite's."""
 
 
-class MeasuringTask(Record):
-    """One measurement: its name for people, and the function that makes its rows."""
-
-    what: str
-    rows: Callable[[], Iterable[Cells]]
-
-
 def work(request: WorkRequest, emit: TellEvent) -> None:
     """Run the requested measurements; emit every row, and skipped work with reasons."""
     begun = time.monotonic()
@@ -77,18 +70,18 @@ def work(request: WorkRequest, emit: TellEvent) -> None:
         emit({"event": "row", "cells": shared | row})
     launch_s = float(launched[0]["latency_ms"]) * 1e-3
     tasks = _tasks(machine, suite, request, launch_s)
-    for done, task in enumerate(tasks):
+    for done, (what, rows) in enumerate(tasks):
         left_s = request.budget_s - (time.monotonic() - begun)
         if left_s <= 0:
-            emit({"event": "budget", "left": [one.what for one in tasks[done:]]})
+            emit({"event": "budget", "left": [left for left, _ in tasks[done:]]})
             return
-        emit({"event": "next", "done": done, "total": len(tasks), "what": task.what})
+        emit({"event": "next", "done": done, "total": len(tasks), "what": what})
         try:
-            for row in task.rows():
+            for row in rows():
                 emit({"event": "row", "cells": shared | row})
         except (TrnbenchError, jax.errors.JaxRuntimeError, TypeError, ValueError) as error:
             reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-            emit({"event": "skipped", "what": task.what, "reason": reason})
+            emit({"event": "skipped", "what": what, "reason": reason})
 
 
 def instance_name(backend: str, chip: str | None) -> str:
@@ -110,11 +103,12 @@ def _paced(request: WorkRequest, suite: Suite) -> Repeats:
 
 def _tasks(
     machine: AllDevices, suite: Suite, request: WorkRequest, launch_s: float
-) -> list[MeasuringTask]:
-    tasks: list[MeasuringTask] = []
+) -> list[tuple[str, Callable[[], Iterable[Cells]]]]:
+    """Measurements: the name of each for people, and the function that makes its rows."""
+    tasks: list[tuple[str, Callable[[], Iterable[Cells]]]] = []
 
     def add(what: str, found: Callable[[], Iterable[T]], row: Callable[[T], Cells]) -> None:
-        tasks.append(MeasuringTask(what=what, rows=lambda: map(row, found())))
+        tasks.append((what, lambda: map(row, found())))
 
     if "matrix" in request.kinds:
         for case in suite.products:

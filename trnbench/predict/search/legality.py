@@ -20,7 +20,7 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout, Schedule
 from trnbench.facts.workload.recompute import repeated_layers
-from trnbench.machine.rank_groups import platform_answer
+from trnbench.machine.rank_groups import platform_refusals
 from trnbench.machine.routable_groups import OF_EXPERTS, group_reasons
 from trnbench.machine.routable_groups import OUTER as GROUPS
 from trnbench.predict.search.question import SearchQuestion
@@ -338,14 +338,14 @@ def _platform_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
 
 
 def _refused(question: SearchQuestion, grid: Grid, nodes: int | IntArray) -> tuple[Reason, ...]:
-    platform = platform_answer(
+    platform = platform_refusals(
         question.platform,
         grid,
         nodes=nodes,
         logical_size=question.logical_size,
         whole_nodes=question.whole_nodes,
     )
-    return (*_not_run(question), *platform.refused)
+    return (*_not_run(question), *platform)
 
 
 def _routed(question: SearchQuestion, grid: Grid, axes: tuple[str, ...]) -> tuple[Reason, ...]:

@@ -203,7 +203,7 @@ class CollectiveView(View):
         for link in step.busiest:
             carries = show(link.size_bytes, Dimension.BYTES, digits=3)
             text.append(
-                f"{link.name:<32}  {link.level:<12} {100 * link.load:>5.0f} %  {carries:>9}\n"
+                f"{link.name:<32}  {link.level:<12} {100 * link.busy:>5.0f} %  {carries:>9}\n"
             )
         panel.show(text)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trnbench.answers.collective import LinkLoad
 from trnbench.engines.emulate.collective.play import busy_time
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.collective_stack import stack_of
@@ -40,15 +41,6 @@ class Plane(Record):
     onward: tuple[float, ...] = ()
 
 
-class BusyLink(Record):
-    """A link, its load as in a step, and what it carries."""
-
-    name: str
-    level: str
-    load: float
-    size_bytes: float
-
-
 class CollectiveStep(Record):
     """One round, or all of them: `times` it is repeated, the messages of it, and link loads.
 
@@ -62,7 +54,7 @@ class CollectiveStep(Record):
     messages: int
     over_s: float
     planes: tuple[Plane, ...]
-    busiest: tuple[BusyLink, ...]
+    busiest: tuple[LinkLoad, ...]
 
 
 class CollectiveSteps(Record):
@@ -162,10 +154,10 @@ def _step(
         over_s=over_s,
         planes=tuple(_planes(placed, loads)),
         busiest=tuple(
-            BusyLink(
+            LinkLoad(
                 name=placed.link_name(i),
                 level=fabric.links[i % fabric.links_per_node].level,
-                load=float(loads[i]),
+                busy=float(loads[i]),
                 size_bytes=float(carried[i]),
             )
             for i in order

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trnbench.answers.fleet import (
     FleetAnswer,
-    FleetLimitCost,
     FleetPurchase,
     FleetRow,
     FoundBy,
@@ -33,7 +32,7 @@ from trnbench.money.fleet.problem import (
     PlacedRun,
 )
 from trnbench.money.fleet.programme import Solved, solve
-from trnbench.money.fleet.relax import binding, limit_costs
+from trnbench.money.fleet.relax import LimitCost, binding, limit_costs
 from trnbench.money.market import cost_of
 from trnbench.show.row import Cell
 from trnbench.verbs.fleet.question import FleetQuestion
@@ -124,12 +123,9 @@ class _Planning(Record):
                 found_by="greedy" if plan is start else "programme",
                 feasible=True,
             )
-            costs: tuple[FleetLimitCost, ...] = ()
+            costs: tuple[LimitCost, ...] = ()
             if self.question.limit_costs and self.file.objective != "time":
-                costs = tuple(
-                    FleetLimitCost(what=one.what, usd=one.usd, sure=one.sure)
-                    for one in limit_costs(problem, plan, effort)
-                )
+                costs = limit_costs(problem, plan, effort)
             return replace(said, front=front, limit_costs=costs)
         return self._partly(problem, wayless, solved)
 

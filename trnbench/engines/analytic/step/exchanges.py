@@ -97,12 +97,10 @@ class Exchanges(Record, eq=False):
     def _once_a_node(self, op: CollectiveOp) -> PricedExchange:
         per_node = self.prices.ranks_per_node
         groups = groups_along(op.axis, self.program.grid, self.prices.order, op.ranks)
-        handed = handed_on(groups, per_node, op.copies)
+        crossing, local = handed_on(groups, per_node, op.copies)
         runs = op.count > 0
-        across = self.prices.price(op.op, groups, op.size_bytes * handed.crossing, runs=runs)
-        within = self.prices.price(
-            op.op, handed.local, op.size_bytes, runs=runs & (handed.local.ranks > 1)
-        )
+        across = self.prices.price(op.op, groups, op.size_bytes * crossing, runs=runs)
+        within = self.prices.price(op.op, local, op.size_bytes, runs=runs & (local.ranks > 1))
         # Tokens cross the network once per node and are handed on inside: both run at the same
         # time.
         return PricedExchange(

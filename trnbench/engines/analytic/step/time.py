@@ -116,20 +116,12 @@ class _Slots(Record, eq=False):
     stages: tuple[StageSlots, ...]
 
 
-class _Degrees(Record, eq=False):
-    """Degrees of the pipelines of some layouts, and seconds of a message."""
-
-    pp: FloatArray
-    vpp: FloatArray
-    micro_batches: FloatArray
-    send_s: FloatArray
-
-
 class _Run(Record, eq=False):
     """The step of some layouts, before it is split into categories."""
 
     slots: _Slots
-    degrees: _Degrees
+    window: OverlapWindow
+    micro_batches: FloatArray
     slowest: SlowestStage
     pipeline: PipelineTime
     ending: StepEnding
@@ -182,7 +174,7 @@ class StepPrices(Record, eq=False):
         # Categories add up to `time_s`: the same run is split, not computed a second way.
         pick = self._picker(points)
         run = self._run(pick)
-        micro_batches, slots, slowest = run.degrees.micro_batches, run.slots, run.slowest
+        micro_batches, slots, slowest = run.micro_batches, run.slots, run.slowest
         exposed = {
             purpose: micro_batches * slowest.exposed_s(slots.costs, purpose) for purpose in PURPOSES
         }
@@ -209,7 +201,7 @@ class StepPrices(Record, eq=False):
             purpose: micro_batches * slowest.hidden_s(slots.costs, purpose) for purpose in PURPOSES
         }
         hidden["data"] = hidden["data"] + run.ending.hidden_s
-        hidden["pipeline"] = _hidden_sends(run.degrees, slowest, run.pipeline)
+        hidden["pipeline"] = _hidden_sends(run, slowest)
         over = self._layouts(points)
         others = (*slowest.host.values(), *slots.launch_s.values())
         device_s = total(slowest.seconds.values()) - total(others)
@@ -289,20 +281,21 @@ class StepPrices(Record, eq=False):
         return rows
 
     def _run(self, pick: Pick) -> _Run:
-        slots, degrees = self._slots(pick), self._degrees(pick)
+        slots, window = self._slots(pick), self._window(pick)
+        grid = self.program.grid
+        micro_batches = grid.micro_batches_of(lambda sizes: pick(self._along(sizes)))
         slowest = slowest_stage(slots.stages)
         crossing = {
             kind: s if (s := block.crossing_s) is NOTHING else pick(s)
             for kind, block in self.blocks.items()
         }
-        ended = ending(
-            self.plans, slots.stages, pick, slots.slowdown, crossing, self._window(degrees)
-        )
+        ended = ending(self.plans, slots.stages, pick, slots.slowdown, crossing, window)
         return _Run(
             slots=slots,
-            degrees=degrees,
+            window=window,
+            micro_batches=micro_batches,
             slowest=slowest,
-            pipeline=self._pipeline(degrees, slowest),
+            pipeline=self._pipeline(window, micro_batches, slowest),
             ending=ended,
             host_once_s=self.host.at(pick).added_once(ended.update_s) if self.host else NOTHING,
         )
@@ -323,37 +316,30 @@ class StepPrices(Record, eq=False):
         stages = stage_slots(self.plans, pick, lengths, launch_s, host)
         return _Slots(slowdown=slowdown, launch_s=launch_s, costs=costs, stages=stages)
 
-    def _degrees(self, pick: Pick) -> _Degrees:
-        grid = self.program.grid
-        return _Degrees(
-            pp=pick(self._along(grid.pp)),
-            vpp=pick(self._along(grid.vpp)),
-            micro_batches=grid.micro_batches_of(lambda sizes: pick(self._along(sizes))),
-            send_s=pick(self.send_s),
-        )
-
-    def _pipeline(self, degrees: _Degrees, slowest: SlowestStage) -> PipelineTime:
+    def _pipeline(
+        self, window: OverlapWindow, micro_batches: FloatArray, slowest: SlowestStage
+    ) -> PipelineTime:
         work = PipelineWork(
             slowest=slot_times(slowest.seconds),
             before=slot_times(slowest.before),
             after=slot_times(slowest.after),
-            stages_after=degrees.pp - 1 - slowest.index,
-            send_s=degrees.send_s,
+            stages_after=window.stages - 1 - slowest.index,
+            send_s=window.send_s,
             send_overlap=array(self.efficiency.stack.overlaps.pipeline),
         )
         return pipeline_time(
             self.program.layout.schedule,
-            pp=degrees.pp,
-            vpp=degrees.vpp,
-            micro_batches=degrees.micro_batches,
+            pp=window.stages,
+            vpp=window.chunks,
+            micro_batches=micro_batches,
             work=work,
         )
 
-    def _window(self, degrees: _Degrees) -> OverlapWindow:
+    def _window(self, pick: Pick) -> OverlapWindow:
         return OverlapWindow(
-            stages=degrees.pp,
-            chunks=degrees.vpp,
-            send_s=degrees.send_s,
+            stages=pick(self._along(self.program.grid.pp)),
+            chunks=pick(self._along(self.program.grid.vpp)),
+            send_s=pick(self.send_s),
             share=array(self.efficiency.stack.overlaps.data),
             interleaved=self.program.layout.schedule == "interleaved",
         )
@@ -379,11 +365,12 @@ class StepPrices(Record, eq=False):
         return over
 
 
-def _hidden_sends(degrees: _Degrees, slowest: SlowestStage, piped: PipelineTime) -> FloatArray:
+def _hidden_sends(run: _Run, slowest: SlowestStage) -> FloatArray:
     # The first and the last stage have one neighbour each, all others two.
-    neighbours = 1.0 * (slowest.index > 0) + (slowest.index < degrees.pp - 1)
-    sent_s = degrees.micro_batches * degrees.vpp * neighbours * degrees.send_s
-    return np.maximum(sent_s - piped.sends_s, 0)
+    window = run.window
+    neighbours = 1.0 * (slowest.index > 0) + (slowest.index < window.stages - 1)
+    sent_s = run.micro_batches * window.chunks * neighbours * window.send_s
+    return np.maximum(sent_s - run.pipeline.sends_s, 0)
 
 
 def step_prices(

@@ -32,13 +32,6 @@ class RoundClasses(Record, eq=False):
     crossing: FloatArray
 
 
-class LikeMessages(Record, eq=False):
-    """Classes of rounds, in their order, and the speed of each class of links; the last is none."""
-
-    rounds: tuple[RoundClasses, ...]
-    capacity: FloatArray
-
-
 class ClassLoads(Record, eq=False):
     """The classes of several rounds in one table; those that load links alike are one.
 
@@ -68,8 +61,15 @@ def class_loads(rounds: Sequence[RoundClasses], none: int) -> ClassLoads:
     )
 
 
-def like_messages(rounds: Sequence[PlacedRound], capacity: FloatArray) -> LikeMessages:
-    """Classes of some rounds that may run side by side, in any number."""
+def like_messages(
+    rounds: Sequence[PlacedRound], capacity: FloatArray
+) -> tuple[tuple[RoundClasses, ...], FloatArray]:
+    """Classes of some rounds that may run side by side, and the speed of each class of links.
+
+    The last class of links is none.
+    """
+    if not rounds:
+        return (), capacity
     none = len(capacity) - 1
     paths = [found.links.reshape(len(found.source), -1) for found in rounds]
     wide = max(path.shape[1] for path in paths)
@@ -88,12 +88,12 @@ def like_messages(rounds: Sequence[PlacedRound], capacity: FloatArray) -> LikeMe
     ends = np.cumsum([len(p) for p in paths])
     links_in = np.bincount(link)
     _, first_of_link = np.unique(link, return_index=True)
-    return LikeMessages(
-        rounds=tuple(
+    return (
+        tuple(
             _classes(path[end - len(p) : end], message[end - len(p) : end], link, links_in)
             for end, p in zip(ends, paths, strict=True)
         ),
-        capacity=np.append(np.delete(capacity[first_of_link], int(link[none])), np.inf),
+        np.append(np.delete(capacity[first_of_link], int(link[none])), np.inf),
     )
 
 

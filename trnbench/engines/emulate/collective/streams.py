@@ -116,9 +116,7 @@ class _Stage:
             [reached_capacity(stream.placed, stream.tuning) for stream in streams]
         )
         rounds = {_content(found): found for s in streams for found in s.placed.rounds}
-        like = like_messages(list(rounds.values()), capacity) if rounds else None
-        classes = like.rounds if like else ()
-        self.capacity = like.capacity if like else capacity
+        classes, self.capacity = like_messages([*rounds.values()], capacity)
         self.loads = class_loads(classes, len(self.capacity) - 1)
         # Messages of a round with equal load on equal links have equal speeds: a class stands for
         # all of them, and its speed is computed once.

@@ -94,10 +94,10 @@ class PlayedExchanges(Record, eq=False):
         stack = self.efficiency.stack
         if op.copies > 1 and stack.expert_tokens == "once-a-node":
             # Crossing the network and handing on inside nodes use different links: side by side.
-            handed = handed_on(groups, self.site.node_ranks, op.copies)
+            crossing, local = handed_on(groups, self.site.node_ranks, op.copies)
             run = side_by_side(
-                self._run(op.op, groups, size * float(handed.crossing)),
-                self._run(op.op, handed.local, size),
+                self._run(op.op, groups, size * float(crossing)),
+                self._run(op.op, local, size),
             )
         else:
             run = self._run(op.op, groups, size)
