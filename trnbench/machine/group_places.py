@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from trnbench.facts.arrays import FloatArray, IntArray
-from trnbench.facts.records import Record, replace
+from trnbench.facts.records import replace
 from trnbench.machine.rank_groups import RankGroups
 
 if TYPE_CHECKING:

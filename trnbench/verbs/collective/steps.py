@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from trnbench.answers.collective import LinkLoad
 from trnbench.engines.emulate.collective.play import busy_time
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.collective_stack import stack_of
@@ -22,6 +21,7 @@ from trnbench.machine.message_plan.placed import Placed, PlacedRound
 from trnbench.machine.message_plan.ring_orders import neighbour_pairs
 from trnbench.machine.message_plan.select import algorithm_named, select, selected_for
 from trnbench.machine.placement import place
+from trnbench.verbs.collective.answer import LinkLoad
 from trnbench.verbs.collective.groups import replica_groups
 
 BUSIEST = 12
