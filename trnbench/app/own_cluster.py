@@ -11,6 +11,7 @@ from pathlib import Path
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.catalog.document import load
+from trnbench.facts.catalog.schema import tag_of
 from trnbench.facts.catalog.search import SINGULAR, Catalog, user_folder
 from trnbench.facts.hardware.fabric import FullMesh, Switch
 from trnbench.facts.hardware.instance import Instance, Platform
@@ -281,7 +282,7 @@ def _resized(instance: Instance, chips: int) -> Iterator[tuple[str, str]]:
     """Yield the level that joins all chips, with as many as there are now."""
     if chips == instance.chips:
         return
-    joining = [level for level in instance.fabric if level.topology in instance.scale_up_kind]
+    joining = [level for level in instance.fabric if tag_of(level) in instance.scale_up_kind]
     if len(joining) != 1 or not isinstance(joining[0], Switch | FullMesh):
         kinds = " and ".join(instance.scale_up_kind) or "nothing"
         raise InputError(

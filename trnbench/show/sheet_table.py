@@ -9,9 +9,10 @@ from trnbench.facts.calibration.supports import KEY
 from trnbench.facts.calibration.transfer import AS_IN, BY_KERNELS, FIT_SOURCE
 from trnbench.facts.catalog.document import Documented
 from trnbench.facts.catalog.provenance import Kind, Provenance, join
-from trnbench.facts.catalog.schema import is_record, keys_of
+from trnbench.facts.catalog.schema import content_of, tag_of
 from trnbench.facts.catalog.search import Entry
 from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.fabric import Level
 from trnbench.facts.hardware.figures import SheetFigure
 from trnbench.facts.prices.price import Price, PriceList
 from trnbench.facts.records import Record, replace
@@ -118,13 +119,12 @@ _LEAF = str | int | float | datetime.date
 def _lines(value: object, provenance: Provenance, path: str, unit: str = "") -> Iterator[SheetLine]:
     if value is None or isinstance(value, Provenance):
         return
-    if is_record(type(value)):
-        topology = getattr(type(value), "topology", None)
-        if topology is not None:
-            yield SheetLine(key=join(path, "topology"), value=str(topology))
-        for name, key in keys_of(type(value)).items():
+    if isinstance(value, Record):
+        if isinstance(value, Level):
+            yield SheetLine(key=join(path, "topology"), value=tag_of(value))
+        for name, key, item in content_of(value):
             own_unit = name.removeprefix(key).removeprefix("_")
-            yield from _lines(getattr(value, name), provenance, join(path, key), own_unit)
+            yield from _lines(item, provenance, join(path, key), own_unit)
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _lines(item, provenance, join(path, str(key)), unit)

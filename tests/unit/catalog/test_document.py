@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pytest
 
@@ -17,14 +17,12 @@ from trnbench.facts.catalog.toml_file import read_toml
 from trnbench.facts.records import Record, field
 
 
-class Ring(Record):
-    topology: ClassVar[str] = "ring"
+class Ring(Record, tag_field="topology", tag="ring"):
     length: int
     latency_s: Seconds
 
 
-class Star(Record):
-    topology: ClassVar[str] = "star"
+class Star(Record, tag_field="topology", tag="star"):
     ports: int
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from trnbench.errors import DataFileError, Fault, UnitError, did_you_mean, unhandled
 from trnbench.facts.catalog.document import load
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Ratio
+from trnbench.facts.catalog.schema import BY_TAG, tag_of
 from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.records import Record
 from trnbench.facts.units import EXAMPLES, UNITS, Dimension, parse
@@ -84,7 +85,7 @@ def threshold(gain: Gain, text: str) -> float:
             unhandled(gain, "threshold")
 
 
-class FigureCheck(Record):
+class FigureCheck(Record, tag="figure"):
     """Figures of instances equal `claimed`, up to rounding; with `at_least`, or exceed it."""
 
     instances: tuple[str, ...]
@@ -100,7 +101,7 @@ class FigureCheck(Record):
         measure(self.claimed)
 
 
-class RatioCheck(Record):
+class RatioCheck(Record, tag="ratio"):
     """Figures of the instances `of` are at least `times` those of `to`, up to rounding."""
 
     of: tuple[str, ...]
@@ -120,7 +121,7 @@ class RatioCheck(Record):
         multiple(self.times)
 
 
-class PriceCheck(Record):
+class PriceCheck(Record, tag="price"):
     """An instance is cheaper by `saving` as `option` on a day than otherwise, or on another day."""
 
     instances: tuple[str, ...]
@@ -138,7 +139,7 @@ class PriceCheck(Record):
         threshold("saving", self.saving)
 
 
-class SpeedCheck(Record):
+class SpeedCheck(Record, tag="speed"):
     """Runs train `times` as fast on equally many of `of` as of `to`."""
 
     runs: tuple[str, ...]
@@ -155,7 +156,7 @@ class SpeedCheck(Record):
         multiple(self.times)
 
 
-class CostCheck(Record):
+class CostCheck(Record, tag="cost"):
     """Runs cost `saving` less on `of` than on `to`, or give `better` more for the money."""
 
     runs: tuple[str, ...]
@@ -186,7 +187,7 @@ class CostCheck(Record):
         return self.saving or self.better or ""
 
 
-class NoCheck(Record):
+class NoCheck(Record, tag="untold"):
     """The claim cannot be checked; `why` names the missing data."""
 
     why: str
@@ -211,37 +212,16 @@ class Statement(Record):
     """The checked part of the words."""
     note: str | None = None
     """Explanation of the outcome, one line."""
-    figure: FigureCheck | None = None
-    ratio: RatioCheck | None = None
-    price: PriceCheck | None = None
-    speed: SpeedCheck | None = None
-    cost: CostCheck | None = None
-    untold: NoCheck | None = None
+    check: Annotated[Check, BY_TAG]
 
     def __post_init__(self) -> None:
-        """Refuse a statement without words, or with another number of checks than one."""
+        """Refuse a statement without words."""
         _refuse_empty(self, "said")
-        if len(self._checks) != 1:
-            found = ", ".join(self._checks) or "none"
-            raise ValueError(f"expected one of {', '.join(KINDS)}; found {found}")
-
-    @property
-    def _checks(self) -> Mapping[str, Check]:
-        checks = {kind: getattr(self, kind) for kind in KINDS}
-        return {kind: check for kind, check in checks.items() if check is not None}
 
     @property
     def kind(self) -> str:
         """Name of the check."""
-        return next(iter(self._checks))
-
-    @property
-    def check(self) -> Check:
-        """The check."""
-        return self._checks[self.kind]
-
-
-KINDS = ("figure", "ratio", "price", "speed", "cost", "untold")
+        return tag_of(self.check)
 
 
 class ClaimedRun(Record):
@@ -288,9 +268,15 @@ def load_claims(path: Path) -> ClaimList:
 
 def instances_of(check: Check) -> tuple[str, ...]:
     """Instances in a check."""
-    if isinstance(check, FigureCheck | PriceCheck):
-        return check.instances
-    return () if isinstance(check, NoCheck) else (*check.of, *check.to)
+    match check:
+        case FigureCheck() | PriceCheck():
+            return check.instances
+        case RatioCheck() | SpeedCheck() | CostCheck():
+            return (*check.of, *check.to)
+        case NoCheck():
+            return ()
+        case unknown:
+            unhandled(unknown, "instances")
 
 
 def _unknown(claims: ClaimList) -> Iterator[Fault]:

@@ -6,15 +6,17 @@ ends of an 80 % interval in the file; a way without lists its alternatives.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from collections import Counter
+from typing import Annotated, Literal, TypeAlias
 
-from trnbench.errors import InputError, did_you_mean
+from trnbench.errors import InputError, did_you_mean, unhandled
 from trnbench.facts.calibration.training_stack import RankOrder, number_keys
 from trnbench.facts.catalog.document import load_once
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Ratio, Seconds
+from trnbench.facts.catalog.schema import BY_TAG, tag_of
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.records import MAX_SIZE, Record, field, fields
+from trnbench.facts.records import MAX_SIZE, Record, field
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.predict.ranges import Range
 
@@ -29,7 +31,7 @@ Convention = Literal[
 Each = Literal["once", "sample of a node", "sample"]
 
 
-class Scaled(Record):
+class Scaled(Record, tag="scaled"):
     """Calibration numbers, by key, times a factor."""
 
     numbers: tuple[str, ...]
@@ -40,7 +42,7 @@ class Scaled(Record):
         _refuse_unknown(*self.numbers)
 
 
-class Added(Record):
+class Added(Record, tag="added"):
     """A calibration number, by key, plus a cost: once, or per sample of a node or the job."""
 
     number: str
@@ -52,20 +54,20 @@ class Added(Record):
         _refuse_unknown(self.number)
 
 
-class AtLeast(Record):
+class AtLeast(Record, tag="least"):
     """A lower bound of the step time: concurrent work per sample."""
 
     each: Each
     cost_s: Seconds
 
 
-class SlowLaunch(Record):
+class SlowLaunch(Record, tag="launch"):
     """A slower host launch of a pass through a layer, partly hidden by computing."""
 
     cost_s: Seconds
 
 
-class SlowLink(Record):
+class SlowLink(Record, tag="link"):
     """Bandwidth or latency of the network, or of links inside a node, times a factor."""
 
     part: Literal["network", "node"]
@@ -73,19 +75,19 @@ class SlowLink(Record):
     by: Ratio
 
 
-class SlowNode(Record):
+class SlowNode(Record, tag="straggler"):
     """Slowdown of computing on the slowest of several nodes, as a factor."""
 
     by: Ratio
 
 
-class Scatter(Record):
+class Scatter(Record, tag="scatter"):
     """Extra relative scatter of computing times between nodes."""
 
     by: Ratio
 
 
-class Setting(Record):
+class Setting(Record, tag="setting"):
     """Another value of a layout's knob: one of `to`, or a multiple of its own."""
 
     knob: str
@@ -103,13 +105,13 @@ class Setting(Record):
             raise ValueError("expected `to` or `times`")
 
 
-class OtherOrder(Record):
+class OtherOrder(Record, tag="order"):
     """Another order of ranks."""
 
     to: tuple[RankOrder, ...]
 
 
-class Apart(Record):
+class Apart(Record, tag="apart"):
     """Tensor-parallel groups spread evenly over several nodes instead of one."""
 
     nodes: tuple[int, ...]
@@ -121,7 +123,7 @@ class Apart(Record):
             raise ValueError(f"`nodes` must be from 2 to {MAX_SIZE - 1}, found {wrong[0]}")
 
 
-class Counted(Record):
+class Counted(Record, tag="counted"):
     """A measured time derived from an MFU or throughput with another convention."""
 
     by: tuple[Convention, ...] = ()
@@ -135,12 +137,14 @@ class Counted(Record):
             raise ValueError("expected `by` or `times`")
 
 
-class TimedOtherwise(Record):
+class TimedOtherwise(Record, tag="timed"):
     """The measurement covers a part of the step, or more than the step."""
 
     by: Ratio
 
 
+ListedWay: TypeAlias = Setting | OtherOrder | Apart | Counted
+"""Ways that list their alternatives."""
 CauseWay: TypeAlias = (
     Scaled
     | Added
@@ -155,6 +159,7 @@ CauseWay: TypeAlias = (
     | Counted
     | TimedOtherwise
 )
+"""All ways, in the order in which those of a cause are tried."""
 
 
 class Cause(Record):
@@ -166,29 +171,12 @@ class Cause(Record):
     """Relative prior probability."""
     experiment: str
     remedy: str
-    scaled: tuple[Scaled, ...] = ()
-    added: tuple[Added, ...] = ()
-    least: tuple[AtLeast, ...] = ()
-    launch: tuple[SlowLaunch, ...] = ()
-    link: tuple[SlowLink, ...] = ()
-    straggler: tuple[SlowNode, ...] = ()
-    scatter: tuple[Scatter, ...] = ()
-    setting: tuple[Setting, ...] = ()
-    order: tuple[OtherOrder, ...] = ()
-    apart: tuple[Apart, ...] = ()
-    counted: tuple[Counted, ...] = ()
-    timed: tuple[TimedOtherwise, ...] = ()
+    ways: Annotated[tuple[CauseWay, ...], BY_TAG]
 
     def __post_init__(self) -> None:
-        """Refuse a cause without effects, or without weight."""
-        if not any(getattr(self, kind) for kind in KINDS):
-            raise ValueError(f"expected one of {', '.join(KINDS)}")
+        """Refuse a cause without weight."""
         if self.weight <= 0:
             raise ValueError("`weight` must be above 0")
-
-
-KINDS = tuple(one.name for one in fields(Cause) if one.default == ())
-"""Fields of ways."""
 
 
 class CauseList(Sourced):
@@ -220,9 +208,11 @@ class CauseList(Sourced):
         """Every way of every cause, with its usual magnitude if any."""
         found: list[tuple[Cause, CauseWay, Range | None]] = []
         for i, cause in enumerate(self.cause):
-            for kind in KINDS:
-                for j, way in enumerate(getattr(cause, kind)):
-                    found.append((cause, way, self._usual(f"cause[{i}].{kind}[{j}]", way)))
+            count: Counter[str] = Counter()
+            for way in cause.ways:
+                tag = tag_of(way)
+                found.append((cause, way, self._usual(f"cause[{i}].{tag}[{count[tag]}]", way)))
+                count[tag] += 1
         return tuple(found)
 
     @property
@@ -235,10 +225,11 @@ class CauseList(Sourced):
             case Setting() | OtherOrder() | Apart() | Counted():
                 return None
             case Added() | AtLeast() | SlowLaunch():
-                value, key = way.cost_s, "cost"
-            case _:
-                value, key = way.by, "by"
-        return self._range(f"{path}.{key}", value)
+                return self._range(f"{path}.cost", way.cost_s)
+            case Scaled() | SlowLink() | SlowNode() | Scatter() | TimedOtherwise():
+                return self._range(f"{path}.by", way.by)
+            case unknown:
+                unhandled(unknown, "magnitude")
 
     def _range(self, key: str, value: float) -> Range:
         known = self.provenance.evidence.get(key)

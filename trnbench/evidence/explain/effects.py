@@ -17,6 +17,7 @@ from trnbench.evidence.explain.causes import (
     CauseList,
     CauseWay,
     Counted,
+    ListedWay,
     OtherOrder,
     Scaled,
     Setting,
@@ -228,13 +229,7 @@ class Pricer(State, kw_only=False):
 
 
 def magnitudes_of(way: CauseWay, usual: Range | None) -> tuple[Magnitude, ...]:
-    """Priced magnitudes of a way."""
-    if usual is not None:
-        found = usual.at(_deviations(way))
-        if isinstance(way, Scaled | SlowLink | SlowNode | TimedOtherwise):
-            # What lowers a number does not raise it, and the other way round.
-            found = np.minimum(found, 1) if usual.value < 1 else np.maximum(found, 1)
-        return tuple(found.tolist())
+    """Priced magnitudes of a way: its alternatives, or those of its usual range."""
     match way:
         case Setting():
             return (*way.to, *(("x", by) for by in way.times))
@@ -245,7 +240,12 @@ def magnitudes_of(way: CauseWay, usual: Range | None) -> tuple[Magnitude, ...]:
         case Counted():
             both = tuple(("time", name) for name in way.by)
             return (*way.by, *both, *(("x", by) for by in way.times))
-    raise TypeError(f"{type(way).__name__} has no range")
+    assert usual is not None
+    found = usual.at(_deviations(way))
+    if isinstance(way, Scaled | SlowLink | SlowNode | TimedOtherwise):
+        # What lowers a number does not raise it, and the other way round.
+        found = np.minimum(found, 1) if usual.value < 1 else np.maximum(found, 1)
+    return tuple(found.tolist())
 
 
 def _deviations(way: CauseWay) -> FloatArray:
@@ -258,7 +258,7 @@ def _read(
     """Magnitudes with their shares and shifts: the priced ones, or interpolated ones between."""
     # A step that could not have run so ran as said.
     shifts = np.nan_to_num(shifts)
-    if isinstance(way, Setting | OtherOrder | Apart | Counted):
+    if isinstance(way, ListedWay):
         found = [(one, 1 / len(several), shift) for one, shift in zip(several, shifts, strict=True)]
     else:
         priced = _deviations(way)

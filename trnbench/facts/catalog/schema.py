@@ -1,8 +1,14 @@
 """Fields of record classes, and their keys in files.
 
 A record's attribute carries its base unit (`clock_hz: Hertz`), the file's key does not (`clock =
-"2.8 GHz"`): the key is the attribute without its dimension's suffix. The text under `topology`
-selects the class of a union of records; each class names its own.
+"2.8 GHz"`): the key is the attribute without its dimension's suffix. Classes of a union of
+records declare tags, which select the class in either of two ways:
+
+    class Torus(Record, tag_field="topology", tag="torus")    topology = "torus" in the table
+    class Speed(Record, tag="speed")                          the table stands under the key `speed`
+
+The second way is for fields whose form is `Annotated[..., BY_TAG]`: a union, of which a table has
+one, or a tuple of a union, of which it has lists.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ from trnbench.facts.units import Dimension
 TypeForm: TypeAlias = Any
 """A type expression such as `tuple[int, ...] | None`; Python 3.11 has no static type for these."""
 
-TAG = "topology"
+BY_TAG = "by tag"
 
 
 def is_record(form: TypeForm) -> bool:
@@ -53,7 +59,51 @@ def is_tagged_union(form: TypeForm) -> bool:
 
 def tagged(form: TypeForm) -> dict[str, TypeForm]:
     """Tag -> record class, for a union of records."""
-    return {member.topology: member for member in get_args(form)}
+    return {member.__struct_config__.tag: member for member in get_args(form)}
+
+
+def tag_field(form: TypeForm) -> str:
+    """Key of the tag in a table of a union of records."""
+    return str(get_args(form)[0].__struct_config__.tag_field)
+
+
+def tag_of(record: Record) -> str:
+    """The tag of a record in its union; empty without one."""
+    return str(record.__struct_config__.tag or "")
+
+
+@cache
+def by_tag(form: TypeForm) -> dict[str, TypeForm]:
+    """Tag -> form of the value under that key; empty for a field with a key of its own."""
+    if origin_of(form) is not Annotated or BY_TAG not in form.__metadata__:
+        return {}
+    inner = get_args(form)[0]
+    if origin_of(inner) is tuple:
+        each = tagged(get_args(inner)[0])
+        return {tag: types.GenericAlias(tuple, (one, ...)) for tag, one in each.items()}
+    return tagged(inner)
+
+
+@cache
+def entries(record: TypeForm) -> dict[str, TypeForm]:
+    """Key -> form of the value, for all keys that a record's table may have."""
+    found: dict[str, TypeForm] = {}
+    for key, form in forms_of(record).values():
+        found |= by_tag(form) or {key: form}
+    return found
+
+
+def content_of(record: Record) -> Iterator[tuple[str, str, object]]:
+    """Yield the attribute, the key in the file and the value of a record's fields."""
+    for name, (key, form) in forms_of(type(record)).items():
+        value: Any = getattr(record, name)
+        if not by_tag(form):
+            yield name, key, value
+        elif isinstance(value, tuple):
+            for tag in by_tag(form):
+                yield tag, tag, tuple(one for one in value if tag_of(one) == tag)
+        else:
+            yield name, tag_of(value), value
 
 
 def numbers(
@@ -78,10 +128,10 @@ def numbers(
 
 def _forms_by_key(value: dict[str, object], form: TypeForm) -> list[tuple[str, TypeForm]]:
     if is_tagged_union(form):
-        tag = value.get(TAG)
+        tag = value.get(tag_field(form))
         form = tagged(form).get(tag) if isinstance(tag, str) else None
     if form is not None and is_record(form):
-        by_key = dict(forms_of(form).values())
+        by_key = entries(form)
         return [(key, by_key[key]) for key in value if key in by_key]
     return [(key, get_args(form)[1]) for key in value] if origin_of(form) is dict else []
 

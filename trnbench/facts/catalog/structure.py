@@ -26,14 +26,16 @@ from trnbench.facts.catalog.quantity import (
     whole,
 )
 from trnbench.facts.catalog.schema import (
-    TAG,
     TypeForm,
+    by_tag,
     dimension_of,
+    entries,
     forms_of,
     is_record,
     is_tagged_union,
     keys_of,
     origin_of,
+    tag_field,
     tagged,
 )
 from trnbench.facts.records import MISSING, fields
@@ -71,7 +73,7 @@ def _reader(form: TypeForm) -> ValueReader:
     if origin is dict:
         return _table_reader(get_args(form)[1])
     if is_tagged_union(form):
-        return _union_reader(tagged(form))
+        return _union_reader(tag_field(form), tagged(form))
     if origin in (Union, types.UnionType) and type(None) in get_args(form):
         (there,) = (kind for kind in get_args(form) if kind is not type(None))
         return lambda value, *at: None if value is None else _reader(there)(value, *at)
@@ -108,6 +110,8 @@ def _record_reader(record: TypeForm) -> ValueReader:
     needed = {field.name for field in fields(record) if field.default is MISSING}
     # Readers of fields are made on first use: a record may hold records of its own kind.
     readers: dict[str, ValueReader] = {}
+    tagged_by_key = {name: by_tag(form) for name, form in forms.items() if by_tag(form)}
+    known = entries(record)
 
     def read(value: object, path: str, faults: list[Fault]) -> object:
         if not isinstance(value, dict):
@@ -116,17 +120,29 @@ def _record_reader(record: TypeForm) -> ValueReader:
         before = len(faults)
         given: dict[str, object] = {}
         for name, key in keys.items():
-            if key in value:
+            if name in tagged_by_key:
+                given[name] = _under_tags(value, tagged_by_key[name], path, faults)
+            elif key in value:
                 reader = readers.get(name) or readers.setdefault(name, _reader(forms[name]))
                 given[name] = reader(value[key], join(path, key), faults)
             elif name in needed:
                 faults.append(Fault(path=join(path, key), message="missing"))
-        for key in sorted(value.keys() - keys.values()):
-            hint = did_you_mean(key, keys.values())
+        for key in sorted(value.keys() - known):
+            hint = did_you_mean(key, known)
             faults.append(Fault(path=join(path, key), message=f"unknown key{hint}"))
         # A record with faulty fields is not made: its own checks would tell of None values.
         if len(faults) > before:
             return None
+        for name, tags in tagged_by_key.items():
+            values = given[name]
+            assert isinstance(values, tuple)
+            is_list = origin_of(next(iter(tags.values()))) is tuple
+            if not values or (len(values) > 1 and not is_list):
+                there = "" if is_list else f"; found {', '.join(_there(value, tags)) or 'none'}"
+                message = f"expected one of {', '.join(tags)}{there}"
+                faults.append(Fault(path=path, message=message))
+                return None
+            given[name] = values if is_list else values[0]
         try:
             return record(**given)
         except (ValueError, TrnbenchError) as error:
@@ -134,6 +150,21 @@ def _record_reader(record: TypeForm) -> ValueReader:
             return None
 
     return read
+
+
+def _there(value: Mapping[str, object], tags: Mapping[str, TypeForm]) -> list[str]:
+    return [tag for tag in tags if tag in value]
+
+
+def _under_tags(
+    value: Mapping[str, object], tags: Mapping[str, TypeForm], path: str, faults: list[Fault]
+) -> tuple[object, ...]:
+    """Records of a union that stand under their tags, in the order of the union."""
+    read: list[object] = []
+    for tag in _there(value, tags):
+        one = _reader(tags[tag])(value[tag], join(path, tag), faults)
+        read += one if isinstance(one, tuple) else [one]
+    return tuple(read)
 
 
 def _list_reader(item: TypeForm) -> ValueReader:
@@ -158,17 +189,17 @@ def _table_reader(item: TypeForm) -> ValueReader:
     return read
 
 
-def _union_reader(classes: Mapping[str, TypeForm]) -> ValueReader:
+def _union_reader(key: str, classes: Mapping[str, TypeForm]) -> ValueReader:
     def read(value: object, path: str, faults: list[Fault]) -> object:
         if not isinstance(value, dict):
             faults.append(_not("a table", value, path))
             return None
-        tag = value.get(TAG)
+        tag = value.get(key)
         if not isinstance(tag, str) or tag not in classes:
-            message = f"`{TAG}` must be one of {', '.join(classes)}; found {kind_of(tag)}"
+            message = f"`{key}` must be one of {', '.join(classes)}; found {kind_of(tag)}"
             faults.append(Fault(path=path, message=message))
             return None
-        rest = {key: item for key, item in value.items() if key != TAG}
+        rest = {name: item for name, item in value.items() if name != key}
         return _reader(classes[tag])(rest, path, faults)
 
     return read

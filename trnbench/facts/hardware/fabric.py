@@ -7,32 +7,28 @@ units of the level below: chips for the inner levels, instances for the network.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 from trnbench.facts.catalog.quantity import BytesPerS, Ratio, Seconds
 from trnbench.facts.records import Record, fields, replace
 
 
-class OnChip(Record):
+class OnChip(Record, tag_field="topology", tag="on-chip"):
     """Cores of one chip that exchange data through its memory and DMA engines.
 
     A rank is a core of the chip's default logical size.
     """
-
-    topology: ClassVar[str] = "on-chip"
 
     name: str
     bandwidth_per_rank_one_way_bytes_per_s: BytesPerS
     latency_per_hop_s: Seconds
 
 
-class Torus(Record):
+class Torus(Record, tag_field="topology", tag="torus"):
     """Chips wired as a torus (a ring where `shape` has one axis), with links in both directions.
 
     The chip index within the level is row-major over `shape`; every axis wraps round.
     """
-
-    topology: ClassVar[str] = "torus"
 
     name: str
     axes: tuple[str, ...]
@@ -53,10 +49,8 @@ class Torus(Record):
             )
 
 
-class Switch(Record):
+class Switch(Record, tag_field="topology", tag="switch"):
     """Chips joined by a switch."""
-
-    topology: ClassVar[str] = "switch"
 
     name: str
     chips: int
@@ -72,13 +66,11 @@ class Switch(Record):
         _refuse_none(self, "chips")
 
 
-class Direct(Record):
+class Direct(Record, tag_field="topology", tag="direct"):
     """Chips in the same position of paired groups, joined by direct links.
 
     Groups have `chips_per_group` chips; group g is wired to group g + `group_distance`.
     """
-
-    topology: ClassVar[str] = "direct"
 
     name: str
     chips_per_group: int
@@ -92,10 +84,8 @@ class Direct(Record):
         _refuse_none(self, "chips_per_group", "group_distance", "links_per_chip")
 
 
-class FullMesh(Record):
+class FullMesh(Record, tag_field="topology", tag="full-mesh"):
     """Chips each wired to every other chip of the level, with links in both directions."""
-
-    topology: ClassVar[str] = "full-mesh"
 
     name: str
     chips: int
@@ -107,7 +97,7 @@ class FullMesh(Record):
         _refuse_none(self, "chips")
 
 
-class Network(Record):
+class Network(Record, tag_field="topology", tag="network"):
     """Adapters between instances, over leaf switches and a spine.
 
     With `rails`, adapter i of every instance is on leaf switch i: only traffic between different
@@ -115,8 +105,6 @@ class Network(Record):
     of the other rail, as NCCL can do. Without rails, all traffic that leaves an instance crosses
     the spine.
     """
-
-    topology: ClassVar[str] = "network"
 
     name: str
     transport: Literal["rdma", "efa"] = "rdma"

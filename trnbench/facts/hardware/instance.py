@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Bytes, BytesPerS, FlopPerS
+from trnbench.facts.catalog.schema import tag_of
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import check_formats
 from trnbench.facts.hardware.fabric import Level, Network, OnChip, Switch
@@ -134,8 +135,7 @@ class Instance(Sourced):
     @property
     def scale_up_kind(self) -> tuple[str, ...]:
         """Topologies of the levels that join its chips, innermost first."""
-        outside = (OnChip.topology, Network.topology)
-        return tuple(one.topology for one in self.fabric if one.topology not in outside)
+        return tuple(tag_of(one) for one in self.fabric if not isinstance(one, OnChip | Network))
 
 
 class Platform(Record):
