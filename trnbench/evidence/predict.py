@@ -17,7 +17,14 @@ from trnbench.engines.analytic.step.memory import stage_parts
 from trnbench.engines.analytic.step.memory_parts import StageParts
 from trnbench.engines.analytic.step.time import StepTime
 from trnbench.engines.analytic.step.utilization import mfu
-from trnbench.evidence.lowered import LoweredLayout, PlacedLayout, family_of, lowered, modes_of
+from trnbench.evidence.lowered import (
+    GridPart,
+    LoweredLayout,
+    PlacedLayout,
+    family_of,
+    lowered,
+    modes_of,
+)
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.training_cases import EvidenceCase, LayoutVariant
 from trnbench.facts.arrays import FloatArray
@@ -29,10 +36,12 @@ from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
 from trnbench.predict.fit import LayoutMemory, MemoryDraws
 from trnbench.predict.sampling import interval
-from trnbench.predict.setup import TrainSetup
+from trnbench.predict.setup import SetupMemo, TrainSetup
 from trnbench.predict.step import SharedPrices, prices_of, shared_prices, unpriced
 from trnbench.program.step import StepProgram
 
+Place: TypeAlias = tuple[SetupMemo, GridPart]
+"""Key of prices, by identity: a machine with its calibrations, and layouts priced together."""
 Mixture: TypeAlias = tuple[tuple[float, LoweredLayout], ...]
 StepPart = Literal["step", "device", "optimizer"]
 """A whole step by wall clock, or device time: a micro-batch (both passes), or the optimizer."""
@@ -46,9 +55,11 @@ _SECONDS: Mapping[StepPart, str] = {
 class PricedSteps(State, kw_only=False):
     """Prices of programs, one efficiency per set-up; rows of a grid share them."""
 
-    _prices: Memo[tuple[int, ...], tuple[JobPrices, StepTime]] = field(default_factory=Memo)
-    _shared: Memo[tuple[int, int], SharedPrices] = field(default_factory=Memo)
-    _ideal: Memo[tuple[int, int], FloatArray] = field(default_factory=Memo)
+    _prices: Memo[tuple[Place, StepProgram], tuple[JobPrices, StepTime]] = field(
+        default_factory=Memo
+    )
+    _shared: Memo[Place, SharedPrices] = field(default_factory=Memo)
+    _ideal: Memo[Place, FloatArray] = field(default_factory=Memo)
     efficiency: TrainingEfficiency | None = None
     """The single efficiency for all, if any."""
 
@@ -61,8 +72,7 @@ class PricedSteps(State, kw_only=False):
     ) -> FloatArray:
         """Time of a layout's step or a part of it, s; RowFault if unpriced."""
 
-        # Identities are safe keys: the set-ups and parts live as long as their prices.
-        place = id(setup.memo), id(one.part)
+        place = setup.memo, one.part
 
         def begun() -> SharedPrices:
             return shared_prices(setup, one.program, efficiency, one.part.wanted)
@@ -72,7 +82,7 @@ class PricedSteps(State, kw_only=False):
             prices = prices_of(setup, one.program, efficiency, shared)
             return prices, prices.time()
 
-        prices, step = self._prices.of((*place, id(one.program)), priced)
+        prices, step = self._prices.of((place, one.program), priced)
         refused = unpriced(prices, one.index)
         if refused:
             raise RowFault("; ".join(refused))
@@ -86,7 +96,7 @@ class PricedSteps(State, kw_only=False):
             return mfu(one.program, setup.platform, np.ones(()), logical_size=known)
 
         # (The same whatever is repeated, and however states are cut.)
-        return float(one.of(self._ideal.of((id(setup.memo), id(one.part)), ideal)))
+        return float(one.of(self._ideal.of((setup.memo, one.part), ideal)))
 
 
 class Prepared(Record, eq=False):
@@ -172,14 +182,14 @@ class Predictor(State, kw_only=False):
 
     _lowered: dict[PlacedLayout, LoweredLayout] = field(default_factory=dict)
     _families: dict[Model, int] = field(default_factory=dict)
-    _family: Memo[int, tuple[Model, int, int]] = field(default_factory=Memo)
+    _family: Memo[TrainSetup, tuple[int, int]] = field(default_factory=Memo)
     _priced: PricedSteps = field(default_factory=PricedSteps)
     _latest: list[PricedSteps] = field(default_factory=list)
-    _held: Memo[int, FloatArray] = field(default_factory=Memo)
-    _draws: Memo[int, MemoryDraws] = field(default_factory=Memo)
-    _parts: Memo[int, tuple[StageParts, ...]] = field(default_factory=Memo)
+    _held: Memo[StepProgram, FloatArray] = field(default_factory=Memo)
+    _draws: Memo[SetupMemo, MemoryDraws] = field(default_factory=Memo)
+    _parts: Memo[StepProgram, tuple[StageParts, ...]] = field(default_factory=Memo)
     _prepared: Memo[tuple[object, ...], Prepared] = field(default_factory=Memo)
-    _found: Memo[int, RowPrediction] = field(default_factory=Memo)
+    _found: Memo[Prepared, RowPrediction] = field(default_factory=Memo)
     _memories: Memo[tuple[object, ...], RowMemory] = field(default_factory=Memo)
 
     def lower_together(self, cases: Iterable[EvidenceCase]) -> None:
@@ -188,21 +198,19 @@ class Predictor(State, kw_only=False):
         for case in cases:
             setup = case.setup
             for layout in _layouts(case):
-                key = self._number_of(setup.model)[0], modes_of(layout)
+                key = self._number_of(setup)[0], modes_of(layout)
                 alike.setdefault(key, (setup.model, []))[1].append(self._placed(setup, layout))
         for model, placed in alike.values():
             self._lowered.update(lowered(model, placed))
 
-    def _number_of(self, model: Model) -> tuple[int, int]:
-        """Number of a model's family, and the rows of its table of positions."""
+    def _number_of(self, setup: TrainSetup) -> tuple[int, int]:
+        """Number of the family of a set-up's model, and the rows of its table of positions."""
 
-        def found() -> tuple[Model, int, int]:
-            family, positions = family_of(model)
-            # The model is held: while it lives no other has its id.
-            return model, self._families.setdefault(family, len(self._families)), positions
+        def number() -> tuple[int, int]:
+            family, positions = family_of(setup.model)
+            return self._families.setdefault(family, len(self._families)), positions
 
-        _, number, positions = self._family.of(id(model), found)
-        return number, positions
+        return self._family.of(setup, number)
 
     def _placed(self, setup: TrainSetup, layout: Layout) -> PlacedLayout:
         """A layout with the key of layouts that are priced together.
@@ -212,14 +220,14 @@ class Predictor(State, kw_only=False):
         ranks = int(layout.ranks)
         filled = ranks % setup.platform.ranks(setup.logical_size) == 0
         used = None if filled else (setup.nodes, setup.node_ranks(ranks))
-        family, positions = self._number_of(setup.model)
-        return (family, id(setup.memo), used, setup.domain.joined_nodes), layout, positions
+        family, positions = self._number_of(setup)
+        return (family, setup.memo, used, setup.domain.joined_nodes), layout, positions
 
     def prepared(self, case: EvidenceCase) -> Prepared:
         """The case ready for pricing; RowFault if no layout divides."""
         # Cases of one machine and stack share the memo of their set-ups.
         setup = case.setup
-        key = (id(setup.model), id(setup.memo), setup.nodes, setup.own_stack, case.ways)
+        key = (setup.model, setup.memo, setup.nodes, setup.own_stack, case.ways)
         return self._prepared.of(key, lambda: self._prepare(case))
 
     def _prepare(self, case: EvidenceCase) -> Prepared:
@@ -235,13 +243,13 @@ class Predictor(State, kw_only=False):
     def predict(self, case: EvidenceCase) -> RowPrediction:
         """The prediction of a case; RowFault for the reason against one."""
         prepared = self.prepared(case)
-        return self._found.of(id(prepared), lambda: _predicted(prepared, self._priced))
+        return self._found.of(prepared, lambda: _predicted(prepared, self._priced))
 
     def memory(self, case: EvidenceCase, mixture: Mixture) -> RowMemory:
         """Memory of a case's mixture of layouts, weighted by their shares."""
         setup, measured = case.setup, case.step.memory
         of_chip = measured is not None and measured.of == "chip"
-        key = (id(setup.memo), of_chip, tuple((share, id(one)) for share, one in mixture))
+        key = (setup.memo, of_chip, mixture)
         return self._memories.of(key, lambda: self._memory(setup, mixture, of_chip=of_chip))
 
     def _chosen(
@@ -278,12 +286,12 @@ class Predictor(State, kw_only=False):
             sizes = (stage.total_bytes(PLAIN, 0.0) for stage in self._parts_of(one.program))
             return reduce(np.maximum, sizes)
 
-        found = self._held.of(id(one.program), held)
+        found = self._held.of(one.program, held)
         capacity = setup.platform.memory_per_rank_bytes(setup.logical_size)
         return float(one.of(found)) / float(setup.stack.memory_margin * capacity)
 
     def _parts_of(self, program: StepProgram) -> tuple[StageParts, ...]:
-        return self._parts.of(id(program), lambda: stage_parts(program))
+        return self._parts.of(program, lambda: stage_parts(program))
 
     def _memory(self, setup: TrainSetup, mixture: Mixture, *, of_chip: bool) -> RowMemory:
         """Memory of rank 0, as in logs, or of all ranks on the first chip."""
@@ -301,7 +309,7 @@ class Predictor(State, kw_only=False):
                 logical_size=setup.logical_size,
                 index=one.index,
                 parts=self._parts_of(program),
-                draws=self._draws.of(id(setup.memo), drawn),
+                draws=self._draws.of(setup.memo, drawn),
             )
             held = known.held("chip" if of_chip else "first")
             sizes = (held.value, held.low, held.high)

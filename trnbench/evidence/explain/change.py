@@ -64,8 +64,8 @@ class Ran(Record, eq=False):
 class Sites(State, kw_only=False):
     """Set-ups with changed links, each made once; placements are shared by all rows."""
 
-    _memos: dict[tuple[int, CauseWay, Magnitude], SetupMemo] = field(default_factory=dict)
-    _launching: Memo[int, TrainSetup] = field(default_factory=Memo)
+    _memos: dict[tuple[SetupMemo, CauseWay, Magnitude], SetupMemo] = field(default_factory=dict)
+    _launching: Memo[TrainSetup, TrainSetup] = field(default_factory=Memo)
 
     def changed(self, ran: Ran, way: CauseWay, magnitude: Magnitude) -> Ran | None:
         """The run with the cause at work; None where impossible."""
@@ -85,7 +85,7 @@ class Sites(State, kw_only=False):
                 setup = replace(ran.setup, platform=divided, nodes=nodes)
                 return self._placed(ran, way, magnitude, setup)
             case SlowLaunch() if isinstance(magnitude, float):
-                setup = self._launching.of(id(ran.setup), lambda: _launching(ran.setup))
+                setup = self._launching.of(ran.setup, lambda: _launching(ran.setup))
                 own = _number(numbers_by_key(setup.efficiency)[_PASS])
                 return replace(
                     ran, setup=setup, numbers=dict(ran.numbers) | {_PASS: own + magnitude}
@@ -95,7 +95,7 @@ class Sites(State, kw_only=False):
 
     def _placed(self, ran: Ran, way: CauseWay, magnitude: Magnitude, setup: TrainSetup) -> Ran:
         # What was placed is known by names, and other links bear the same ones.
-        key = (id(ran.setup.memo), way, magnitude)
+        key = (ran.setup.memo, way, magnitude)
         memo = self._memos.setdefault(key, SetupMemo())
         return replace(ran, setup=replace(setup, memo=memo))
 

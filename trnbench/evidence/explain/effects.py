@@ -36,7 +36,7 @@ from trnbench.facts.workload.model import Model
 from trnbench.predict.fit import LayoutMemory
 from trnbench.predict.ranges import Range, numbers_by_key, replaced
 from trnbench.predict.sampling import interval
-from trnbench.predict.setup import TrainSetup
+from trnbench.predict.setup import SetupMemo, TrainSetup
 from trnbench.predict.step import prices_of, unpriced
 from trnbench.program.step import StepProgram, training_step
 
@@ -88,8 +88,8 @@ class Pricer(State, kw_only=False):
     """Prices of hypothetical runs; each program and placed cluster is made once."""
 
     sites: Sites = field(default_factory=Sites)
-    _programs: Memo[tuple[int, Layout], StepProgram] = field(default_factory=Memo)
-    _held: Memo[tuple[int, Layout], Range] = field(default_factory=Memo)
+    _programs: Memo[tuple[Model, Layout], StepProgram] = field(default_factory=Memo)
+    _held: Memo[tuple[Model, SetupMemo, Layout], Range] = field(default_factory=Memo)
 
     def figures(self, steps: Sequence[ObservedStep]) -> tuple[StepFigure, ...]:
         """Every measured figure that can be predicted."""
@@ -119,11 +119,10 @@ class Pricer(State, kw_only=False):
         NaN for an impossible run.
         """
         found = np.full((len(changes), len(figures)), np.nan)
-        by_step: dict[int, list[int]] = {}
+        by_step: dict[ObservedStep, list[int]] = {}
         for place, figure in enumerate(figures):
-            by_step.setdefault(id(figure.step), []).append(place)
-        for places in by_step.values():
-            step = figures[places[0]].step
+            by_step.setdefault(figure.step, []).append(place)
+        for step, places in by_step.items():
             priced = self.priced(step, [self.sites.changed(step.ran, way, m) for way, m in changes])
             for place in places:
                 values = priced[figures[place].quantity]
@@ -136,13 +135,12 @@ class Pricer(State, kw_only=False):
     ) -> Mapping[Quantity, FloatArray]:
         """Measured quantities of a step under hypothetical runs; NaN for impossible ones."""
         found = {quantity: np.full(len(rans), np.nan) for quantity in step.measured}
-        alike: dict[tuple[int, MixedLayouts], list[int]] = {}
+        alike: dict[tuple[TrainSetup, MixedLayouts], list[int]] = {}
         for place, ran in enumerate(rans):
             if ran is not None:
-                alike.setdefault((id(ran.setup), ran.parts), []).append(place)
-        for (_, parts), places in alike.items():
+                alike.setdefault((ran.setup, ran.parts), []).append(place)
+        for (setup, parts), places in alike.items():
             several = [ran for place in places if (ran := rans[place]) is not None]
-            setup = several[0].setup
             efficiency = _sampled(setup.efficiency, [ran.numbers for ran in several])
             priced = self._priced(setup, parts, efficiency, step.measured)
             if priced is None:
@@ -210,7 +208,7 @@ class Pricer(State, kw_only=False):
         return found
 
     def _program(self, model: Model, layout: Layout) -> StepProgram:
-        return self._programs.of((id(model), layout), lambda: training_step(model, layout))
+        return self._programs.of((model, layout), lambda: training_step(model, layout))
 
     def _memory(self, setup: TrainSetup, layout: Layout) -> Range:
         """Memory of rank 0, as in logs."""
@@ -220,7 +218,8 @@ class Pricer(State, kw_only=False):
             stack=setup.stack,
             logical_size=setup.logical_size,
         )
-        return self._held.of((id(setup.model), layout), lambda: known.held("first"))
+        key = (setup.model, setup.memo, layout)
+        return self._held.of(key, lambda: known.held("first"))
 
     def _held_ends(self, ran: Ran) -> tuple[float, float]:
         held = [(share, self._memory(ran.setup, layout)) for share, layout in ran.parts]

@@ -126,10 +126,10 @@ def _prior(effects: Sequence[Effect], kept: Sequence[int] | None = None) -> Floa
 def _coarse(effects: Sequence[Effect]) -> list[int]:
     """Indices of the effects tried in pairs."""
     coarse: list[int] = []
-    seen: dict[int, int] = {}
+    way, count = None, 0
     for place, effect in enumerate(effects):
-        count = seen.get(id(effect.way), 0)
-        seen[id(effect.way)] = count + 1
+        # Effects of a way follow one another.
+        way, count = effect.way, count + 1 if effect.way is way else 0
         listed = not isinstance(effect.magnitude, float)
         if listed or count % _EVERY == _EVERY // 2:
             coarse.append(place)

@@ -54,8 +54,8 @@ def start_of(catalog: Catalog, name: str, files: Sequence[EvidenceFile], like: s
     """Start of a fit of the named stack to the rows of files."""
     said = [step for file in files for step in _said(catalog, file)]
     stacks = Stacks(catalog)
-    run_on = {id(step): _platform(catalog, step) for step in said}
-    platforms = [platform for platform in run_on.values() if platform is not None]
+    run_on = [_platform(catalog, step) for step in said]
+    platforms = [platform for platform in run_on if platform is not None]
     name = _calibrated_name(stacks, name, platforms)
     _refuse_two(name, stacks, said, run_on)
     known = training_file(catalog, name)
@@ -159,12 +159,11 @@ def _plain(framework: str) -> str:
 
 
 def _refuse_two(
-    name: str, stacks: Stacks, said: Sequence[StepRow], run_on: dict[int, Platform | None]
+    name: str, stacks: Stacks, said: Sequence[StepRow], run_on: Sequence[Platform | None]
 ) -> None:
     """Refuse rows of several frameworks; several names of one stack are one framework."""
     found: dict[str, str] = {}
-    for step in said:
-        platform = run_on[id(step)]
+    for step, platform in zip(said, run_on, strict=True):
         if not step.framework or platform is None:
             continue
         stack = stacks.of(step.framework, step.release, platform)
