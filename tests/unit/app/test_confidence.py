@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trnbench.app.buying import Buying
 from trnbench.app.draws import drawn_work_s, with_confidence
 from trnbench.app.markets import explore_all
 from trnbench.app.run_parts import Part
@@ -24,10 +25,9 @@ def explored():
         model="tiny-gpt",
         parts=(Part(tokens=1e13),),
         instances=("trn1.2xlarge",),
-        price_date=datetime.date(2026, 11, 21),
         nodes=(1,),
         layout=PartialLayout(tp=2, global_batch=16),
-        prices=("trn1.2xlarge=3.6",),
+        bought=Buying(price_date=datetime.date(2026, 11, 21), prices=("trn1.2xlarge=3.6",)),
     )
     (only,) = explore_all(open_catalog(environment={}), run)
     return only
