@@ -20,11 +20,11 @@ LINES = {
     "asking": 600,
     "cli": 3_830,
     "engines": 17_400,
-    "evidence": 12_900,
-    "facts": 12_300,
+    "evidence": 12_860,
+    "facts": 12_365,
     "launch": 3_350,
     "machine": 6_200,
-    "money": 3_700,
+    "money": 3_650,
     "predict": 4_200,
     "program": 7_500,
     "report": 3_090,
@@ -35,7 +35,7 @@ LINES = {
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
-RECORDS_PER_1000_LINES = 7.4
+RECORDS_PER_1000_LINES = 7.3
 SHORT_MODULES = 55
 """Modules of under 60 lines that are no `__init__`."""
 RETURN_RIDDLES = 74
