@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class Application(Protocol):
-    """The application, as a view knows it.
-
-    `cluster` is shared by views of one cluster; `scenario`, texts of fields, by Compare and Plan.
-    `first_run`: nobody has left a session before. What is written goes to `folder`.
-    """
+    """The application, as views know it."""
 
     catalog: Catalog
     today: datetime.date
     cluster: Cluster
+    """Cluster of the views that look at a single cluster."""
     scenario: dict[str, str]
+    """Texts of the fields that Compare and Plan share."""
     first_run: bool
+    """True where no session was left before."""
     folder: Path
+    """Folder of written files."""
 
     @property
     def view_names(self) -> tuple[tuple[str, str], ...]:

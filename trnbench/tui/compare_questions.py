@@ -49,18 +49,17 @@ class ClusterPoint(Record):
 
 
 class CompareFound(TableFound):
-    """The quotes of a comparison, and every cluster that was looked at.
-
-    `one_size`: only clusters of the size asked for were looked at. `verdict` says in a sentence
-    what came of it, and `winner` is the place of the row that it calls the cheapest. `rests_on`:
-    on what the speed and the price of each row rest, in words.
-    """
+    """The quotes of a comparison, and every cluster that was looked at."""
 
     points: tuple[ClusterPoint, ...]
     one_size: bool
+    """True where only clusters of the asked size were looked at."""
     verdict: str
+    """The result in a sentence."""
     winner: int | None
+    """Place of the row that the verdict calls the cheapest."""
     rests_on: tuple[str, ...]
+    """Basis of the speed and the price of each row, in words."""
     deadline_s: float | None
 
 

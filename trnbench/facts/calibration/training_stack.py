@@ -66,24 +66,23 @@ WITH_EXPERTS = " with experts"
 
 
 class Overlaps(Record):
-    """Share of each kind of communication hidden behind compute, 0 (none) to 1 (all).
-
-    `tensor`, `context` and `expert` are exchanges inside a block, `pipeline` messages between
-    stages.
-    """
+    """Share of each kind of communication hidden behind compute, 0 (none) to 1 (all)."""
 
     tensor: Ratios
+    """Exchanges inside a block, as `context` and `expert`."""
     context: Ratios
     expert: Ratios
     pipeline: Ratios
+    """Messages between stages."""
     data: Ratios
     """Used share of the time that a step leaves for gradients and parameters."""
 
 
 class Software(Record):
-    """The stack's software: the maturity `state`, in a few words."""
+    """The stack's software."""
 
     state: str
+    """Maturity, in a few words."""
 
 
 class Habits(Record):

@@ -114,14 +114,12 @@ class TensorRate(Record):
 
 
 class Throttle(Record):
-    """Start-up throttling: a tensor engine runs at `slow_share` of its rate for a `window_s` of
-    work.
-
-    The throttle returns when the engine was busy for less than `busy_share` of the last window.
-    """
+    """Start-up throttling: a tensor engine runs slowly for a window of work."""
 
     slow_share: Ratio
+    """Share of the full rate until then."""
     busy_share: Ratio
+    """Busy share of the last window below which the throttle returns."""
     window_s: Seconds
 
 

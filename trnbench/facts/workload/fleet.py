@@ -116,14 +116,16 @@ class HeldCommitment(Record):
 
 
 class BlockOnOffer(Record):
-    """Capacity Blocks on offer: `count` blocks of `size` nodes for `days`, from each start day."""
+    """Capacity Blocks on offer."""
 
     instance: str
     region: str
     size: int
+    """Nodes of a block."""
     days: int
     starts_on: tuple[datetime.date, ...]
     count: int = 1
+    """Blocks from each start day."""
     usd: Usd | None = None
     """Price of a whole block; None: the price list's."""
 

@@ -34,17 +34,17 @@ class Bar(Record):
 
 
 class BarsData(Record):
-    """Bars on one scale; `text` writes a total. `letters`: part -> its letter.
-
-    `shares` gives, in the legend, what each part is of the marked bar.
-    """
+    """Bars on the same scale."""
 
     title: str
     bars: tuple[Bar, ...]
     text: Callable[[float], str]
+    """Text of a total."""
     letters: Mapping[str, str]
+    """Letter of each part."""
     note: str = ""
     shares: bool = True
+    """Whether the legend gives the share of each part in the marked bar."""
 
 
 def letters_for(names: Sequence[str], *, besides: str = "") -> dict[str, str]:

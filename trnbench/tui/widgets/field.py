@@ -32,21 +32,21 @@ _NUMBERS = count(1)
 
 
 class FieldSpec(Record):
-    """A field: its key, its label, how a text becomes a value, and known values.
-
-    `parse` raises a TrnbenchError whose message is shown. `advice` stands where nothing is typed.
-    `choices` complete what is typed, and are stepped through with up and down. `known` gives names
-    to pick from, each with what is to be known of it; of a list with `several` more than one.
-    """
+    """A field of a form."""
 
     key: str
     label: str
     parse: Callable[[str], object]
+    """Value of a text; a TrnbenchError, whose message is shown, for an invalid text."""
     text: str = ""
     advice: str = ""
+    """Text that stands in an empty field."""
     choices: tuple[str, ...] = ()
+    """Values that complete a text, and that up and down step through."""
     known: Callable[[], Sequence[tuple[str, str]]] | None = None
+    """Names to pick from, each with its facts."""
     several: bool = False
+    """Whether the field takes several of these names."""
 
 
 class Field(Widget):

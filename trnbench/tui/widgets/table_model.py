@@ -56,19 +56,18 @@ class TableState(Record):
 
 
 class TableSource(Record):
-    """A report's rows with a key each; `deltas`: columns that are compared with a baseline.
-
-    `best`: columns whose best value is marked, with 1 where that is the largest, -1 the smallest.
-    `chosen`: the key of the row that an answer settles on. `answers` are the records that the rows
-    were taken from, where a view needs more than a row.
-    """
+    """A report's rows with a key each."""
 
     report: Report
     keys: tuple[str, ...]
     answers: tuple[object, ...] = ()
+    """Records of the rows, where a view needs more than a row."""
     deltas: frozenset[str] = frozenset()
+    """Columns that are compared with a baseline."""
     best: Mapping[str, int] = field(default_factory=dict)
+    """Columns whose best value is marked: 1 where the largest is best, -1 the smallest."""
     chosen: str | None = None
+    """Key of the row that an answer settles on."""
 
     @classmethod
     def of(

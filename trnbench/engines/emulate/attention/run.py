@@ -38,17 +38,16 @@ IN_PSUM = ("scores", "turned", "sums", "gradients")
 
 
 class AttentionRun(Record):
-    """Result of a call on the busiest core of a rank.
-
-    `busy`: the part of `time_s` of each engine and queue. The kernel holds `psum_banks`, and
-    `partition_bytes` of every partition of SBUF.
-    """
+    """Result of a call on the busiest core of a rank."""
 
     kernel: FusedKernel
     time_s: float
     busy: Mapping[str, float]
+    """Busy share of the time, by engine and queue."""
     psum_banks: int
+    """Banks of PSUM that the kernel holds."""
     partition_bytes: float
+    """Bytes of every partition of SBUF that the kernel holds."""
 
 
 def run_attention(

@@ -22,25 +22,25 @@ _MARKS = 1 << 30
 
 
 class RoundClasses(Record, eq=False):
-    """The classes of one round: `first` message of each, and the classes of links it crosses.
-
-    `crossing[class, hop]`: how many messages of the class go over each link of `links[class, hop]`.
-    """
+    """The classes of messages of a round."""
 
     first: IntArray
+    """First message of each class."""
     links: IntArray
+    """[class, hop]: class of the links that a message crosses."""
     crossing: FloatArray
+    """[class, hop]: messages of the class over each of these links."""
 
 
 class ClassLoads(Record, eq=False):
-    """The classes of several rounds in one table; those that load links alike are one.
-
-    `links` and `crossing` are [class, hop]; `numbers` say of each round which are its classes.
-    """
+    """The classes of several rounds in a table; classes that load links alike are merged."""
 
     links: IntArray
+    """[class, hop]."""
     crossing: FloatArray
+    """[class, hop]."""
     numbers: tuple[IntArray, ...]
+    """Numbers of the classes of each round."""
 
 
 def class_loads(rounds: Sequence[RoundClasses], none: int) -> ClassLoads:

@@ -34,18 +34,17 @@ class MessageEvent(Record):
 
 
 class PlayedCollective(Record, eq=False):
-    """A collective as played: its time, what each link carried, and how much was simulated.
-
-    `link_bytes[link]` and `link_busy[link]` (share of the time at full speed) are by the link
-    numbers of the placed collective. `messages`: played one by one; `events` on request.
-    """
+    """A collective as played; links have the numbers of the placed collective."""
 
     time_s: float
     link_bytes: FloatArray
     link_busy: FloatArray
+    """Share of the time that each link would need at full speed."""
     messages: int
+    """Number of messages that were played."""
     chunks: int
     events: tuple[MessageEvent, ...]
+    """Events of messages, empty unless requested."""
 
 
 def reached_capacity(placed: Placed, tuning: Tuning) -> FloatArray:

@@ -19,14 +19,14 @@ from trnbench.facts.records import Record
 
 
 class Jitter(Record):
-    """Relative scatter of compute times, and how many equal ranks wait for one another.
-
-    So many `stages_together` share what is drawn, because they share a node.
-    """
+    """Scatter of compute times."""
 
     sigma: float
+    """Relative scatter."""
     ranks_per_stage: int
+    """Equal ranks that wait for one another."""
     stages_together: int = 1
+    """Stages of a node, which share their draws."""
     seed: int
 
     def __post_init__(self) -> None:

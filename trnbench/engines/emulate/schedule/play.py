@@ -26,22 +26,25 @@ SLOTS_AT_ONCE = 1 << 18
 
 
 class PlayedSchedule(Record, eq=False):
-    """A step as it ran: `step_s` and `pipeline_s` (to the last slot's end) by layout.
-
-    The others are seconds [..., stage], and add up to `step_s` on every stage: computing, waiting
-    for collectives inside slots, for sends, for gradients and sums, updating, gathering; the
-    bubble is what is left, waiting for other stages at the step's end included.
-    """
+    """A step as it ran; seconds by stage add up to the step on every stage."""
 
     step_s: FloatArray
+    """By layout, as the next."""
     pipeline_s: FloatArray
+    """Seconds to the end of the last slot."""
     compute_s: FloatArray
+    """[..., stage], as all that follow."""
     collectives_s: FloatArray
+    """Waits for collectives inside slots."""
     sends_s: FloatArray
+    """Waits for sends."""
     gradients_s: FloatArray
+    """Waits for gradients and sums."""
     optimizer_s: FloatArray
     parameters_s: FloatArray
+    """Gathering of weights."""
     bubble_s: FloatArray
+    """The rest, waits for other stages at the end of the step included."""
 
     @property
     def exposed_s(self) -> FloatArray:

@@ -23,16 +23,15 @@ from trnbench.program.slots import (
 
 
 class PlayedStages(Record, eq=False):
-    """The stages of a pipeline: blocks of their chunks, their exchanges, waits for the host.
-
-    `waited` by stage and slot in a micro-batch; `waited_once_s` by the optimizer.
-    """
+    """The stages of a pipeline: blocks of their chunks, their exchanges, waits for the host."""
 
     chunks: tuple[tuple[BlockCounts, ...], ...]
     blocks: Mapping[str, BlockRun]
     lanes: Mapping[Purpose, Lane]
     waited: tuple[Mapping[Slot, float], ...]
+    """Seconds of waits for the host in a micro-batch, by stage and slot."""
     waited_once_s: float
+    """Seconds of waits for the host by the optimizer."""
     message: BusyRun
     latency_s: float
     send_lane: Lane

@@ -28,28 +28,27 @@ from trnbench.program.slots import (
 
 
 class WorkPace(Record):
-    """Factors of a stack and a slow node on the seconds of instructions.
-
-    `compute` of micro-batches, `update` of the optimizer.
-    """
+    """Factors of a stack and a slow node on the seconds of instructions."""
 
     compute: float
+    """Factor in micro-batches."""
     update: float
+    """Factor in the optimizer."""
 
 
 class BlockRun(Record):
-    """One instance of a block on a rank.
-
-    `compute` and `exchanges` by slot; `parts` of the compute over all slots; `hidden_s` of
-    exchanges; once a step the optimizer's `update` and the exchanges of its `ending`.
-    """
+    """An instance of a block on a rank."""
 
     compute: Mapping[Slot, BusyRun]
     parts: Mapping[ComputePart, BusyRun]
+    """Compute by part, over all slots."""
     exchanges: Mapping[tuple[Purpose, Slot], BusyRun]
     hidden_s: Mapping[tuple[Purpose, Slot], float]
+    """Seconds of exchanges behind compute."""
     update: BusyRun
+    """Optimizer, once a step."""
     ending: Mapping[EndOfStep, BusyRun]
+    """Exchanges at the end of a step."""
 
     def exposed_s(self, purpose: Purpose, slot: Slot) -> float:
         """Seconds of a purpose's exchanges in a slot that nothing hides."""

@@ -16,18 +16,23 @@ from trnbench.program.step import StepProgram
 
 
 class HostPace(Record):
-    """Rates of a host: `link_bytes_per_s` to a rank, `memory_bytes_per_s` to all on a node."""
+    """Rates of a host."""
 
     link_bytes_per_s: float
+    """Rate of the link to a rank."""
     memory_bytes_per_s: float
+    """Rate of memory, for all ranks of a node together."""
 
 
 class _Traffic(Record):
-    """Bytes of a rank of a stage: gradients down, reads and writes of the host, weights up."""
+    """Bytes of a rank of a stage."""
 
     down: float
+    """Gradients to the host."""
     host: float
+    """Reads and writes of the host."""
     up: float
+    """Weights to the rank."""
 
 
 def host_updates_s(

@@ -32,12 +32,7 @@ class TraceEvent(Record):
 
 
 class MatrixRun(Record):
-    """Result of a product on the busiest of `cores` cores; NaN and empty if it cannot run.
-
-    `utilization`: busy part of the time, of each engine, DMA engine and triggering queue.
-    `stalls_s`: how long the tensor engine waited, by cause, and the copies for room in SBUF. Bytes
-    are those of this one core.
-    """
+    """Result of a product on a rank's busiest core; NaN and empty for an impossible product."""
 
     chip: str
     kernel: Kernel
@@ -47,8 +42,11 @@ class MatrixRun(Record):
     cycles: float = float("nan")
     multiplies: int = 0
     utilization: Mapping[str, float] = field(default_factory=dict)
+    """Busy share of the time, by engine, DMA engine and triggering queue."""
     stalls_s: Mapping[str, float] = field(default_factory=dict)
+    """Waits of the tensor engine by cause, and of copies for room in SBUF."""
     read_bytes: float = 0.0
+    """Bytes of this core, as those written."""
     written_bytes: float = 0.0
     events: tuple[TraceEvent, ...] = ()
 

@@ -51,19 +51,20 @@ class OnEngine(Record, kw_only=False):
 
 
 class Instruction(Record, kw_only=False):
-    """One instruction: it goes the way that ends first.
-
-    It waits for `after` and for room in `takes`; at its end `done` has happened and one place in
-    each of `gives` is free. A transfer keeps the DMA engines `transfer_fs`, after its queue has
-    triggered it.
-    """
+    """An instruction of a stream."""
 
     ways: tuple[OnEngine, ...]
+    """Engines that can run the instruction; the way that ends first is taken."""
     after: tuple[Event, ...] = ()
+    """Events before the start."""
     takes: tuple[Pool, ...] = ()
+    """Pools in which a place is taken at the start."""
     done: Event | None = None
+    """Event of the end."""
     gives: tuple[Pool, ...] = ()
+    """Pools in which a place is free at the end."""
     transfer_fs: int = 0
+    """Time of a transfer on the DMA engines after the trigger by its queue."""
 
 
 class Heat:

@@ -33,19 +33,21 @@ _BYTES_PER_STATIONARY = 40
 class ErrorReport(Record):
     """Distance of a product from its float64 value.
 
-    `max_abs`, `max_rel` and `rms_rel` compare with the exact product of the operands as given
-    (pruned if sparse), so they include the rounding of the inputs; `max_rel` divides each error by
-    the sum of |a||b| of its own element, `rms_rel` the norm of all errors by that of the product.
-    `bound_use` compares with the exact product of the *rounded* operands: the largest share of the
-    K-tile bound that any element uses. `excluded` elements lie at or past the range of a format.
+    Errors are those to the exact product of the operands as given (pruned if sparse), so they
+    include the rounding of the inputs.
     """
 
     max_abs: float
+    """Largest error."""
     max_rel: float
+    """Largest error over the sum of |a||b| of its own element."""
     rms_rel: float
+    """Norm of all errors over that of the product."""
     bound_use: float
+    """Largest used share of the K-tile bound, against the product of the *rounded* operands."""
     elements: int
     excluded: int
+    """Elements at or past the range of a format."""
 
     @property
     def within_bound(self) -> bool:

@@ -41,16 +41,15 @@ _E8M0_NAN = 255
 
 
 class Blocks(Record, eq=False):
-    """A quantised array; the grouped axis is last in both parts, `axis` is its original position.
-
-    `whole_scale` multiplies the scales of all groups.
-    """
+    """A quantised array; the grouped axis is last in elements and scales."""
 
     format: NumberFormat
     elements: NDArray[Any]
     scales: NDArray[Any]
     axis: int
+    """Original position of the grouped axis."""
     whole_scale: float = 1.0
+    """Factor on the scales of all groups."""
 
     @property
     def size_bytes(self) -> float:

@@ -36,15 +36,18 @@ SPARSE = ("bf16", "4:16")
 
 
 class AccumulateDemo(Record):
-    """Where `count` additions of `step` to `start` end: exactly, and rounded after each."""
+    """Result of repeated additions of a step to a start."""
 
     format: str
     start: float
     step: float
     count: int
+    """Number of additions."""
     exact: float
     nearest: float
+    """Result with rounding to nearest after each addition."""
     stochastic: float
+    """Result with stochastic rounding after each addition."""
 
 
 def accumulate_demo(
