@@ -35,6 +35,7 @@ from trnbench.facts.workload.library import Place, Product
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.machine.fabric import LinkFault
 from trnbench.verbs.again import command_question
+from trnbench.verbs.claims.question import ClaimsQuestion
 from trnbench.verbs.collective.question import CollectiveQuestion, Neighbour
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion
@@ -49,6 +50,7 @@ LEAST_SHARE = 1e-9
 USE_CASES = {
     "matrix": "trnbench.verbs.matrix.run.run",
     "collective": "trnbench.verbs.collective.run.run",
+    "claims": "trnbench.verbs.claims.run.run",
     "train": "trnbench.verbs.train.run.run",
     "compare": "trnbench.verbs.compare.run.compare_run",
     "plan": "trnbench.verbs.plan.run.plan_run",
@@ -287,7 +289,6 @@ def test_faults_neighbours_and_a_suite_are_asked_again(asked_by):
 @pytest.mark.parametrize(
     ("verb", "options"),
     [
-        ("claims", {"price_date": "2026-11-21"}),
         ("validate", {"set": ("gpu", "kernels")}),
     ],
 )
@@ -302,6 +303,15 @@ def test_evidence_is_asked_again(monkeypatch, verb, options):
     monkeypatch.setattr("trnbench.cli.main.guarded", lambda action, debug: action())
     with pytest.raises(Asked):
         main(shlex.split(command_line(verb, **options))[1:])
-    assert heard.asked["price_date" if verb == "claims" else "set"] == (
-        DAY if verb == "claims" else ["gpu", "kernels"]
+    assert heard.asked["set"] == ["gpu", "kernels"]
+
+
+def test_claims_are_asked_again(asked_by):
+    question = ClaimsQuestion(
+        claims=("trn1-bf16", "trn3-compute"), price_date=DAY, region="us-west-2"
     )
+    line = command_question("claims", question).line
+    assert line == (
+        "trnbench claims trn1-bf16 trn3-compute --price-date 2026-11-21 --region us-west-2"
+    )
+    assert asked_by(line) == question

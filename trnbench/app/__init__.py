@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from trnbench.app.files import sheet as sheet
     from trnbench.app.launching import write_launch as write_launch
     from trnbench.app.verbs.calibrate import calibrate as calibrate
-    from trnbench.app.verbs.claims import claims as claims
     from trnbench.app.verbs.explain import explain as explain
     from trnbench.app.verbs.launch import launch as launch
     from trnbench.app.verbs.measure import measure as measure
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog as Catalog
     from trnbench.facts.catalog.search import listed as listed
     from trnbench.facts.catalog.search import open_catalog as open_catalog
+    from trnbench.verbs.claims.run import claims as claims
     from trnbench.verbs.collective.run import collective as collective
     from trnbench.verbs.compare.run import compare as compare
     from trnbench.verbs.compare.scaling import scale_run as scale_run
@@ -58,7 +58,7 @@ VERBS = (
     *("measure", "validate", "calibrate", "explain", "search_layouts", "numerics", "claims"),
 )
 _IN_FOLDERS = (
-    *("matrix", "compare", "plan", "fleet", "numerics", "collective", "train"),
+    *("matrix", "compare", "plan", "fleet", "numerics", "collective", "claims", "train"),
     "search_layouts",
 )
 """Verbs that are a folder of `trnbench.verbs`."""

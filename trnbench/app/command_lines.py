@@ -14,6 +14,7 @@ Value = str | int | float | bool | None
 ARGUMENTS: Mapping[str, str] = {
     "matrix": "shapes",
     "collective": "op",
+    "claims": "claim",
     "fleet": "file",
     **dict.fromkeys(("train", "compare", "plan"), "model"),
 }

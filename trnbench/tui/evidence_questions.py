@@ -57,9 +57,10 @@ def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: WorkHooks) -> 
 
 def claim_rows(catalog: Catalog, price_date: datetime.date, hooks: WorkHooks) -> TableFound:
     """The claims of vendors, with verdicts."""
-    from trnbench import app
-    from trnbench.report.claims import claims_report
+    from trnbench.verbs.claims.question import ClaimsQuestion
+    from trnbench.verbs.claims.run import run
+    from trnbench.verbs.claims.text import claims_report
 
-    claims = app.claims(price_date=price_date, catalog=catalog, progress=hooks.progress)
-    report = claims_report(claims, {"price_date": price_date.isoformat()})
+    question = ClaimsQuestion(price_date=price_date).settled(catalog)
+    report = claims_report(run(catalog, question, progress=hooks.progress), question.inputs())
     return TableFound(report=replace(report, columns=CLAIM_COLUMNS, people=None))

@@ -21,6 +21,8 @@ from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
+from trnbench.verbs.again import command_question
+from trnbench.verbs.claims.question import ClaimsQuestion
 
 if TYPE_CHECKING:
     from trnbench.evidence.comparison import Comparison
@@ -65,7 +67,8 @@ class EvidenceView(View):
         from trnbench.app.command_lines import command_line
 
         if self._claims:
-            return command_line("claims", price_date=self.trnbench.today.isoformat())
+            question = ClaimsQuestion(price_date=self.trnbench.today)
+            return command_question("claims", question).line
         return command_line("validate", set=SETS[self._sets])
 
     def facts(self) -> tuple[str, ...]:

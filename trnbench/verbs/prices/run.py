@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from trnbench.app.verbs.claims import claims
 from trnbench.asking.function import verb_of
 from trnbench.errors import DataFileError, EnvironmentFault, InputError
 from trnbench.evidence.claims.claim import NoCheck, instances_of, load_claims
@@ -25,6 +24,7 @@ from trnbench.facts.prices.feed.reading import FoundRate, RatesRead
 from trnbench.facts.prices.price import PriceList, find_prices, load_prices
 from trnbench.facts.prices.purchase import load_purchase_rules
 from trnbench.facts.records import replace
+from trnbench.verbs.claims.run import claims
 from trnbench.verbs.prices.answer import ClaimOnDay, PriceHistory, Refresh
 from trnbench.verbs.prices.question import PriceHistoryQuestion
 

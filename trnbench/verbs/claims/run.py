@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 import math
 from collections.abc import Sequence
 
 from trnbench.app.step_answers import step_answers
 from trnbench.app.use_case import Progress, quiet
+from trnbench.asking.function import verb_of
 from trnbench.errors import UnknownNameError, unhandled
 from trnbench.evidence.claims.claim import (
     ClaimedRun,
@@ -26,21 +26,15 @@ from trnbench.evidence.claims.cost import PriceBook, cost_finding, price_finding
 from trnbench.evidence.claims.figures import figure_finding, ratio_finding
 from trnbench.evidence.claims.speed import Machines, Pace, speed_finding
 from trnbench.evidence.claims.verdict import Claimed, Finding, Words
-from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import Platform
-from trnbench.facts.parsing import date, names, read
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.money.price_terms import check_region
 from trnbench.predict.setup import train_setup
+from trnbench.verbs.claims.question import ClaimsQuestion
 
 
-def claims(
-    claim: str | Sequence[str] = (),
-    *,
-    price_date: datetime.date | str | None = None,
-    region: str | None = None,
-    catalog: Catalog | None = None,
-    progress: Progress = quiet,
+def run(
+    catalog: Catalog, question: ClaimsQuestion, *, progress: Progress = quiet
 ) -> tuple[Claimed, ...]:
     """Return every claim, or those named, with what the specs or the model say of it.
 
@@ -48,29 +42,27 @@ def claims(
     without a `region` at the cheapest of those where buyers look. `progress` hears of each claim.
 
     >>> from trnbench import claims
-    >>> (found,) = claims("trn1-bf16")
-    >>> found.finding.verdict
+    >>> (claimed,) = claims("trn1-bf16")
+    >>> claimed.finding.verdict
     'holds'
     """
-    catalog = catalog or open_catalog()
-    chosen = names("claim", claim) if claim else ()
-    day = None if price_date is None else read(date("--price-date"), price_date)
-    if region is not None:
-        check_region(catalog, region)
     lists = [load_claims(entry.path) for entry in catalog.entries("claims")]
     all_of_them = [(listed, statement) for listed in lists for statement in listed.statement]
     ids = [statement.id for _, statement in all_of_them]
-    for name in chosen:
+    for name in question.claims:
         if name not in ids:
             raise UnknownNameError("claim", name, ids)
-    wanted = [pair for pair in all_of_them if not chosen or pair[1].id in chosen]
+    wanted = [pair for pair in all_of_them if not question.claims or pair[1].id in question.claims]
     machines = Machines(catalog=catalog, timed=functools.partial(_timed, catalog))
-    book = PriceBook(machines=machines, region=region, price_date=day)
-    found = []
+    book = PriceBook(machines=machines, region=question.region, price_date=question.price_date)
+    answers = []
     for number, (listed, statement) in enumerate(wanted):
         progress(number, len(wanted), statement.id)
-        found.append(_claimed(listed, statement, book))
-    return tuple(found)
+        answers.append(_claimed(listed, statement, book))
+    return tuple(answers)
+
+
+claims = verb_of("claims", ClaimsQuestion, run)
 
 
 def _claimed(listed: ClaimList, statement: Statement, book: PriceBook) -> Claimed:

@@ -9,9 +9,9 @@ import pytest
 
 from trnbench.evidence.claims.verdict import Case, Claimed, Finding, Move, Words
 from trnbench.facts.catalog.provenance import Source
-from trnbench.report.claims import claims_report
 from trnbench.show.formats import render
 from trnbench.show.text_table import Style
+from trnbench.verbs.claims.text import claims_report
 
 DAY = datetime.date(2026, 7, 22)
 BEST = Case(

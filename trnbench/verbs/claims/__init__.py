@@ -1,0 +1,1 @@
+"""What vendors claim, tried on specs, price lists and the model."""
