@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -127,6 +128,9 @@ def test_options_of_the_command_are_arguments_of_the_verb(verb):
         ("collective", {"op": "all-reduce", "on": "p5.48xlarge", "min_size": "1Gb"}, "--min-size"),
         ("validate", {"set": "gpus"}, "did you mean 'gpu'"),
         ("claims", {"claim": "nothing-of-the-kind"}, "unknown claim"),
+        ("calibrate", {"measurements": "a,b.csv"}, "^a,b.csv: no such file"),
+        ("calibrate", {"measurements": Path("a.csv"), "start": "eager"}, "name it with --stack"),
+        ("calibrate", {"measurements": "a.csv", "stack": "mine", "tp": "any"}, "--tp: 'any'"),
         ("numerics", {"steps": 0}, "steps"),
         ("numerics", {"global_batch": 0}, "global_batch must be at least 1, found 0"),
         ("compare", {"model": "llama2-7b", "tokns": "1T"}, "did you mean 'tokens'"),

@@ -14,6 +14,7 @@ from trnbench.app.buying import Buying
 from trnbench.app.command_lines import (
     command_line,
 )
+from trnbench.app.given_run import GivenRun
 from trnbench.app.run_parts import Part
 from trnbench.app.run_request import RunRequest
 from trnbench.cli.main import main
@@ -35,6 +36,7 @@ from trnbench.facts.workload.library import Place, Product
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.machine.fabric import LinkFault
 from trnbench.verbs.again import command_question
+from trnbench.verbs.calibrate.question import CalibrateQuestion
 from trnbench.verbs.claims.question import ClaimsQuestion
 from trnbench.verbs.collective.question import CollectiveQuestion, Neighbour
 from trnbench.verbs.compare.question import CompareQuestion
@@ -51,6 +53,7 @@ USE_CASES = {
     "matrix": "trnbench.verbs.matrix.run.run",
     "collective": "trnbench.verbs.collective.run.run",
     "claims": "trnbench.verbs.claims.run.run",
+    "calibrate": "trnbench.verbs.calibrate.run.run",
     "train": "trnbench.verbs.train.run.run",
     "compare": "trnbench.verbs.compare.run.compare_run",
     "plan": "trnbench.verbs.plan.run.plan_run",
@@ -304,6 +307,24 @@ def test_evidence_is_asked_again(monkeypatch, verb, options):
     with pytest.raises(Asked):
         main(shlex.split(command_line(verb, **options))[1:])
     assert heard.asked["set"] == ["gpu", "kernels"]
+
+
+def test_a_calibration_is_asked_again(asked_by, tmp_path):
+    question = CalibrateQuestion(
+        measurements=(tmp_path / "a,b.csv", tmp_path / "run.log"),
+        stack="mine",
+        start="eager",
+        also=("a", "b"),
+        date=DAY,
+        given=GivenRun(
+            model="llama3.1-8b",
+            on="trn1.32xlarge:2",
+            layout=PartialLayout(tp=8, sequence_parallel=False, precision="bf16-master"),
+        ),
+    )
+    line = command_question("calibrate", question).line
+    assert " --stack mine --from eager --also a,b --date 2026-11-21 " in line
+    assert asked_by(line) == question
 
 
 def test_claims_are_asked_again(asked_by):

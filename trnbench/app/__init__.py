@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from trnbench.app.files import prices_named as prices_named
     from trnbench.app.files import sheet as sheet
     from trnbench.app.launching import write_launch as write_launch
-    from trnbench.app.verbs.calibrate import calibrate as calibrate
     from trnbench.app.verbs.explain import explain as explain
     from trnbench.app.verbs.launch import launch as launch
     from trnbench.app.verbs.measure import measure as measure
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog as Catalog
     from trnbench.facts.catalog.search import listed as listed
     from trnbench.facts.catalog.search import open_catalog as open_catalog
+    from trnbench.verbs.calibrate.run import calibrate as calibrate
     from trnbench.verbs.claims.run import claims as claims
     from trnbench.verbs.collective.run import collective as collective
     from trnbench.verbs.compare.run import compare as compare
@@ -59,7 +59,7 @@ VERBS = (
 )
 _IN_FOLDERS = (
     *("matrix", "compare", "plan", "fleet", "numerics", "collective", "claims", "train"),
-    "search_layouts",
+    *("search_layouts", "calibrate"),
 )
 """Verbs that are a folder of `trnbench.verbs`."""
 _HOMES = {

@@ -8,13 +8,14 @@ from typing import Any
 
 from trnbench.facts.catalog.search import BUILT_IN, USER, Catalog
 from trnbench.facts.parsing import number_text
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, field
 
 Value = str | int | float | bool | None
 ARGUMENTS: Mapping[str, str] = {
     "matrix": "shapes",
     "collective": "op",
     "claims": "claim",
+    "calibrate": "measurements",
     "fleet": "file",
     **dict.fromkeys(("train", "compare", "plan"), "model"),
 }
@@ -22,15 +23,19 @@ ARGUMENTS: Mapping[str, str] = {
 
 
 class CommandQuestion(Record):
-    """A verb and its options by name; an option of None is not given."""
+    """A verb and its options by name; an option of None is not given.
+
+    `spelled`: what the command line calls those that have another name there.
+    """
 
     verb: str
     options: Mapping[str, Value | Sequence[str]]
+    spelled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def line(self) -> str:
         """The command line that asks it."""
-        named = dict(self.options)
+        named = {self.spelled.get(name, name): value for name, value in self.options.items()}
         first = named.pop(ARGUMENTS.get(self.verb, ""), None) or ()
         return command_line(self.verb, *_texts(first), **named)
 

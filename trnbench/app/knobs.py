@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from trnbench.asking.function import signature_of
 from trnbench.asking.option import Given, Option
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.workload.layout import ANY, KNOBS, Knob, Value
-from trnbench.facts.workload.partial_layout import PartialLayout, knob_parser
+from trnbench.facts.workload.partial_layout import PartialLayout, knob_parser, value_parser
 from trnbench.program.precision import recipe_named
+
+KnobParser: TypeAlias = Callable[[Knob, str], Callable[[str], Value]]
+"""A knob and its name in errors -> the parser of its texts."""
 
 
 def layout_of(**knobs: Any) -> PartialLayout:  # noqa: ANN401
     """Return the layout of which these knobs are settled; None leaves one open."""
-    for name in knobs:
-        if name not in KNOBS:
-            raise UnknownNameError("option", name, KNOBS)
-    given = {name: _value(name, one) for name, one in knobs.items() if one is not None}
-    return PartialLayout(**given)
-
-
-def settled_layout_of(**knobs: Any) -> PartialLayout:  # noqa: ANN401
-    """Return the layout of which these knobs are settled, where nothing is searched for."""
-    layout = layout_of(**knobs)
-    refuse_wanted(layout)
-    return layout
+    return _read(knobs, knob_parser)
 
 
 def refuse_wanted(layout: PartialLayout) -> None:
@@ -38,23 +30,37 @@ def refuse_wanted(layout: PartialLayout) -> None:
         )
 
 
-def _value(name: str, given: Value) -> Value:
+def _read(knobs: Given, parser: KnobParser) -> PartialLayout:
+    for name in knobs:
+        if name not in KNOBS:
+            raise UnknownNameError("option", name, KNOBS)
+    given = {name: one for name, one in knobs.items() if one is not None}
+    return PartialLayout(**{name: _value(KNOBS[name], given[name], parser) for name in given})
+
+
+def _value(knob: Knob, given: Value, parser: KnobParser) -> Value:
     """Return a checked value: what is given is read as its text would be."""
-    knob = KNOBS[name]
     what = knob.option if knob.kind is not str else knob.option.strip("-").replace("-", " ")
     text = ("on" if given else "off") if isinstance(given, bool) else str(given)
-    value = knob_parser(knob, what)(text)
-    return recipe_named(str(value)).name if name == "precision" else value
+    value = parser(knob, what)(text)
+    return recipe_named(str(value)).name if knob.name == "precision" else value
 
 
 class _Knobs:
-    """The knobs of a layout as options, one for each entry of their table."""
+    """The knobs of a layout as options, one for each entry of their table.
+
+    With `about`, which comes before every help text, they are those of a run that was: they have
+    no defaults, and none is searched for.
+    """
+
+    def __init__(self, about: str = "") -> None:
+        self.about = about
 
     def options(self) -> Mapping[str, Option]:
-        return {name: _option(knob) for name, knob in KNOBS.items()}
+        return {name: _option(knob, self.about) for name, knob in KNOBS.items()}
 
     def value(self, given: Given) -> PartialLayout:
-        return layout_of(**given)
+        return _read(given, value_parser if self.about else knob_parser)
 
     def said(self, layout: PartialLayout) -> dict[str, Any]:
         return dict(layout.said)
@@ -63,14 +69,15 @@ class _Knobs:
         return {"setting": dict(layout.said)}
 
 
-def _option(knob: Knob) -> Option:
+def _option(knob: Knob, about: str) -> Option:
+    told = knob.help.partition("; default:")[0].partition("; any:")[0].rstrip(".")
     numbers = [one for one in knob.choices if isinstance(one, int)]
     bounded = knob.kind is int and bool(numbers)
     plain = knob.kind is bool or bounded
     return Option(
         name=knob.name,
         field=knob.name,
-        help=knob.help,
+        help=f"{about}{told}." if about else knob.help,
         kind=knob.kind if plain else str,
         metavar=None if plain else knob.metavar or "N",
         bounds=(min(numbers), max(numbers)) if bounded else None,
@@ -78,4 +85,5 @@ def _option(knob: Knob) -> Option:
 
 
 KNOB_OPTIONS = _Knobs()
+GIVEN_KNOBS = _Knobs("Of a log, or a file without a column of it: ")
 layout_of.__signature__ = signature_of(KNOB_OPTIONS.options(), PartialLayout)  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trnbench.app.knobs import settled_layout_of
+from trnbench.app.given_run import GivenRun
 from trnbench.app.layout_defaults import DEFAULT_PRECISION
 from trnbench.errors import DataFileError, InputError
 from trnbench.evidence.columns import cells_of
@@ -24,8 +24,7 @@ from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.catalog.text_file import files_below
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.hardware.library import load_platform
-from trnbench.facts.parsing import clusters
-from trnbench.facts.records import Record, field, replace
+from trnbench.facts.records import replace
 from trnbench.facts.units import counted
 from trnbench.facts.workload.layout import Value
 from trnbench.facts.workload.partial_layout import PartialLayout
@@ -35,83 +34,11 @@ _FEW = 5
 _FOR_A_LOG = "a log of steps needs --model, --on, --global-batch and --sequence"
 
 
-class GivenRun(Record):
-    """What options say of all steps in files: those of a log, or columns that a table lacks."""
-
-    model: str | None = None
-    instance: str | None = None
-    nodes: int | None = None
-    layout: PartialLayout = field(default_factory=PartialLayout)
-
-    @property
-    def cells(self) -> Mapping[str, str]:
-        """The cells of every row of a table."""
-        where = {"model": self.model, "instance": self.instance, "nodes": self.nodes}
-        said = {name: str(value) for name, value in where.items() if value is not None}
-        return {**said, **cells_of(self.layout.given)}
-
-    @property
-    def plain(self) -> dict[str, object] | None:
-        """It as plain data, for outputs that repeat what was asked; None where nothing is said."""
-        if not self.cells:
-            return None
-        where = {"model": self.model, "instance": self.instance, "nodes": self.nodes}
-        return {**where, **self.layout.plain}
-
-    def cluster(self, catalog: Catalog, path: Path) -> MeasuredCluster:
-        """Return where a file was measured that does not say so."""
-        if self.instance is None:
-            raise InputError(f"{path}: does not say where it was measured: give --on")
-        platform = load_platform(catalog, self.instance)
-        nodes = self.nodes or 1
-        return MeasuredCluster(
-            instance=platform.instance.name,
-            nodes=nodes,
-            ranks=nodes * platform.instance.chips * platform.chip.ranks(None),
-            neuron=isinstance(platform.chip.unit, NeuronCores),
-        )
-
-    def row(self, catalog: Catalog, path: Path, name: str) -> EvidenceFile:
-        """Return a log as a file of one row; it need not say what the options do."""
-        if self.model is None:
-            raise InputError(f"{path}: {_FOR_A_LOG}")
-        cluster = self.cluster(catalog, path)
-        ranks = cluster.ranks
-        layout = PartialLayout(precision=DEFAULT_PRECISION).changed(**self.layout.given)
-        known = {knob: layout.degree(knob) for knob in ("global_batch", "sequence") if layout[knob]}
-        steps = read_steps(path, RunSize(ranks=ranks, **known))
-        if steps.global_batch is None or (steps.sequence is None and not layout["sequence"]):
-            raise InputError(f"{path}: {_FOR_A_LOG}")
-        knobs = {"tp": 1, "pp": 1, "global_batch": steps.global_batch, **layout.given}
-        cells = {
-            **cells_of(knobs),
-            "instance": cluster.instance,
-            "ranks": str(ranks),
-            "model": self.model,
-            "nodes": str(cluster.nodes),
-            "step_time_s": repr(steps.step_time_s),
-        }
-        if steps.memory_bytes is not None:
-            cells["memory_gb"] = repr(steps.memory_bytes / GIB)
-        row = EvidenceRow(id=name, line=1, cells=cells)
-        said = f"{path}: {'; '.join(steps.remarks)}"
-        return EvidenceFile(name=path.name, set="steps", rows=(row,), remarks=(said,))
-
-
 def given_run(
     model: str | None, on: str | None, knobs: Mapping[str, Value | None] | None = None
 ) -> GivenRun:
     """Return what options say; `on` is INSTANCE, or INSTANCE:NODES."""
-    layout = settled_layout_of(**(knobs or {}))
-    if on is None:
-        return GivenRun(model=model, layout=layout)
-    where = clusters(on)
-    if len(where) != 1:
-        raise InputError("--on: measured steps are of one cluster")
-    instance, nodes = where[0]
-    return GivenRun(
-        model=model, instance=instance, nodes=nodes if ":" in on else None, layout=layout
-    )
+    return GivenRun.read({"model": model, "on": on, **(knobs or {})})
 
 
 def measured_files(catalog: Catalog, paths: Sequence[Path], given: GivenRun) -> list[EvidenceFile]:
@@ -124,7 +51,7 @@ def measured_files(catalog: Catalog, paths: Sequence[Path], given: GivenRun) -> 
             says_where = given.instance is not None and names_instance(path)
             # Sweeps do not say where they ran; the option is then theirs alone.
             of_sweeps = says_where and any(one.is_file() and is_sweep(one) for one in paths)
-            own = replace(given, instance=None, nodes=None) if of_sweeps else given
+            own = given.but(on=None) if of_sweeps else given
             found.append(_file(catalog, path, own))
     return found
 
@@ -147,13 +74,13 @@ def _file(catalog: Catalog, path: Path, given: GivenRun, name: str = "") -> Evid
     if is_table(path):
         return read_evidence(path, given.cells)
     if is_sweep(path):
-        return read_sweep(path, given.cluster(catalog, path))
+        return read_sweep(path, _cluster(given, catalog, path))
     if tool := device_tool(path):
         raise InputError(
             f"{path}: is of {tool}, which tells no step; `explain` takes it beside steps"
         )
     if given.cells:
-        return given.row(catalog, path, name or path.stem)
+        return _row(given, catalog, path, name or path.stem)
     try:
         return read_evidence(path, given.cells)
     except DataFileError as error:
@@ -181,3 +108,44 @@ def _folder(catalog: Catalog, folder: Path, given: GivenRun) -> list[EvidenceFil
         said = f"{folder}: no steps in {', '.join(without[:_FEW])}{more}"
         found[0] = replace(found[0], remarks=(said, *found[0].remarks))
     return found
+
+
+def _cluster(given: GivenRun, catalog: Catalog, path: Path) -> MeasuredCluster:
+    """Return where a file was measured that does not say so."""
+    if given.instance is None:
+        raise InputError(f"{path}: does not say where it was measured: give --on")
+    platform = load_platform(catalog, given.instance)
+    nodes = given.nodes or 1
+    return MeasuredCluster(
+        instance=platform.instance.name,
+        nodes=nodes,
+        ranks=nodes * platform.instance.chips * platform.chip.ranks(None),
+        neuron=isinstance(platform.chip.unit, NeuronCores),
+    )
+
+
+def _row(given: GivenRun, catalog: Catalog, path: Path, name: str) -> EvidenceFile:
+    """Return a log as a file of one row; it need not say what the options do."""
+    if given.model is None:
+        raise InputError(f"{path}: {_FOR_A_LOG}")
+    cluster = _cluster(given, catalog, path)
+    ranks = cluster.ranks
+    layout = PartialLayout(precision=DEFAULT_PRECISION).changed(**given.layout.given)
+    known = {knob: layout.degree(knob) for knob in ("global_batch", "sequence") if layout[knob]}
+    steps = read_steps(path, RunSize(ranks=ranks, **known))
+    if steps.global_batch is None or (steps.sequence is None and not layout["sequence"]):
+        raise InputError(f"{path}: {_FOR_A_LOG}")
+    knobs = {"tp": 1, "pp": 1, "global_batch": steps.global_batch, **layout.given}
+    cells = {
+        **cells_of(knobs),
+        "instance": cluster.instance,
+        "ranks": str(ranks),
+        "model": given.model,
+        "nodes": str(cluster.nodes),
+        "step_time_s": repr(steps.step_time_s),
+    }
+    if steps.memory_bytes is not None:
+        cells["memory_gb"] = repr(steps.memory_bytes / GIB)
+    row = EvidenceRow(id=name, line=1, cells=cells)
+    said = f"{path}: {'; '.join(steps.remarks)}"
+    return EvidenceFile(name=path.name, set="steps", rows=(row,), remarks=(said,))

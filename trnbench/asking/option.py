@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -46,6 +46,8 @@ class Option(NamedTuple):
     required: bool = False
     shown: bool = True
     short: str = ""
+    spelled: str = ""
+    """What the command line calls an option whose name is a word of Python: from."""
     variable: str | None = None
     fills: Callable[[Path], Mapping[str, Any]] | None = None
     bounds: tuple[int, int | None] | None = None
@@ -53,7 +55,7 @@ class Option(NamedTuple):
     @property
     def flag(self) -> str:
         """The option as it is written: --price-date; an argument by its name."""
-        return self.name if self.argument else f"--{self.name.replace('_', '-')}"
+        return self.name if self.argument else f"--{(self.spelled or self.name).replace('_', '-')}"
 
     @property
     def is_switch(self) -> bool:
@@ -66,10 +68,8 @@ class Option(NamedTuple):
             return self._one(given)
         if given in (None, (), [], ""):
             return self.default
-        if isinstance(given, str) or self.several == "repeated":
-            listed = (given,) if isinstance(given, str) else tuple(given)
-        else:
-            listed = tuple(given) if isinstance(given, list | tuple) else (given,)
+        many = isinstance(given, Sequence) and not isinstance(given, str)
+        listed = tuple(given) if many else (given,)
         if self.several == "commas" and isinstance(given, str):
             listed = parsing.names(self.flag, given)
         return tuple(self._one(one) for one in listed)

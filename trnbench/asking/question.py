@@ -74,6 +74,7 @@ def option(
     required: bool = False,
     shown: bool = True,
     short: str = "",
+    spelled: str = "",
     variable: str | None = None,
     fills: Callable[[Path], Mapping[str, Any]] | None = None,
     bounds: tuple[int, int | None] | None = None,

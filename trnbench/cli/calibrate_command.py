@@ -2,97 +2,33 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
+from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.layout_options import takes_layout
-from trnbench.cli.measured_options import MeasuredModel, MeasuredOn, name_unread_columns
-from trnbench.cli.names import completes_stacks
+from trnbench.cli.measured_options import name_unread_columns
 from trnbench.cli.output import STDOUT
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import user_folder
 from trnbench.facts.catalog.whole_file import write_whole
-from trnbench.facts.parsing import date as parsed_date
 from trnbench.facts.records import replace
-from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.verbs.calibrate.question import CalibrateQuestion, CalibrateShowing
 
 if TYPE_CHECKING:
     from trnbench.cli.output import Output
-    from trnbench.evidence.fit.calibrated_collectives import CalibratedCollectives
+    from trnbench.evidence.fit.collectives import CalibratedCollectives
     from trnbench.evidence.fit.files import Calibrated
     from trnbench.facts.catalog.search import Catalog
 
 
 @keeping()
-@takes_layout("Of a log, or a file without a column of it: ")
+@asks(CalibrateQuestion, CalibrateShowing, ahead_of="date")
 def calibrate(
-    out: Output,
-    catalog: Catalog,
-    *,
-    measurements: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="MEASUREMENTS...",
-            help="CSV files of measured steps; or logs and folders of them, with --model and --on; "
-            "what nccom-test and nccl-tests print, with --on, and CSV files of collectives.",
-        ),
-    ],
-    stack: Annotated[
-        str | None,
-        typer.Option(
-            "--stack",
-            help="The one training stack to fit, known or new; default: all that rows name, and "
-            "their chips.",
-            autocompletion=completes_stacks(),
-        ),
-    ] = None,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="STACK|eager|compiled|graph",
-            help="What the stack begins as; a new one: as what its software is nearest to.",
-            autocompletion=completes_stacks(),
-        ),
-    ] = None,
-    all_rows: Annotated[
-        bool,
-        typer.Option("--all-rows", help="Also rows that a file keeps for validation."),
-    ] = False,
-    also: Annotated[
-        str | None,
-        typer.Option(metavar="ID,...", help="Single rows that a file keeps for validation."),
-    ] = None,
-    into: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Write the files of these chips and stacks, and of heirs."
-        ),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Let --into, or your own data files, replace files that are there."
-        ),
-    ] = False,
-    date: Annotated[
-        datetime.date | None,
-        typer.Option(
-            parser=parsed_date("--date"),
-            metavar="YYYY-MM-DD",
-            help="Date that the files bear; default: today.",
-        ),
-    ] = None,
-    model: MeasuredModel = None,
-    on: MeasuredOn = None,
-    layout: PartialLayout,
+    out: Output, catalog: Catalog, question: CalibrateQuestion, showing: CalibrateShowing
 ) -> int:
     """Fit a training stack to measured steps, near what was known of it before.
 
@@ -102,28 +38,17 @@ def calibrate(
     that its rows name, on every instance of their chips. Collectives make a stack of links of their
     instance: latencies and shares of the links' speed, each with what it was before.
     """
-    from trnbench.app.verbs import calibrate as use_case
-    from trnbench.evidence.fit.calibrated_collectives import CalibratedCollectives
-    from trnbench.report.calibrated_collectives import links_report
-    from trnbench.report.calibration import calibration_report
+    from trnbench.evidence.fit.collectives import CalibratedCollectives
+    from trnbench.verbs.calibrate.links_text import links_report
+    from trnbench.verbs.calibrate.run import run
+    from trnbench.verbs.calibrate.text import calibration_report
 
-    _check_destination(out, measurements, stack, into)
-    knobs: dict[str, Any] = dict(layout.given)
-    request = use_case.calibrate.request(
-        measurements,
-        stack=stack,
-        start=start,
-        all_rows=all_rows,
-        also=also or (),
-        date=date,
-        model=model,
-        on=on,
-        catalog=catalog,
-        **knobs,
-    )
+    into = showing.into
+    _check_destination(out, question, into)
+    question = question.settled(catalog)
     with ProgressLine(quiet=out.quiet) as progress:
-        found = use_case.run(catalog, request, progress=progress)
-    name_unread_columns(out, measurements)
+        found = run(catalog, question, progress=progress)
+    name_unread_columns(out, question.measurements)
     for remark in found.remarks:
         out.narrate(remark)
     files = _files(out, found, into)
@@ -133,10 +58,10 @@ def calibrate(
         out.write_bytes(b"".join(text.encode() for _, text in files.values()))
         return ExitCode.DONE
     named = [str(path) for path in files] if into is None else []
-    if not (force or out.silent):
+    if not (showing.force or out.silent):
         _refuse_replaced(out, files, into)
     shown = replace(out, destination=STDOUT)
-    inputs = use_case.inputs_of(request)
+    inputs = question.inputs()
     if isinstance(found, CalibratedCollectives):
         shown.write(links_report(found, inputs, named))
     else:
@@ -146,18 +71,16 @@ def calibrate(
     return ExitCode.DONE
 
 
-def _check_destination(
-    out: Output, measurements: Sequence[Path], stack: str | None, into: Path | None
-) -> None:
+def _check_destination(out: Output, question: CalibrateQuestion, into: Path | None) -> None:
     from trnbench.app.measured_files import may_tell_links
 
-    if into is not None and stack is not None:
+    if into is not None and question.stack is not None:
         raise InputError("--into writes all stacks, --stack fits one: write that with -o FILE.toml")
     if into is not None and not into.is_dir():
         raise InputError(f"--into: {str(into)!r} is not a folder")
     if not out.said:
         return
-    if stack is None and not all(map(may_tell_links, measurements)):
+    if question.stack is None and not all(map(may_tell_links, question.measurements)):
         raise InputError("-o writes one stack: name it with --stack, or write all with --into")
     if out.destination != STDOUT and Path(out.destination).suffix != ".toml":
         raise InputError("-o writes a calibration: its name must end in .toml")
@@ -169,7 +92,7 @@ def _files(
     """Return names and texts of what is written, by path: where -o or --into says, or among the
     user's own data. A stack of links goes beside the stack of training whose steps rest on it.
     """
-    from trnbench.evidence.fit.calibrated_collectives import CalibratedCollectives
+    from trnbench.evidence.fit.collectives import CalibratedCollectives
 
     said = Path(out.destination) if out.said and out.destination != STDOUT else None
     folder = into or (said.parent if said else user_folder() / "calibration")

@@ -19,12 +19,13 @@ from trnbench.cli.names import completes, completes_stacks
 from trnbench.cli.printing import Command, typed_option, with_signature
 
 
-def asks(*kinds: type[Question]) -> Callable[[Command], Command]:
+def asks(*kinds: type[Question], ahead_of: str = "") -> Callable[[Command], Command]:
     """Return a decorator: a command takes these questions in place of their options.
 
     The command takes a question of each kind last: what is asked, and how the answer is shown.
     Nothing of them is settled yet. Before them it may take `out` and `catalog`. An option of both
-    stands where the last has it.
+    stands where the last has it. The options of later kinds stand ahead of an option of the first
+    where it is named, else last.
     """
 
     def decorate(command: Command) -> Command:
@@ -33,7 +34,11 @@ def asks(*kinds: type[Question]) -> Callable[[Command], Command]:
         for one in (one for kind in kinds for one in _shown(kind)):
             shown.pop(one.name, None)
             shown[one.name] = one
-        parameters = [parameter_of(one) for one in shown.values()]
+        later = [one.name for kind in kinds[1:] for one in _shown(kind)]
+        names = [name for name in shown if name not in later]
+        place = names.index(ahead_of) if ahead_of else len(names)
+        names[place:place] = dict.fromkeys(later)
+        parameters = [parameter_of(shown[name]) for name in names]
 
         @functools.wraps(command)
         def run(*before: Any, **options: Any) -> int | None:  # noqa: ANN401

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator
 from trnbench.engines.emulate.schedule.timeline import SlotEvent, Timeline, Track
 from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension, show
-from trnbench.show.trace import trace
-from trnbench.show.trace_events import TraceSpan
+from trnbench.show.trace import TraceSpan, trace
 
 MOST_EVENTS = 200_000
 """Events a trace file holds at most: about 35 MB, which viewers still open."""

@@ -7,13 +7,23 @@ lane (an engine, a queue, a link) is a track of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from trnbench.facts.records import replace
-from trnbench.show.trace_events import TraceSpan
+from trnbench.facts.records import Record, field, replace
 
 MICROSECOND_S = 1e-6
 DECIMALS = 6  # a picosecond: below that is the noise of floating point
+
+
+class TraceSpan(Record):
+    """Something that took a lane from `start_s` to `end_s`."""
+
+    process: str
+    lane: str
+    name: str
+    start_s: float
+    end_s: float
+    arguments: Mapping[str, object] = field(default_factory=dict)
 
 
 def trace(spans: Sequence[TraceSpan]) -> bytes:

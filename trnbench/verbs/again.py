@@ -8,4 +8,5 @@ from trnbench.asking.question import Question
 
 def command_question(verb: str, question: Question) -> CommandQuestion:
     """Return the options of the command line that asks a verb a settled question."""
-    return CommandQuestion(verb=verb, options=question.said())
+    spelled = {one.name: one.spelled for one in question.options().values() if one.spelled}
+    return CommandQuestion(verb=verb, options=question.said(), spelled=spelled)

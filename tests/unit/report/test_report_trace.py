@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from trnbench.show.trace import trace
-from trnbench.show.trace_events import TraceSpan
+from trnbench.show.trace import TraceSpan, trace
 
 
 def test_spans_become_complete_events_on_their_own_tracks():

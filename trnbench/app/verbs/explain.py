@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from trnbench.answers.explain import Explained
+from trnbench.app.given_run import GivenRun
 from trnbench.app.knobs import layout_of
-from trnbench.app.measured_files import GIB, GivenRun, device_files, given_run, measured_files
+from trnbench.app.measured_files import GIB, device_files, given_run, measured_files
 from trnbench.app.measured_machine import with_machines
 from trnbench.app.use_case import Progress, answered_by, quiet, takes_options_of
 from trnbench.errors import InputError

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from trnbench.answers.verify import Verified, VerifiedLog
 from trnbench.app.command_lines import command_line, with_folders
+from trnbench.app.given_run import GivenRun
 from trnbench.app.knobs import layout_of
-from trnbench.app.measured_files import GivenRun, measured_files
+from trnbench.app.measured_files import measured_files
 from trnbench.app.use_case import Progress, answered_by, quiet
 from trnbench.errors import DataFileError, Fault, InputError
 from trnbench.evidence.measured_file import steps_of
@@ -36,7 +37,7 @@ def run(catalog: Catalog, request: VerifyRequest, *, progress: Progress = quiet)
     knobs = {name: row[name] for name in KNOBS if row.get(name) is not None}
     layout = layout_of(**knobs)
     model, instance, nodes = str(row["model"]), str(row["instance"]), _whole(row["nodes"])
-    given = GivenRun(model=model, instance=instance, nodes=nodes, layout=layout)
+    given = GivenRun(model=model, on=f"{instance}:{nodes}", layout=layout)
     progress(0, 1, "reading logs")
     predicted = [_number(row[f"{end}step_time_s"]) for end in ("", "low_", "high_")]
     files = steps_of(measured_files(catalog, request.logs, given), "verified")

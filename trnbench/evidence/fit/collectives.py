@@ -2,14 +2,16 @@
 
 The stack's choice of algorithms stays. The numbers of the protocols in use are fitted to the
 logarithms of times by regularised, robust least squares around their priors. A fit that predicts
-left-out rows no better than its prior is discarded.
+left-out rows no better than its prior is discarded. The fitted stack is a data file: the instance's
+stack, with the moved numbers.
 """
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,10 +21,12 @@ from trnbench.engines.analytic.collective.time import collective_time
 from trnbench.errors import InputError
 from trnbench.evidence.collectives import Exchange, Systems, exchange_of, selected_exchanges
 from trnbench.evidence.fit.calibrate import UNMOVED, Fitted, mean_error
+from trnbench.evidence.fit.entries import Table, behind, cited, moved_entry
 from trnbench.evidence.fit.problem import FitParameter
 from trnbench.evidence.rows import EvidenceFile, RowFault
 from trnbench.facts.arrays import BoolArray, FloatArray
 from trnbench.facts.calibration.collective_stack import (
+    FILE_PREFIX,
     CollectiveStack,
     Tuning,
     load_stack,
@@ -31,6 +35,7 @@ from trnbench.facts.calibration.collective_stack import (
 from trnbench.facts.catalog.provenance import Evidence, join
 from trnbench.facts.catalog.schema import keys_of
 from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.toml_file import read_toml, toml_text
 from trnbench.facts.records import Record, replace
 from trnbench.machine.fabric_bounds import lower_bound
 from trnbench.machine.message_plan.algorithm import Refusal
@@ -38,6 +43,10 @@ from trnbench.machine.message_plan.select import Selected, selected_for
 from trnbench.predict.ranges import Range
 
 TUNINGS = "tunings"
+_HEADER = """\
+# Written by `trnbench calibrate`. What is derived was moved by timed collectives and says what it
+# was before; everything else stands as it was believed before the fit.
+"""
 _LATENCIES = ("launch_s", "step_s", "network_step_s", "message_s")
 _SHARES = ("on_chip", "link", "network")
 _SCATTER = 0.08
@@ -304,3 +313,41 @@ def _range(value: float, evidence: Evidence | None, share: bool) -> Range | None
 
 def _mean(errors: FloatArray) -> float:
     return float(np.mean(np.abs(errors)))
+
+
+class CalibratedCollectives(Record, eq=False):
+    """A communication stack fitted to timed collectives; `remarks` are the readers'."""
+
+    fit: CollectiveFit
+    name: str
+    date: datetime.date
+    catalog: Catalog
+    remarks: tuple[str, ...] = ()
+
+    def text(self, *, name: str | None = None) -> str:
+        """The file's text, under another name if given."""
+        fit = self.fit
+        table = read_toml(self.catalog.find("calibration", fit.stack.name).path)
+        title = f"{fit.stack.title}, fitted to collectives of {fit.instance}"
+        table |= {"name": name or self.name, "title": title if fit.better else fit.stack.title}
+        table["instances"] = [fit.instance]
+        table["begun_as"] = fit.stack.name
+        if not fit.better:
+            return f"{_HEADER}\n{toml_text(table)}"
+        table.pop("inherits_from", None)
+        source = cited(table, f"This project, fit to {len(fit.rows)} timed collectives", self.date)
+        tunings = cast("dict[str, Table]", table[TUNINGS])
+        for (tuning, key), one in zip(fit.places, fit.parameters, strict=True):
+            if one.moved:
+                known = tunings[tuning][key]
+                entry = dict(known) if isinstance(known, dict) else {"value": known}
+                tunings[tuning][key] = entry | moved_entry(entry, one, source)
+        table = behind(table, "title", {"fitted_rows": [row.id for row in fit.rows]})
+        return f"{_HEADER}\n{toml_text(table)}"
+
+
+def stack_name(asked: str | None, instance: str) -> str:
+    """Name of a fitted communication stack: the requested one, or the instance's."""
+    name = asked or f"own-{instance}"
+    bare = name.removeprefix("training-").removeprefix(FILE_PREFIX)
+    return f"{FILE_PREFIX}{bare}"

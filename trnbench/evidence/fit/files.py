@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
 from trnbench.evidence.fit.calibrate import Calibration, FittedRow, families_told, mean_error
-from trnbench.evidence.fit.calibrated_collectives import CalibratedCollectives
+from trnbench.evidence.fit.collectives import CalibratedCollectives
 from trnbench.evidence.fit.entries import (
     ENDS,
     Table,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.records import Record
 from trnbench.show.row import Row, cells
-from trnbench.show.trace_events import TraceSpan
+from trnbench.show.trace import TraceSpan
 
 
 class LinkLoad(Record):

@@ -38,7 +38,7 @@ from trnbench.machine.message_plan.select import (
 from trnbench.machine.placement import Placement, place
 from trnbench.predict.setup import strangers
 from trnbench.program.collective import Collective, bus_factor
-from trnbench.show.trace_events import TraceSpan
+from trnbench.show.trace import TraceSpan
 from trnbench.verbs.collective.answer import CollectiveAnswer, LinkLoad, TorusLoad
 from trnbench.verbs.collective.groups import replica_groups
 from trnbench.verbs.collective.question import AUTO, CollectiveQuestion

@@ -14,8 +14,7 @@ from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
-from trnbench.show.trace import trace
-from trnbench.show.trace_events import TraceSpan
+from trnbench.show.trace import TraceSpan, trace
 from trnbench.verbs.matrix.answer import MatrixAnswer
 
 AGREE = 0.1

@@ -11,15 +11,15 @@ from trnbench.evidence.fit.memory import MemoryFit
 from trnbench.evidence.fit.problem import KERNEL
 from trnbench.facts.records import replace
 from trnbench.facts.units import counted
-from trnbench.report.calibrated_collectives import (
+from trnbench.show.report import Report, draw_rows
+from trnbench.show.row import Row, cells
+from trnbench.show.text_table import Style, percent
+from trnbench.verbs.calibrate.links_text import (
     COLUMNS,
     draw_links,
     links_summary,
     rows_of_links,
 )
-from trnbench.show.report import Report, draw_rows
-from trnbench.show.row import Row, cells
-from trnbench.show.text_table import Style, percent
 
 CONVENTIONS = {
     "error": "predicted / measured - 1; mean of absolute values",

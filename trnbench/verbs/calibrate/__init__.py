@@ -1,0 +1,1 @@
+"""Stacks of training and of links fitted to measurements, as files."""
