@@ -16,22 +16,22 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "answers": 1_410,
-    "app": 6_780,
+    "app": 6_485,
     "asking": 600,
-    "cli": 3_830,
+    "cli": 3_730,
     "engines": 17_400,
-    "evidence": 12_860,
+    "evidence": 12_850,
     "facts": 12_365,
     "launch": 3_340,
     "machine": 6_200,
     "money": 3_650,
     "predict": 4_200,
     "program": 7_500,
-    "report": 3_090,
+    "report": 2_620,
     "show": 2_850,
     "store": 2_130,
     "tui": 9_840,
-    "verbs": 7_160,
+    "verbs": 8_035,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
@@ -40,7 +40,7 @@ SHORT_MODULES = 55
 """Modules of under 60 lines that are no `__init__`."""
 RETURN_RIDDLES = 74
 COMMENT_SHARE = 0.015
-TYPER_OPTIONS = 126
+TYPER_OPTIONS = 115
 """Options that are written for typer outside of `cli/derived_options.py`."""
 _RIDDLE = re.compile(r'"""Return (what|how|which)\b')
 _RECORD = ("Record", "State", "Question", "NamedTuple")
