@@ -14,11 +14,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, cast
 
 from trnbench.errors import UnknownNameError
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.facts.parsing import literal
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Hears how many steps are done, of how many, and what comes next."""
@@ -28,8 +27,6 @@ Cancel: TypeAlias = Callable[[], bool]
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 A_co = TypeVar("A_co", covariant=True)
-
-Engine = Literal["analytic", "emulate", "both"]
 
 HOOKS = ("progress", "cancel", "workers")
 
@@ -41,12 +38,6 @@ def quiet(done: int, total: int, what: str) -> None:
 def never() -> bool:
     """Let a job run to its end."""
     return False
-
-
-def engines_of(engine: Engine) -> tuple[str, ...]:
-    """Return the engines that a choice stands for."""
-    literal("engine", engine, Engine)
-    return ("analytic", "emulate") if engine == "both" else (engine,)
 
 
 class Verb(Protocol[P, R_co, A_co]):
