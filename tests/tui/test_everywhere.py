@@ -295,14 +295,17 @@ async def test_a_broken_scenario_file_is_told(opened, home, until):
     assert any("did you mean 'model'" in note.message for note in app._notifications)
 
 
-async def test_a_broken_configuration_is_told_and_left_alone(made, silent, until):
+async def test_a_broken_configuration_is_told_and_left_alone(made, silent, until, monkeypatch):
     path = config_path()
     path.parent.mkdir(parents=True)
     path.write_text('[keys]\n"table.srt" = "o"\n', encoding="utf-8")
+    notices = []
+    monkeypatch.setattr(
+        "trnbench.tui.app.TrnbenchApp.notify", lambda _, text, **__: notices.append(text)
+    )
     app = made()
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: app.view is not None)
-        assert any("table.sort" in note.message for note in app._notifications)
+        await until(pilot, lambda: any("table.sort" in text for text in notices))
 
 
 @pytest.mark.slow
