@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "answers": 1_410,
     "app": 6_485,
-    "asking": 600,
+    "asking": 530,
     "cli": 3_730,
     "engines": 17_400,
     "evidence": 12_850,
@@ -27,11 +27,11 @@ LINES = {
     "money": 3_650,
     "predict": 4_200,
     "program": 7_500,
-    "report": 2_620,
-    "show": 2_850,
+    "report": 3_067,
+    "show": 3_224,
     "store": 2_130,
-    "tui": 9_840,
-    "verbs": 8_035,
+    "tui": 9_043,
+    "verbs": 8_081,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

@@ -18,10 +18,11 @@ from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.prediction import RankMemory, StepFigures
 from trnbench.program.slots import STEP_CATEGORIES
+from trnbench.report.quote_charts import ClusterPoint
 from trnbench.show.interval import Interval
 from trnbench.show.report import Report, columns
 from trnbench.tui.app import TrnbenchApp
-from trnbench.tui.compare_questions import COLUMNS, ClusterPoint, CompareFound
+from trnbench.tui.compare_questions import COLUMNS, CompareFound
 
 TODAY = datetime.date(2026, 11, 21)
 LIMIT_S = 20.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,69 +11,45 @@ from hypothesis import strategies as st
 from rich.style import Style
 
 from trnbench.answers.step_beside import time_beside
-from trnbench.facts.units import Dimension, significant
+from trnbench.report.quote_charts import (
+    ClusterPoint,
+    Picked,
+    cost_chart,
+    front_chart,
+    time_chart,
+)
+from trnbench.show.charts.record import HUES, Bar, BarChart, ChartAxis, parts_of
 from trnbench.show.report import Report, as_table, columns
-from trnbench.tui.chart_data import ChartAxis, log_axis, tag_place
-from trnbench.tui.compare_pictures import cost_chart, time_interval_chart
-from trnbench.tui.compare_questions import ClusterPoint
+from trnbench.show.text_table import Style as TextStyle
 from trnbench.tui.completion import completed
 from trnbench.tui.difference import PIN_TWO, difference_text
 from trnbench.tui.heat import COARSE, POWERS, HeatMap, draw_heat, level_of, size_text, sizes_for
 from trnbench.tui.layout_questions import Window
 from trnbench.tui.memory_pictures import LEFT, Area, draw_area, stretches
 from trnbench.tui.picker import found
-from trnbench.tui.plan_pictures import break_even_lines, front_chart
-from trnbench.tui.ticks import MOST_TICKS, labels_of, ticks_of
 from trnbench.tui.torus import draw_planes
-from trnbench.tui.widgets.bars import Bar, BarsData, cells_of, draw_bars, letters_for
+from trnbench.tui.widgets.bars import draw_bars
 from trnbench.tui.widgets.chart import flowed
 from trnbench.verbs.collective.steps import Plane
+from trnbench.verbs.plan.details import break_even_block
 
 PLAIN = (Style(), Style(), Style(), Style(), Style())
 
 
-def test_every_part_has_a_letter_of_its_own():
-    letters = letters_for(("data", "dispatch", "attention", "add"))
-    assert letters == {"data": "D", "dispatch": "I", "attention": "A", "add": "B"}
-
-
-@given(st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8), st.floats(0.01, 3.0))
-def test_parts_fill_the_rounded_length_of_a_bar(values, scale):
-    parts = {str(i): value for i, value in enumerate(values)}
-    cells = cells_of(parts, scale)
-    assert sum(cells.values()) == round(sum(value * scale for value in values))
-    for name, value in parts.items():
-        assert abs(cells[name] - value * scale) <= 1
-
-
-def test_bars_stand_on_one_scale_with_limit_total_and_shares():
-    data = BarsData(
+def test_bars_are_filled_in_colours_and_begin_with_their_letter():
+    data = BarChart(
         title="memory",
-        bars=(
-            Bar(label="a", parts={"weights": 30.0, "rest": 10.0}, limit=80.0, strong=True),
-            Bar(label="bb", parts={"weights": 20.0, "rest": 0.0}, limit=80.0),
-        ),
-        text=lambda value: f"{value:.0f}",
-        letters=letters_for(("weights", "rest")),
+        caption="per rank",
+        axis=ChartAxis(title="bytes"),
+        bars=(Bar(label="a", parts={"weights": 30.0, "rest": 10.0}, strong=True),),
+        parts=parts_of(("weights", "rest")),
     )
-    styles = dict.fromkeys(("weights", "rest"), Style())
-    # Room: 60 - 4 of labels - 12 of totals = 44 for 80, so 0.55 a unit: 16.5 and 22 cells.
-    lines = draw_bars(data, 60, styles).plain.splitlines()
-    assert lines[1] == ">a  " + "W" * 16 + "R" * 6 + " " * 22 + "| 40"
-    assert lines[2] == " bb " + "W" * 11 + " " * 33 + "| 20"
-    assert "W weights 75.0%" in lines[4]
-    assert "R rest 25.0%" in lines[4]
-
-
-def test_parts_are_named_in_words():
-    data = BarsData(
-        title="step",
-        bars=(Bar(label="a", parts={"element_wise": 2.0}),),
-        text=str,
-        letters=letters_for(("element_wise",)),
-    )
-    drawn = draw_bars(data, 40, {"element_wise": Style()}).plain
-    assert "E element-wise 100.0%" in drawn
+    filled = draw_bars(data, 52, [Style(bgcolor="red")] * HUES)
+    plain = draw_bars(data, 52, [Style()] * HUES)
+    # Room: 52 - 3 of the label - 4 of the total = 45 for 40: 33.75 and 11.25 cells.
+    assert filled.plain.splitlines()[1] == ">a W" + " " * 33 + "R" + " " * 10 + " 40"
+    assert plain.plain.splitlines()[1] == ">a " + "W" * 34 + "R" * 11 + " 40"
+    assert filled.plain.splitlines()[0] == "memory, per rank"
 
 
 def test_a_legend_breaks_between_its_entries_only():
@@ -132,68 +107,23 @@ def test_planes_stand_beside_each_other_where_there_is_room():
     assert wide.splitlines()[-3].split() == ["10", "20", "10", "20"]
 
 
-@given(st.floats(-9, 12), st.floats(0.05, 20), st.integers(3, 150), st.booleans(), st.booleans())
-def test_labels_of_an_axis_never_collide_and_stand_inside(low, width, room, log, upright):
-    axis = ChartAxis(title="", text=lambda value: significant(value, 3), log=log)
-
-    def place(tick):
-        share = (tick - low) / width
-        return math.floor((1 - share if upright else share) * (room - 1))
-
-    ticks = ticks_of(axis, low, low + width, place, upright=upright)
-    assert len(ticks) <= MOST_TICKS
-    assert ticks == sorted(ticks)
-    assert all(low - 1e-6 <= tick <= low + width + 1e-6 for tick in ticks)
-    cells: list[int] = []
-    for tick, label in zip(ticks, labels_of(axis, ticks), strict=True):
-        length = 1 if upright else len(label)
-        first = place(tick) - length // 2
-        cells += range(first, first + length)
-    assert len(set(cells)) == len(cells)
-
-
-def test_an_axis_of_costs_names_its_prefix_once():
-    # The labels of 700 K and 1 M USD once fell on one line and read 701 M USD.
-    axis = log_axis("cost", Dimension.USD, [4e5, 7e5, 1e6, 2.4e6])
-    assert axis.title == "cost (M USD)"
-    assert [axis.text(value) for value in (7e5, 1e6, 2e6)] == ["0.7", "1", "2"]
-    wide = log_axis("size", Dimension.BYTES, [1024.0, 2.0**30], binary=True)
-    assert (wide.title, wide.text(1024.0)) == ("size", "1 KiB")
-
-
-def test_sizes_have_ticks_at_powers_of_two():
-    # From 1 KiB to 1 GiB there are 21 powers; every fifth is round.
-    axis = log_axis("size", Dimension.BYTES, [1024.0, 2.0**30], binary=True)
-    low, high = math.log10(1024), math.log10(2**30) * 1.04
-    ticks = ticks_of(axis, low, high, lambda tick: round(100 * (tick - low)), upright=False)
-    assert [round(10**tick) for tick in ticks] == [2**10, 2**15, 2**20, 2**25, 2**30]
-
-
-def test_a_name_beside_a_mark_hides_no_other():
-    marks = frozenset({(10, 5), (13, 5)})
-    assert tag_place((10, 5), "best", frozenset({(10, 5)}), (40, 10)) == (12, 5)
-    assert tag_place((10, 5), "best", marks, (40, 10)) == (5, 5)
-    assert tag_place((10, 5), "best", marks | {(4, 5)}, (40, 10)) == (12, 4)
-    assert tag_place((10, 5), "longer than all", marks, (20, 10)) is None
-
-
 def test_memory_is_drawn_as_an_area_below_its_limit():
     area = Area(
         instants=[{"weights": 4.0, "activations": each} for each in (0.0, 4.0, 2.0, 0.0)],
         limit=16.0,
-        letters={"weights": "W", "activations": "A"},
+        parts=parts_of(("weights", "activations")),
         here=1,
     )
     # 8 lines for 16 bytes, besides a mark and a legend of two lines: weights have 2 lines,
     # activations up to 2, and each slot 2 of 8 columns.
-    plain = draw_area(area, (8 + LEFT + 1, 11), dict.fromkeys(area.letters, Style())).plain
+    plain = draw_area(area, (8 + LEFT + 1, 11), [Style()] * HUES).plain
     rows = [line[LEFT + 1 :] for line in plain.splitlines()]
     assert rows[0] == "-" * 8
     assert [rows[line] for line in (4, 5, 6, 7)] == ["  AA    ", "  AAAA  ", "WWWWWWWW", "WWWWWWWW"]
     assert rows[8] == "  ^"
     assert plain.splitlines()[0].startswith("      16 B |")
     # In colours each part has its letter where it begins, for whom colours tell nothing.
-    filled = dict.fromkeys(area.letters, Style(bgcolor="red"))
+    filled = [Style(bgcolor="red")] * HUES
     rows = [
         line[LEFT + 1 :].rstrip()
         for line in draw_area(area, (8 + LEFT + 1, 11), filled).plain.splitlines()
@@ -211,13 +141,13 @@ def test_the_tables_of_a_plan_are_no_wider_than_their_place():
         against_usd=3.01e6,
     )
     plan: Any = SimpleNamespace(break_even=(other, other))
-    assert "0.93x  64 x p5.48xlarge (USD 3.01M)" in break_even_lines(plan, 100)
-    narrow = break_even_lines(plan, 70).splitlines()
-    assert max(map(len, narrow)) <= 70
-    assert narrow[-2:] == [
-        "256 x trn1.32xlarge  29.9 %          27.9 %         0.93x",
-        "  64 x p5.48xlarge (USD 3.01M)",
-    ]
+    wide, narrow = (break_even_block(plan, TextStyle(width=w, terminal=True)) for w in (100, 76))
+    assert "0.93x  64 x p5.48xlarge (USD 3.01M)" in wide
+    lines = narrow.splitlines()[1:]
+    assert max(map(len, lines)) <= 76
+    # The last column is broken into lines, each below its heading.
+    column = lines[0].index("against")
+    assert [line[column:] for line in lines[-2:]] == ["64 x p5.48xlarge (USD", "3.01M)"]
 
 
 @given(st.integers(0, 400), st.integers(1, 90))
@@ -286,10 +216,15 @@ def test_charts_have_the_unit_of_time_of_the_table_beside_them(canned, days, uni
     half = ClusterPoint(
         instance="trn2.48xlarge", nodes=32, days=2 * days, cost_usd=1.9e6, tokens_per_s=4e3
     )
-    cost, front = cost_chart(quotes, [half], None), front_chart(quotes, None, None)
-    times = time_interval_chart(quotes, None)
-    assert cost.x.title == front.x.title == times.y.title == unit
+    cost, front = cost_chart(quotes, Picked(), [half]), front_chart(quotes, Picked())
+    times = time_chart(quotes, Picked(deadline_s=90 * 86400.0))
+    assert cost.x.title == front.x.title == times.axis.title == unit
     here = days * 86400.0 / seconds
     assert [one.points[0][0] for one in cost.series] == pytest.approx([2 * here, here])
     assert front.series[-1].points[0] == pytest.approx((here, 2e6))
-    assert times.series[0].whiskers[0] == pytest.approx((0.8 * here, 1.4 * here))
+    assert front.series[-1].across[0] == pytest.approx((0.8 * here, 1.4 * here))
+    (bar,) = times.bars
+    assert bar.label == "trn2.48xlarge:64"
+    assert bar.estimate is not None
+    assert (bar.estimate.low, bar.estimate.high) == pytest.approx((0.8 * here, 1.4 * here))
+    assert bar.limit == pytest.approx(90 * 86400.0 / seconds)

@@ -70,14 +70,12 @@ def _write_page(path: Path, report: Report, *, redact: bool, quiet: bool) -> Non
 
 
 def _write_chart(path: Path, report: Report) -> None:
-    from trnbench.show.charts import charts_of
-    from trnbench.show.svg import chart_svg
+    from trnbench.show.charts.svg import chart_svg
 
-    charts = charts_of(report)
-    if not charts:
+    if not report.charts:
         say(f"trnbench: no chart: the answer has nothing to draw, {path} is not written")
         return
-    write_whole(path, chart_svg(charts[0], alone=True).encode())
+    write_whole(path, chart_svg(report.charts[0], alone=True).encode())
 
 
 def _option(name: str, kind: Any, option: Any, default: object = None) -> Parameter:  # noqa: ANN401

@@ -19,13 +19,11 @@ from trnbench.report.notes import (
     price_lines,
     warning_lines,
 )
-from trnbench.report.quote_text import (
-    degree_columns,
-    run_text,
-    time_text,
-)
+from trnbench.report.quote_charts import Picked, cost_chart, run_charts
+from trnbench.report.quote_text import degree_columns, run_text, time_text
 from trnbench.report.train_tables import phase_blocks
 from trnbench.report.verdict import verdict_lines, verdict_text
+from trnbench.show.charts.text import first_chart
 from trnbench.show.report import Column, Report, columns, draw_marked, draw_rows
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
@@ -49,6 +47,9 @@ def compare_report(
     details: bool = False,
 ) -> Report:
     """Return the report of a comparison, a row a cluster; people see layouts with `details`."""
+    quotes = [one.quote for one in answer.compared]
+    winner = None if answer.lead is None else quotes[answer.lead.winner]
+    picked = Picked(winner=winner, deadline_s=answer.deadline_s)
     return Report(
         verb="compare",
         inputs=inputs,
@@ -64,6 +65,7 @@ def compare_report(
         },
         people=lambda report, style: _draw(report, answer, plot, details, style),
         notes=(answer.footing, *_notes(answer)),
+        charts=run_charts(quotes, cost_chart(quotes, picked), picked),
     )
 
 
@@ -85,9 +87,7 @@ def _draw(report: Report, answer: CompareAnswer, plot: bool, details: bool, styl
         blocks.append(_verdict_table(report, answer, style))
     blocks += phase_blocks(quotes, style)
     if plot:
-        from trnbench.report.scaling import cost_plot
-
-        blocks.append(cost_plot(quotes, style))
+        blocks.append(first_chart(report, style))
     groups = {
         "Limits and warnings": warning_lines(quotes),
         "Layout": layout_lines(quotes),

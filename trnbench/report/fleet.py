@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
-import math
 from collections.abc import Mapping
 
-from trnbench.answers.fleet import FLEET_KEYS, FleetAnswer, FleetRow, SpotRisk
+from trnbench.answers.fleet import FLEET_KEYS, FleetAnswer, SpotRisk
 from trnbench.facts.units import counted, money_text, significant
 from trnbench.report.verdict import share_text
+from trnbench.show.charts.record import ChartAxis, GanttChart, GanttLane, Span, SpanKind
+from trnbench.show.charts.text import first_chart
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style
 
-BAR, DEADLINE = "#", "|"
-NARROWEST_CHART = 40
+RUNS = "runs"
 CONVENTIONS = {
     "days": "from start to end: training, checkpoints, failures, restarts, gaps between purchases",
     "ends_on": "the last day on which it runs",
@@ -40,6 +39,7 @@ def fleet_report(answer: FleetAnswer, inputs: Mapping[str, object]) -> Report:
         },
         notes=(*_risk(answer), *answer.notes, *answer.warnings),
         people=lambda report, style: _draw(report, answer, style),
+        charts=(when,) if not (when := fleet_figure(answer)).empty else (),
     )
 
 
@@ -84,8 +84,8 @@ def _draw(report: Report, answer: FleetAnswer, style: Style) -> str:
     if not answer.rows:
         return blocks[0]
     blocks.append(draw_rows(report, style))
-    if any(row.days is not None for row in answer.rows):
-        blocks.append(style.titled("when", fleet_gantt(answer, style)))
+    if report.charts:
+        blocks.append(first_chart(report, style))
     blocks += [_purchases(answer, style), _bill(answer, style)]
     told = {
         "what each limit costs": [
@@ -161,29 +161,29 @@ def _bill(answer: FleetAnswer, style: Style) -> str:
     return style.titled("bill", style.table(headings, rows))
 
 
-def fleet_gantt(answer: FleetAnswer, style: Style) -> str:
-    """Return the jobs over the days in plain characters: a row a job, its deadline marked."""
+def fleet_figure(answer: FleetAnswer) -> GanttChart:
+    """When jobs run, a lane a job, its deadline marked."""
+    first = float(answer.starts_on.toordinal())
     placed = [row for row in answer.rows if row.days is not None]
-    left = max(len(_head(row)) for row in placed) + 1
-    width = max(style.width - left - 2, NARROWEST_CHART)
-    days = max(max(row.start_day + (row.days or 0.0) for row in placed), 1.0)
-    ends = [row.deadline_day for row in placed if row.deadline_day is not None]
-    days = min(max([days, *ends]), float(answer.horizon_days))
-    lines = [f"{_head(row):<{left}}|{_bar(row, days, width)}|" for row in placed]
-    first, last = answer.starts_on, answer.starts_on + datetime.timedelta(days=math.ceil(days) - 1)
-    axis = f"{first}{str(last).rjust(width - len(str(first)))}"
-    return "\n".join([*lines, " " * (left + 1) + axis, f"{BAR} runs  {DEADLINE} deadline"])
-
-
-def _head(row: FleetRow) -> str:
-    return f"{row.name}: {row.nodes:,} x {row.instance}"
-
-
-def _bar(row: FleetRow, days: float, width: int) -> str:
-    cells = [" "] * width
-    begin = min(int(row.start_day / days * width), width - 1)
-    end = max(math.ceil((row.start_day + (row.days or 0.0)) / days * width), begin + 1)
-    cells[begin:end] = BAR * (min(end, width) - begin)
-    if row.deadline_day is not None and 0 < row.deadline_day <= days:
-        cells[min(math.ceil(row.deadline_day / days * width), width) - 1] = DEADLINE
-    return "".join(cells)
+    ends = [row.start_day + (row.days or 0.0) for row in placed]
+    ends += [row.deadline_day for row in placed if row.deadline_day is not None]
+    days = min(max([1.0, *ends]), float(answer.horizon_days))
+    return GanttChart(
+        title="when jobs run",
+        caption="a lane a job; strokes are deadlines",
+        axis=ChartAxis(title="day", kind="date"),
+        start=first,
+        end=first + days,
+        lanes=tuple(
+            GanttLane(
+                name=f"{row.name}: {row.nodes:,} x {row.instance}",
+                spans=(
+                    Span(first + row.start_day, first + row.start_day + (row.days or 0.0), RUNS),
+                ),
+                mark=None if row.deadline_day is None else first + row.deadline_day,
+            )
+            for row in placed
+        ),
+        kinds={RUNS: SpanKind(letter="#", fill="#", colour="cyan", legend="runs", solid=False)},
+        legend=("| deadline",),
+    )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from trnbench.facts.units import Dimension
 from trnbench.report.runs import run_row
+from trnbench.show.charts.record import Bar, BarChart, ChartAxis, parts_of
 from trnbench.show.report import Report, cell_text, columns, figure_or_key
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
@@ -22,7 +24,7 @@ FROM: Mapping[str, str] = {
     "question": "what was asked",
     "code": "the program: what is left when today's asks both again",
 }
-_MOST = 40
+_MOST, _MOST_BARS = 40, 12
 
 
 def diff_report(diff: RunDiff) -> Report:
@@ -47,6 +49,28 @@ def diff_report(diff: RunDiff) -> Report:
         },
         notes=tuple(_notes(diff)),
         people=lambda report, style: _draw(report, diff, style),
+        charts=(moved,) if (moved := _moved_chart(diff)).bars else (),
+    )
+
+
+def _moved_chart(diff: RunDiff) -> BarChart:
+    """The largest changes of figures, in parts of what they were."""
+    known = [(one, one.change) for one in diff.moved if one.change is not None]
+    largest = sorted(known, key=lambda pair: -abs(pair[1]))[:_MOST_BARS]
+    return BarChart(
+        title="change of figures",
+        caption="in parts of what they were in the first answer, the largest changes first",
+        axis=ChartAxis(title="change", dimension=Dimension.RATIO),
+        bars=tuple(
+            Bar(
+                label=f"{one.label}: {_title(one)}",
+                start=min(change, 0.0),
+                parts={"change": abs(change)},
+            )
+            for one, change in largest
+        ),
+        parts=parts_of(["change"]),
+        missing=f"{len(known) - len(largest)} smaller" if len(known) > len(largest) else "",
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
-from trnbench.answers.quote import Quote
 from trnbench.answers.scaling import ScalingAnswer, ScalingCurve
-from trnbench.facts.units import DAY_S, Dimension, counted, scale_for, show
+from trnbench.facts.units import counted
+from trnbench.report.quote_charts import speed_chart
 from trnbench.report.quote_text import layout_text, run_text
-from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
+from trnbench.show.charts.record import PointChart
+from trnbench.show.charts.text import first_chart
 from trnbench.show.report import Column, Report, columns, draw_rows
 from trnbench.show.text_table import Style
 
@@ -38,6 +38,7 @@ def scaling_report(
             },
         },
         people=lambda report, style: _draw(report, answer, plot, style),
+        charts=(chart,) if (chart := _chart(answer.curves)).drawn else (),
     )
 
 
@@ -72,7 +73,7 @@ def _draw(report: Report, answer: ScalingAnswer, plot: bool, style: Style) -> st
     if report.rows:
         blocks.append(draw_rows(report, style))
     if plot:
-        blocks.append(_plot(answer.curves, style))
+        blocks.append(first_chart(report, style))
     reasons = dict.fromkeys(
         f"{quote.instance} on {quote.nodes:,}: {reason}"
         for curve in answer.curves
@@ -85,48 +86,10 @@ def _draw(report: Report, answer: ScalingAnswer, plot: bool, style: Style) -> st
     return "\n\n".join(block for block in blocks if block)
 
 
-def _plot(curves: Sequence[ScalingCurve], style: Style) -> str:
-    series: list[PlotSeries] = []
-    for curve in curves:
-        points = [(float(quote.nodes), quote.samples_per_s or 0.0) for quote in curve.running]
-        series.append(PlotSeries(label=curve.instance, points=tuple(points)))
-    for curve in curves:
-        if len(curve.running) > 1:
-            first, last = curve.running[0], curve.running[-1]
-            rate = first.samples_per_s or 0.0
-            ideal = (float(last.nodes), rate * last.nodes / first.nodes)
-            line = ((float(first.nodes), rate), ideal)
-            series.append(PlotSeries(label=f"{curve.instance}, ideal", points=line, joined=True))
-    return log_plot(
-        series,
-        PlotAxis(title="nodes", text=lambda nodes: f"{nodes:,.0f}"),
-        PlotAxis(title="samples/s", text=lambda rate: show(rate, Dimension.COUNT, digits=3)),
-        width=style.width,
+def _chart(curves: Sequence[ScalingCurve]) -> PointChart:
+    """Samples per second over nodes, and how they would grow if nodes were equally fast."""
+    points = (
+        (one.instance, [(float(q.nodes), q.samples_per_s or 0.0) for q in one.running])
+        for one in curves
     )
-
-
-def cost_plot(quotes: Sequence[Quote], style: Style) -> str:
-    """Return a plot of money over days, a mark for each instance type."""
-    names = dict.fromkeys(quote.instance for quote in quotes)
-    series = [
-        PlotSeries(
-            label=name,
-            points=tuple(
-                (quote.elapsed_s.value / DAY_S, quote.cost_usd.value)
-                for quote in quotes
-                if quote.instance == name
-                and quote.elapsed_s
-                and math.isfinite(quote.elapsed_s.value)
-                and quote.cost_usd
-            ),
-        )
-        for name in names
-    ]
-    dearest = max((quote.cost_usd.value for quote in quotes if quote.cost_usd), default=1.0)
-    scale = scale_for(dearest, Dimension.USD)
-    return log_plot(
-        series,
-        PlotAxis(title="days", text=lambda days: f"{days:.3g}"),
-        PlotAxis(title=scale.unit, text=lambda usd: f"{usd / scale.factor:.3g}"),
-        width=style.width,
-    )
+    return speed_chart(points, "speed by nodes", "samples/s", ideal=True)

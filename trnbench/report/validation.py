@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from trnbench.answers.evidence import ScoredSet, comparison_row
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.ranking import Ranking
 from trnbench.evidence.statistics import Errors, Summary
 from trnbench.facts.records import asdict, replace
-from trnbench.facts.units import Dimension, counted, show
-from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
+from trnbench.facts.units import Dimension, counted
+from trnbench.show.charts.record import ChartAxis, Guide, PointChart, Series, axis_of
+from trnbench.show.charts.text import chart_text
 from trnbench.show.report import Column, Report, columns, draw_rows
 from trnbench.show.text_table import Style, percent
 
@@ -34,7 +35,10 @@ CONVENTIONS = {
 }
 LISTED_GROUPS = 12
 """Questions whose order of layouts is listed for people, those with most layouts first."""
-PLOT_WIDTH = 100
+BAND = 10.0
+"""Errors within this many per cent lie between two lines."""
+MOST_ERROR = 100.0
+"""Errors beyond this many per cent are drawn at the edge."""
 CRASHED = "crashed_or_oom"
 _PLAYED = ("measured_share", "played_share", "closed_share", "played_as")
 _MEMORY = ("memory_measured_bytes", "memory_predicted_bytes", "fit_probability", "outcome")
@@ -45,6 +49,7 @@ def validation_report(
 ) -> Report:
     """Return the report of measurements beside predictions, a row each."""
     rows = [row for section in sections for row in section.rows]
+    charts = (scatter_chart(rows), error_chart(rows))
     return Report(
         verb="validate",
         inputs=inputs,
@@ -66,6 +71,7 @@ def validation_report(
             },
         },
         people=lambda report, style: _draw(report, tuple(sections), plot, style),
+        charts=charts if charts[0].drawn else (),
     )
 
 
@@ -113,7 +119,7 @@ def _draw(report: Report, sections: Sequence[ScoredSet], plot: bool, style: Styl
         if section.fits:
             blocks += [style.strong("Errors of fits, by what was left out"), _fits(section, style)]
         if plot and any(row.error is not None for row in known):
-            blocks.append(_scatter([row for row in known if row.error is not None], style))
+            blocks.append(chart_text(scatter_chart(known), style))
     return "\n\n".join(blocks)
 
 
@@ -224,21 +230,65 @@ def _cells(errors: Errors) -> tuple[str, ...]:
     )
 
 
-def _scatter(rows: Sequence[Comparison], style: Style) -> str:
-    points = [(row, (row.measured_s or 0.0, row.predicted_s or 0.0)) for row in rows]
-    ends = [value for _, point in points for value in point]
-    least, most = min(ends), max(ends)
+def scatter_chart(rows: Sequence[Comparison]) -> PointChart:
+    """Predicted over measured times, with their intervals; on the line nothing is wrong."""
     series = [
-        PlotSeries(
-            label=label, points=tuple(point for row, point in points if row.fitted is fitted)
+        Series(
+            label=label,
+            points=tuple((row.measured_s or 0.0, row.predicted_s or 0.0) for row in mine),
+            upright=tuple(
+                (row.low_s, row.high_s) if row.low_s and row.high_s else None for row in mine
+            ),
         )
-        for label, fitted in (("unseen", False), ("fitted", True))
-        if any(row.fitted is fitted for row in rows)
+        for label, mine in _by_use(rows)
     ]
-    same = PlotSeries(label="no error", points=((least, least), (most, most)), joined=True)
-    return log_plot(
-        [same, *series],
-        PlotAxis(title="measured", text=lambda v: show(v, Dimension.SECONDS, digits=2)),
-        PlotAxis(title="predicted", text=lambda v: show(v, Dimension.SECONDS, digits=2)),
-        width=min(style.width, PLOT_WIDTH),
+    ends = [end for one in series for point in one.points for end in point]
+    line = ((min(ends), min(ends)), (max(ends), max(ends))) if ends else ()
+    same = Series(label="no error", points=line, joined=True, marked=False, hue=7)
+    return PointChart(
+        title="predicted over measured time",
+        caption="with 80 % intervals",
+        x=axis_of("measured", Dimension.SECONDS, [x for x, _ in line]),
+        y=axis_of("predicted", Dimension.SECONDS, [x for x, _ in line]),
+        series=(*series, same),
     )
+
+
+def error_chart(
+    rows: Sequence[Comparison], here: Comparison | None = None, missing: str = ""
+) -> PointChart:
+    """Errors in per cent over the measured times, between lines at 10 %."""
+    series = [
+        Series(
+            label=f"{label}, {counted(len(mine), 'row')}",
+            points=tuple(_error_point(row) for row in mine),
+            hue=hue,
+        )
+        for hue, (label, mine) in enumerate(_by_use(rows))
+    ]
+    if here is not None and here.error is not None and here.measured_s is not None:
+        series.append(Series(label=here.id, points=(_error_point(here),), strong=True, hue=3))
+    beyond = sum(abs(row.error or 0.0) * 100 > MOST_ERROR for row in rows)
+    edge = f"{beyond} beyond {MOST_ERROR:.0f} %, drawn at the edge" if beyond else ""
+    measured = [x for one in series for x, _ in one.points]
+    return PointChart(
+        title="error of the prediction over the measured time",
+        caption="above 0: predicted too slow",
+        x=axis_of("measured", Dimension.SECONDS, measured, unit="s"),
+        y=ChartAxis(title="error (%)"),
+        series=tuple(series),
+        guides=tuple(Guide(label=f"{at:+.0f} %", y=at) for at in (BAND, -BAND)),
+        missing="; ".join(filter(None, (missing, edge))),
+    )
+
+
+def _by_use(rows: Sequence[Comparison]) -> Iterator[tuple[str, list[Comparison]]]:
+    """The predicted rows that set no number of a calibration, and those that did."""
+    for label, fitted in (("unseen", False), ("fitted", True)):
+        mine = [row for row in rows if row.error is not None and row.fitted is fitted]
+        if mine:
+            yield label, [row for row in mine if row.measured_s is not None]
+
+
+def _error_point(row: Comparison) -> tuple[float, float]:
+    return row.measured_s or 0.0, min(max(100 * (row.error or 0.0), -MOST_ERROR), MOST_ERROR)

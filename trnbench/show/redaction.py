@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trnbench.facts.records import replace
+from trnbench.show.charts.record import tells_money
 from trnbench.show.report import Report
 from trnbench.show.row import Row
 
@@ -58,6 +59,7 @@ def redacted_report(report: Report) -> Report:
         columns=tuple(one for one in report.columns if not _MONEY_KEY.search(one.key)),
         summary=redacted_cells(report.summary, told),
         notes=tuple(without_money(note, told) for note in report.notes),
+        charts=tuple(one for one in report.charts if not tells_money(one)),
         people=None,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import Scale, scale_for, show, significant, unit_scale
@@ -11,6 +12,9 @@ from trnbench.show.figures import HIGH, LOW, NOTHING, Figure, figure_of
 from trnbench.show.interval import Interval
 from trnbench.show.row import Cell, Row
 from trnbench.show.text_table import Style, TextTable, draw, folded, width_of
+
+if TYPE_CHECKING:
+    from trnbench.show.charts.record import AnyChart
 
 
 class Column(Record):
@@ -47,6 +51,7 @@ class Report(Record):
     """The answer of one verb, ready for every output format.
 
     `people` draws a report for a terminal where a table of `columns` is not what a person wants.
+    `charts` are its figures, the most telling one first.
     """
 
     verb: str
@@ -56,6 +61,7 @@ class Report(Record):
     summary: Mapping[str, object] = field(default_factory=dict)
     people: Callable[[Report, Style], str] | None = None
     notes: tuple[str, ...] = ()
+    charts: tuple[AnyChart, ...] = ()
 
 
 def as_table(report: Report) -> TextTable:

@@ -9,7 +9,7 @@ from trnbench.facts.records import Record, force_setattr
 from trnbench.facts.terminal_text import markdown_text, shown
 
 GAP = "  "
-NARROWEST = 20
+NARROWEST = 16
 """A column is broken into lines no shorter than this."""
 BOLD = "\x1b[1m"
 DIM = "\x1b[2m"
@@ -47,8 +47,11 @@ class Style(Record):
     def table(
         self, headings: Iterable[str], rows: Iterable[Iterable[str]], indent: str = ""
     ) -> str:
-        """Return a drawn table: see `text_table`."""
-        return draw(text_table(headings, rows), self, indent=indent)
+        """Return a drawn table: see `text_table`; a terminal's has its last column folded."""
+        table = text_table(headings, rows)
+        if self.terminal:
+            table, _ = folded(table, self.width - len(indent))
+        return draw(table, self, indent=indent)
 
     def titled(self, title: str, text: str) -> str:
         """Return a text right below its title; nothing where there is no text."""

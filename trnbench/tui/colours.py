@@ -68,13 +68,6 @@ def filled(colour: str) -> Style:
     return Style(color=on, bgcolor=colour)
 
 
-def part_styles(app: App[object], names: Sequence[str]) -> dict[str, Style]:
-    """The style of each part of a whole: a filled cell, or none at all with NO_COLOR."""
-    if app.no_color:
-        return dict.fromkeys(names, Style.null())
-    return dict(zip(names, map(filled, series_colours(app, len(names))), strict=True))
-
-
 def abreast(blocks: Sequence[Sequence[Text]], width: int, *, gap: int) -> Text:
     """Blocks of equal height side by side as far as `width` goes, then below."""
     text = Text()

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from trnbench.facts.records import Record, replace
+from trnbench.facts.records import replace
 from trnbench.facts.units import DAY_S
+from trnbench.report.quote_charts import ClusterPoint
 from trnbench.show.report import Report, columns
 from trnbench.show.row import Row
 from trnbench.tui.found import TableFound
@@ -36,16 +37,6 @@ SPEC_COLUMNS = columns(
     *("instance", "chips", "chip", "memory_bytes", "peak_bf16_flop_per_s", "usd_per_hour"),
     *("purchase", "region", "price_date"),
 )
-
-
-class ClusterPoint(Record):
-    """A cluster and a way of buying it: duration, cost and speed of the run."""
-
-    instance: str
-    nodes: int
-    days: float
-    cost_usd: float | None
-    tokens_per_s: float
 
 
 class CompareFound(TableFound):

@@ -179,7 +179,8 @@ def schedule_chart(
     hooks: WorkHooks,
 ) -> DrawnSchedule:
     """The chart of a window; `style`: columns, rows, colour, lanes of communication."""
-    from trnbench.show.gantt import gantt
+    from trnbench.report.schedule_chart import schedule_figure
+    from trnbench.show.charts.gantt import gantt_text
     from trnbench.show.text_table import Style
 
     hooks.note(0, 2, "playing the step")
@@ -193,9 +194,8 @@ def schedule_chart(
     columns, rows, colour, lanes = style
     step_s = float(timeline.played.step_s)
     ends = None if window.whole else (window.start * step_s, window.end * step_s)
-    drawn = gantt(
-        timeline, Style(width=columns, colour=colour), lanes=lanes, rows=rows, window=ends
-    )
+    figure = schedule_figure(timeline, lanes=lanes, rows=rows, window_s=ends)
+    drawn = gantt_text(figure, Style(width=columns, colour=colour))
     return DrawnSchedule(chart=drawn, answer=answer, step_time_s=step_s)
 
 

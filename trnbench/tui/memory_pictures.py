@@ -10,7 +10,8 @@ from rich.text import Text
 
 from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension, show
-from trnbench.tui.widgets.bars import Bar, BarsData, cells_of, letters_for
+from trnbench.show.charts.record import Bar, BarChart, BarPart, ChartAxis, parts_of
+from trnbench.show.charts.text import Segment, cells_of, legend_lines
 
 if TYPE_CHECKING:
     from trnbench.engines.analytic.step.memory_timeline import MemoryInstant
@@ -25,7 +26,7 @@ class Area(Record):
 
     instants: Sequence[Mapping[str, float]]
     limit: float
-    letters: Mapping[str, str]
+    parts: tuple[BarPart, ...]
     here: int | None = None
 
 
@@ -33,10 +34,10 @@ def area_of(instants: Sequence[MemoryInstant], memory: RankMemory, here: int | N
     """The memory of a rank by category, slot by slot."""
     parts = [{str(name): size for name, size in one.by_category.items()} for one in instants]
     names = [name for name in (parts[0] if parts else {}) if any(one[name] for one in parts)]
-    return Area(instants=parts, limit=memory.available_bytes, letters=letters_for(names), here=here)
+    return Area(instants=parts, limit=memory.available_bytes, parts=parts_of(names), here=here)
 
 
-def draw_area(area: Area, size: tuple[int, int], styles: Mapping[str, Style]) -> Text:
+def draw_area(area: Area, size: tuple[int, int], styles: Sequence[Style]) -> Text:
     """The area in the given room; a line of dashes is the limit.
 
     Where several instants share a column, the one that holds most is drawn.
@@ -50,7 +51,11 @@ def draw_area(area: Area, size: tuple[int, int], styles: Mapping[str, Style]) ->
     scale = lines / highest if highest > 0 else 0.0
     wide = max(columns // max(len(groups), 1), 1)
     stacks = [
-        [name for name, count in cells_of(one, scale).items() for _ in range(count)]
+        [
+            part
+            for part, count in zip(area.parts, _cells(area, one, scale), strict=True)
+            for _ in range(count)
+        ]
         for one in drawn
     ]
     limit_line = min(round(area.limit * scale), lines) - 1
@@ -63,16 +68,16 @@ def draw_area(area: Area, size: tuple[int, int], styles: Mapping[str, Style]) ->
         text.append(f"{marks.get(line, ''):>{LEFT - 1}} |")
         before = None
         for stack in stacks:
-            name = stack[line] if line < len(stack) else None
-            if name is None:
+            part = stack[line] if line < len(stack) else None
+            if part is None:
                 text.append(("-" if line == limit_line else " ") * wide)
-            elif styles[name].bgcolor:
+            elif styles[part.hue].bgcolor:
                 # Its letter once where it begins: colours are not all that tells parts apart.
-                letter = area.letters[name] if name != before else ""
-                text.append(f"{letter:<{wide}}", styles[name])
+                letter = part.letter if part != before else ""
+                text.append(f"{letter:<{wide}}", styles[part.hue])
             else:
-                text.append(area.letters[name] * wide, styles[name])
-            before = name
+                text.append(part.letter * wide, styles[part.hue])
+            before = part
         text.append("\n")
     at = next((number for number, group in enumerate(groups) if area.here in group), None)
     text.append(" " * (LEFT + 1) + ("" if at is None else " " * (at * wide) + "^") + "\n")
@@ -80,17 +85,22 @@ def draw_area(area: Area, size: tuple[int, int], styles: Mapping[str, Style]) ->
     return text
 
 
-def _legend(area: Area, width: int, styles: Mapping[str, Style]) -> Text:
-    """Legend of the parts, in lines of this width."""
-    text, column = Text(), 0
-    for name, letter in area.letters.items():
-        mark = f" {letter} " if styles[name].bgcolor else letter
-        if column and column + len(mark) + len(name) + 1 > width:
-            text.append("\n")
-            column = 0
-        text.append(mark, styles[name])
-        text.append(f" {name}  ")
-        column += len(mark) + len(name) + 3
+def _cells(area: Area, held: Mapping[str, float], scale: float) -> list[int]:
+    return cells_of([held.get(part.name, 0.0) for part in area.parts], scale)
+
+
+def _legend(area: Area, width: int, styles: Sequence[Style]) -> Text:
+    """What each part is, in lines of this width."""
+    entries = []
+    for part in area.parts:
+        filled = styles[part.hue].bgcolor is not None
+        mark = Segment(f" {part.letter} " if filled else part.letter, part.hue)
+        entries.append((mark, f" {part.name}  "))
+    text = Text()
+    for number, line in enumerate(legend_lines(entries, width)):
+        text.append("\n" if number else "")
+        for one in line:
+            text.append(one.text, "" if one.hue is None else styles[one.hue])
     return text
 
 
@@ -104,7 +114,7 @@ def _total(parts: Mapping[str, float]) -> float:
     return sum(parts.values())
 
 
-def block_bars(instant: MemoryInstant, title: str) -> BarsData:
+def block_bars(instant: MemoryInstant, title: str) -> BarChart:
     """Bytes of each block at an instant, by category, the largest first."""
     blocks: dict[str, dict[str, float]] = {}
     for (block, category), size in instant.held.items():
@@ -113,10 +123,10 @@ def block_bars(instant: MemoryInstant, title: str) -> BarsData:
             parts[str(category)] = parts.get(str(category), 0.0) + size
     order = sorted(blocks, key=lambda name: -_total(blocks[name]))
     names = dict.fromkeys(name for block in order for name in blocks[block])
-    return BarsData(
+    return BarChart(
         title=title,
+        caption="the largest first",
+        axis=ChartAxis(title="memory", dimension=Dimension.BYTES),
         bars=tuple(Bar(label=name, parts=blocks[name]) for name in order),
-        text=lambda size: show(size, Dimension.BYTES, digits=3),
-        letters=letters_for(list(names)),
-        shares=False,
+        parts=parts_of(names),
     )

@@ -16,7 +16,6 @@ from trnbench.facts.parsing import place_text
 from trnbench.facts.units import Dimension, show
 from trnbench.facts.workload.choices import OPS
 from trnbench.program.collective import op_named
-from trnbench.tui.chart_data import ChartData, ChartSeries, log_axis
 from trnbench.tui.collective_questions import (
     SweptSize,
     collective_rounds,
@@ -151,27 +150,14 @@ class CollectiveView(View):
         here, sizes = self._here, self._sizes
         if not sizes:
             return
-        series = []
-        for on_, asked in dict.fromkeys((size.on, size.asked) for size in sizes):
-            mine = tuple(
-                (size.answer.size_bytes, size.answer.busbw_bytes_per_s)
-                for size in sizes
-                if (size.on, size.asked) == (on_, asked) and size.answer.busbw_bytes_per_s
-            )
-            label = on_ if asked == AUTO else f"{on_} {asked}"
-            strong = here is not None and (here.on, here.asked) == (on_, asked)
-            series.append(ChartSeries(label=label, points=mine, joined=True, strong=strong))
-        points = [point for one in series for point in one.points]
-        refused = [f"{size.on} {size.asked}" for size in sizes if not size.answer.feasible]
-        self.query_one(Chart).show(
-            ChartData(
-                title="bus bandwidth over size",
-                series=tuple(one for one in series if one.points),
-                x=log_axis("size", Dimension.BYTES, [x for x, _ in points], binary=True),
-                y=log_axis("busbw", Dimension.BYTES_PER_S, [y for _, y in points]),
-                missing=f"cannot run: {', '.join(dict.fromkeys(refused))}" if refused else "",
-            )
+        from trnbench.verbs.collective.text import busbw_chart
+
+        chart = busbw_chart(
+            [size.answer for size in sizes],
+            [size.asked for size in sizes],
+            None if here is None else (here.answer, here.asked),
         )
+        self.query_one(Chart).show(chart)
 
     def _draw_links(self) -> None:
         found = self._steps

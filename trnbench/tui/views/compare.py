@@ -11,20 +11,23 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from trnbench.errors import TrnbenchError
+from trnbench.facts.records import replace
 from trnbench.facts.units import counted
-from trnbench.show.figures import FIGURES
-from trnbench.show.row import Row
-from trnbench.tui.cluster import Cluster, cluster_of
-from trnbench.tui.compare_pictures import (
+from trnbench.report.quote_charts import (
+    ClusterPoint,
+    Picked,
     cluster_label,
     cost_chart,
     memory_bars,
     speed_chart,
-    time_bars,
-    time_interval_chart,
+    step_bars,
+    time_chart,
 )
+from trnbench.show.charts.record import PointChart
+from trnbench.show.figures import FIGURES
+from trnbench.show.row import Row
+from trnbench.tui.cluster import Cluster, cluster_of
 from trnbench.tui.compare_questions import (
-    ClusterPoint,
     CompareFound,
     compare_points,
     compare_question,
@@ -84,7 +87,7 @@ class CompareView(ScenarioView):
             "speed/nodes": Chart(id="compare-speed"),
             "step time": StackedBars(id="compare-step"),
             "memory": StackedBars(id="compare-memory"),
-            "days": Chart(id="compare-days"),
+            "days": StackedBars(id="compare-days"),
             "difference": DifferencePanel(id="compare-difference"),
             "why": TextPanel(id="compare-why", wrap=True),
         }
@@ -173,23 +176,20 @@ class CompareView(ScenarioView):
         table = self.query_one(ResultTable)
         quotes, here = table.answers, cast("Quote | None", table.answer)
         steps, step = [quote.step for quote in quotes], here.step if here else None
+        winner = None if found.winner is None else found.answers[found.winner]
+        picked = Picked(here=here, winner=winner, deadline_s=found.deadline_s)
         match self.picture:
             case "cost/time":
-                winner = None if found.winner is None else found.answers[found.winner]
-                chart = cost_chart(
-                    quotes, self._points, here, winner=winner, deadline_s=found.deadline_s
-                )
+                chart = cost_chart(quotes, picked, self._points)
                 self.query_one("#compare-cost", Chart).show(chart)
             case "speed/nodes":
-                self.query_one("#compare-speed", Chart).show(
-                    speed_chart(quotes, self._points, here)
-                )
+                self.query_one("#compare-speed", Chart).show(self._speeds(quotes, here))
             case "step time":
-                self.query_one("#compare-step", StackedBars).show(time_bars(steps, step))
+                self.query_one("#compare-step", StackedBars).show(step_bars(steps, step))
             case "memory":
                 self.query_one("#compare-memory", StackedBars).show(memory_bars(steps, step))
             case "days":
-                self.query_one("#compare-days", Chart).show(time_interval_chart(quotes, here))
+                self.query_one("#compare-days", StackedBars).show(time_chart(quotes, picked))
             case "difference":
                 pair = [(cluster_label(one), one.step) for one in table.pinned[:2]]
                 self.query_one("#compare-difference", DifferencePanel).compare(pair)
@@ -199,6 +199,22 @@ class CompareView(ScenarioView):
                 self.query_one("#compare-why", TextPanel).show(
                     _why(table.row, (found.verdict, rests))
                 )
+
+    def _speeds(self, quotes: Sequence[Quote], here: Quote | None) -> PointChart:
+        curves = [
+            (
+                quote.instance,
+                sorted(
+                    (float(one.nodes), one.tokens_per_s)
+                    for one in self._points
+                    if one.instance == quote.instance
+                ),
+            )
+            for quote in quotes
+        ]
+        title = "tokens per second over nodes"
+        chart = speed_chart(curves, title, "tokens/s", here=here.instance if here else None)
+        return chart if self._points else replace(chart, missing="looking at every cluster ...")
 
 
 def _why(row: Row | None, told: tuple[str, str]) -> str:

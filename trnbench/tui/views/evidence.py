@@ -10,9 +10,8 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from trnbench.facts.units import Dimension, show
+from trnbench.show.charts.record import PointChart
 from trnbench.show.row import Row
-from trnbench.tui.chart_data import ChartData
-from trnbench.tui.evidence_pictures import error_chart
 from trnbench.tui.evidence_questions import EvidenceFound, claim_rows, evidence_rows
 from trnbench.tui.found import TableFound
 from trnbench.tui.view import View
@@ -126,7 +125,9 @@ class EvidenceView(View):
         else:
             self.ask("evidence", evidence_rows, SETS[self._sets])
 
-    def _scatter(self) -> ChartData:
+    def _scatter(self) -> PointChart:
+        from trnbench.report.validation import error_chart
+
         shown = () if self._claims or self._found is None else self._found.answers
         here = cast("Comparison | None", self.query_one(ResultTable).answer)
         return error_chart(

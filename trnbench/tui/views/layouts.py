@@ -12,13 +12,13 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from trnbench.facts.records import replace
-from trnbench.facts.units import Dimension, show
+from trnbench.facts.units import Dimension, show, significant
 from trnbench.facts.workload.layout import ANY
 from trnbench.facts.workload.partial_layout import PartialLayout, shown_degrees
+from trnbench.report.quote_charts import memory_bars, step_bars
 from trnbench.show.row import Row
 from trnbench.tui.cluster import BY_HAND, Cluster, layout_of, partial_layout_of
 from trnbench.tui.cluster_view import ClusterView
-from trnbench.tui.compare_pictures import memory_bars, seconds_text, time_bars
 from trnbench.tui.found import TableFound
 from trnbench.tui.launch_view import LaunchingView
 from trnbench.tui.layout_questions import (
@@ -194,7 +194,7 @@ class LayoutsView(ClusterView, LaunchingView):
             pair = [(_layout_text(one), one) for one in self._pair if len(self._paired) == 2]
             self.query_one(DifferencePanel).compare(pair)
         elif self.picture == "step time":
-            bars = time_bars(self._looked, newest, labels)
+            bars = step_bars(self._looked, newest, labels)
             self.query_one("#layouts-step", StackedBars).show(bars)
         else:
             bars = memory_bars(self._looked, newest, labels)
@@ -209,7 +209,7 @@ def _verdict_text(detail: LayoutDetail) -> str:
     if answer.reasons or step is None or memory is None:
         return f"{head}\nNO: {'; '.join(answer.reasons)}"
     times = (step.step_time_s, step.low_step_time_s, step.high_step_time_s)
-    time, low, high = map(seconds_text, times)
+    time, low, high = (f"{significant(time, 4)} s" for time in times)
     text = (
         f"{head}\nfits: {time} per step ({low} to {high}), MFU {100 * step.mfu:.1f} %, "
         f"memory {show(memory.total_bytes, Dimension.BYTES, digits=3)} of "

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from trnbench.facts import parsing
 from trnbench.facts.units import Dimension
 from trnbench.facts.workload.choices import parse_product
-from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, log_axis, number
+from trnbench.show.charts.record import Bar, BarChart, ChartAxis, parts_of
 from trnbench.tui.forms import field, list_of, plain
 from trnbench.tui.found import TableFound
 from trnbench.tui.heat import POWERS, HeatMap, draw_heat, level_styles, sizes_for
@@ -23,7 +23,7 @@ from trnbench.tui.matrix_questions import (
     matrix_rows,
 )
 from trnbench.tui.view import View
-from trnbench.tui.widgets.bars import Bar, BarsData, StackedBars, letters_for
+from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.panels import TextPanel
@@ -152,30 +152,9 @@ class MatrixView(View):
 
     def _draw_roofs(self) -> None:
         here = self._here
-        under = None if here is None else (here.chip, here.number_format)
-        feasible = [one for one in self._answers if one.feasible]
-        series = []
-        for hue, kind in enumerate(dict.fromkeys((a.chip, a.number_format) for a in feasible)):
-            mine = [one for one in feasible if (one.chip, one.number_format) == kind]
-            points = tuple((one.intensity_flop_per_byte, one.flop_per_s) for one in mine)
-            roof = _roof(mine[0], [x for x, _ in points])
-            series += [
-                ChartSeries(label="", points=roof, joined=True, marked=False, hue=hue),
-                ChartSeries(label=" ".join(kind), points=points, strong=under == kind, hue=hue),
-            ]
-        if here is not None and here.feasible:
-            at = (here.intensity_flop_per_byte, here.flop_per_s)
-            series.append(ChartSeries(label=f"{here.shape} on {here.chip}", points=(at,)))
-        self.query_one(Chart).show(
-            ChartData(
-                title="rate over intensity: points under the roofs of their chips",
-                series=tuple(series),
-                x=ChartAxis(title="FLOP per byte of memory traffic", text=number, log=True),
-                y=log_axis(
-                    "rate", Dimension.FLOP_PER_S, [y for one in series for _, y in one.points]
-                ),
-            )
-        )
+        from trnbench.verbs.matrix.text import roofline_chart
+
+        self.query_one(Chart).show(roofline_chart(self._answers, here))
 
     def _draw_heat(self) -> None:
         panel = self.query_one(TextPanel)
@@ -191,42 +170,32 @@ class MatrixView(View):
         panel.show(text)
 
 
-def _engine_bars(answer: MatrixAnswer) -> BarsData:
-    """Bars of the utilization of a core's engines, and of the tensor engine's waits."""
+def _engine_bars(answer: MatrixAnswer) -> BarChart:
+    """Use of the engines of a core, and what the tensor engine waits for, as shares of the time."""
     product = answer.product
     title = (
         f"{product.m}x{product.k}x{product.n} {answer.number_format} on a core of "
         f"{answer.chip}, played"
     )
-    if answer.reasons:
-        return BarsData(title=title, bars=(), text=str, letters={}, note="; ".join(answer.reasons))
     used = answer.engine_utilization
     busy = {name: share for name, share in used.items() if "dma " not in name}
     dma = [share for name, share in used.items() if "dma " in name]
     if dma:
         busy["dma queues, mean"] = sum(dma) / len(dma)
-    return BarsData(
-        title=f"{title}: share of the time each engine is busy",
-        bars=(
-            *(Bar(label=name, parts={"busy": share}, limit=1.0) for name, share in busy.items()),
-            *(
-                Bar(label=f"waits: {cause}", parts={"waiting": time_s / answer.time_s}, limit=1.0)
-                for cause, time_s in answer.stalls_s.items()
-                if time_s > 0
-            ),
-        ),
-        text=lambda share: f"{100 * share:.1f} %",
-        letters=letters_for(("busy", "waiting")),
-        shares=False,
+    bars = [Bar(label=name, parts={"busy": share}, limit=1.0) for name, share in busy.items()]
+    bars += [
+        Bar(label=f"waits: {cause}", parts={"waiting": time_s / answer.time_s}, limit=1.0)
+        for cause, time_s in answer.stalls_s.items()
+        if time_s > 0
+    ]
+    return BarChart(
+        title=title,
+        caption="share of the time each engine is busy, or waits",
+        axis=ChartAxis(title="share", dimension=Dimension.RATIO),
+        bars=() if answer.reasons else tuple(bars),
+        parts=parts_of(("busy", "waiting")),
+        missing="; ".join(answer.reasons),
     )
-
-
-def _roof(answer: MatrixAnswer, intensities: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """The corners (FLOP/byte, FLOP/s) of a chip's roof, reaching over its points."""
-    peak, memory = answer.peak_flop_per_s, answer.memory_bytes_per_s
-    ridge = peak / memory
-    least, most = min([ridge, *intensities]) / 2, max([ridge, *intensities]) * 2
-    return (least, least * memory), (ridge, peak), (most, peak)
 
 
 def _format_name(text: str) -> str:

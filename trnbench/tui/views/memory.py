@@ -12,11 +12,10 @@ from textual.widgets import Static
 
 from trnbench.facts.units import Dimension, show, significant
 from trnbench.tui.cluster_view import ClusterView
-from trnbench.tui.colours import part_styles
 from trnbench.tui.memory_pictures import area_of, block_bars, draw_area
 from trnbench.tui.memory_questions import MemoryFound, memory_question, memory_slots
 from trnbench.tui.view import evidence_facts
-from trnbench.tui.widgets.bars import StackedBars
+from trnbench.tui.widgets.bars import StackedBars, hue_styles
 from trnbench.tui.widgets.field import Field
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
@@ -111,7 +110,7 @@ class MemoryView(ClusterView):
             at = None if here is None else held.instants.index(here)
             area = area_of(held.instants, answer.memory, at)
             size = (panel.size.width - 2, panel.size.height - 1)
-            panel.show(draw_area(area, size, part_styles(self.app, list(area.letters))))
+            panel.show(draw_area(area, size, hue_styles(self.app)))
         elif self.picture == "blocks at the peak":
             bars = block_bars(held.peak, f"by block in slot {held.peak.slot}, the peak")
             self.query_one("#memory-at-peak", StackedBars).show(bars)

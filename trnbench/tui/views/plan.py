@@ -9,14 +9,9 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
+from trnbench.report.quote_charts import Picked, front_chart
+from trnbench.show.text_table import Style
 from trnbench.tui.cluster import cluster_of
-from trnbench.tui.plan_pictures import (
-    break_even_lines,
-    change_lines,
-    front_chart,
-    needs_lines,
-    purchase_lines,
-)
 from trnbench.tui.plan_questions import PlanFound, plan_question, plan_rows
 from trnbench.tui.scenario_form import plan_fields, scenario_fields
 from trnbench.tui.scenario_view import ScenarioView
@@ -109,14 +104,21 @@ class PlanView(ScenarioView):
         here = cast("Quote | None", table.answer)
         if self.picture == "cost/time":
             quotes = cast("list[Quote]", table.answers)
-            self.query_one(Chart).show(front_chart(quotes, here, found.plan.best))
+            asked = found.plan.asked
+            picked = Picked(
+                here=here, winner=found.plan.best, word="the plan", deadline_s=asked.deadline_s
+            )
+            self.query_one(Chart).show(front_chart(quotes, picked))
             return
         panel = self.query_one(f"#plan-{self.picture.replace(' ', '-')}", TextPanel)
-        texts = {
-            "purchase": lambda: purchase_lines(here),
-            "what if": lambda: change_lines(found.plan, panel.room),
-            "break-even": lambda: break_even_lines(found.plan, panel.room),
-            "needs": lambda: needs_lines(found.plan),
-            "in words": lambda: found.words,
+        from trnbench.verbs.plan import details
+
+        style = Style(width=panel.room, terminal=True)
+        blocks = {
+            "purchase": lambda: [details.purchase_block(here, style)],
+            "what if": lambda: [details.change_block(found.plan, style)],
+            "break-even": lambda: [details.break_even_block(found.plan, style)],
+            "needs": lambda: details.need_blocks(found.plan, style),
+            "in words": lambda: [found.words],
         }
-        panel.show(texts[self.picture]())
+        panel.show("\n\n".join(filter(None, blocks[self.picture]())) or "none for this plan")

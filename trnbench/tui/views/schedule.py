@@ -10,9 +10,10 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
+from trnbench.facts.units import significant
+from trnbench.report.quote_charts import step_bars
 from trnbench.show.report import Report
 from trnbench.tui.cluster_view import ClusterView
-from trnbench.tui.compare_pictures import seconds_text, time_bars
 from trnbench.tui.layout_questions import DrawnSchedule, Window, schedule_chart, step_question
 from trnbench.tui.view import hidden
 from trnbench.tui.widgets.bars import StackedBars
@@ -96,8 +97,6 @@ class ScheduleView(ClusterView):
 
     def answered(self, topic: str, value: object) -> None:
         """Show the chart."""
-        from trnbench.show.gantt import SLOT_LETTERS
-
         assert isinstance(value, DrawnSchedule)
         self._drawn = value
         answer = value.answer
@@ -113,10 +112,10 @@ class ScheduleView(ClusterView):
         title.update(
             f"{answer.model} on {answer.nodes} x {answer.instance}: tp{row['tp']} pp{row['pp']} "
             f"dp{row['dp']} vpp{row['vpp']} mb{row['micro_batch']} {row['schedule']}, "
-            f"{seconds_text(value.step_time_s)} per step{part}"
+            f"{significant(value.step_time_s, 4)} s per step{part}"
         )
         self.query_one(TextPanel).show(value.chart)
-        self.query_one(StackedBars).show(time_bars([answer], answer, besides=SLOT_LETTERS))
+        self.query_one(StackedBars).show(step_bars([answer], answer))
 
     def focus_main(self) -> None:
         """Put the cursor on the chart."""

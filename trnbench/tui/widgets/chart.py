@@ -14,18 +14,15 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from trnbench.tui.chart_data import ChartAxis, ChartData, ChartSeries, marks_of
+from trnbench.show.charts.record import GREY, HUES, ChartAxis, PointChart, Series, marks_of
+from trnbench.show.charts.ticks import labels_of, ticks_of
 from trnbench.tui.colours import series_colours
-from trnbench.tui.ticks import labels_of, ticks_of
 from trnbench.tui.widgets.frame import short_of_lines
 
 if TYPE_CHECKING:
     from textual_plot.axis_formatter import AxisFormatter
 
     from trnbench.tui.widgets.plot import Plot
-
-MARGIN = 0.05
-"""Room around the points, of the width of an axis."""
 
 
 class Chart(Vertical):
@@ -48,7 +45,7 @@ class Chart(Vertical):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self.data: ChartData | None = None
+        self.data: PointChart | None = None
         self._plot: Plot | None = None
 
     def compose(self) -> ComposeResult:
@@ -82,7 +79,7 @@ class Chart(Vertical):
         """Draw with the margins there is room for."""
         self._draw()
 
-    def show(self, data: ChartData) -> None:
+    def show(self, data: PointChart) -> None:
         """Draw other data."""
         self.data = data
         self._draw()
@@ -97,8 +94,8 @@ class Chart(Vertical):
             if plot is not None:
                 plot.display = False
             return
-        empty = not any(series.points for series in data.series)
-        self.query_one(".title", Static).update(data.title)
+        empty = data.empty
+        self.query_one(".title", Static).update(_titled(data))
         waiting = self.query_one(".waiting", Static)
         waiting.display = empty or plot is None
         waiting.update(data.missing or "nothing to draw" if empty else "drawing ...")
@@ -115,67 +112,74 @@ class Chart(Vertical):
         self._axes(plot, data)
         self._put(plot, data)
 
-    def _axes(self, plot: Plot, data: ChartData) -> None:
-        ends = _shown(data)
-        plot.set_xlimits(*ends[0])
-        plot.set_ylimits(*ends[1])
+    def _axes(self, plot: Plot, data: PointChart) -> None:
+        xs, ys = data.spans
+        plot.set_xlimits(*xs)
+        plot.set_ylimits(*ys)
         plot.set_x_formatter(_formatter(data.x, plot, upright=False))
         plot.set_y_formatter(_formatter(data.y, plot, upright=True))
-        plot.set_xlabel(data.x.title)
+        plot.set_xlabel(data.x.heading)
         plot.set_ylabel("")
-        widest = max(
-            len(text) for text in labels_of(data.y, [ends[1][0], sum(ends[1]) / 2, ends[1][1]])
-        )
+        widest = max(map(len, labels_of(data.y, [ys[0], sum(ys) / 2, ys[1]])))
         plot.margin_left = min(max(widest, 4) + 3, 14)
 
-    def _put(self, plot: Plot, data: ChartData) -> None:
-        """Draw lines, then whiskers, then marks, that of the cursor last: none hides a mark."""
+    def _put(self, plot: Plot, data: PointChart) -> None:
+        """Draw guides and lines, then intervals, then marks, that of the cursor last."""
         from textual_plot import HiResMode
 
         from trnbench.tui.widgets.plot import PlotTag
 
         fine = HiResMode.BRAILLE
-        styles = self._styles(data)
-        drawn = list(zip(data.series, marks_of(data.series), styles, strict=True))
-        at = {id(one): _places(one, data) for one in data.series}
-        for one, _, style in drawn:
+        series = data.drawn
+        styles = self._styles(series)
+        drawn = list(zip(series, marks_of(series), styles, strict=True))
+        at = [[(data.x.place(x), data.y.place(y)) for x, y in one.points] for one in series]
+        (left, right), (low, high) = data.spans
+        for guide in data.guides:
+            xs = (left, right) if guide.x is None else (data.x.place(guide.x),) * 2
+            ys = (low, high) if guide.y is None else (data.y.place(guide.y),) * 2
+            plot.plot(xs, ys, line_style=series_colours(self.app, HUES)[GREY], hires_mode=fine)
+        for (one, _, style), places in zip(drawn, at, strict=True):
             if one.joined:
-                plot.plot(*_columns(at[id(one)]), line_style=style, hires_mode=fine)
+                plot.plot(*_columns(places), line_style=style, hires_mode=fine)
         for one, _, style in drawn:
-            for (x, _), ends in zip(at[id(one)], one.whiskers, strict=False):
-                if ends is not None:
-                    low, high = _at(ends[0], data.y), _at(ends[1], data.y)
-                    plot.plot([x, x], [low, high], line_style=style, hires_mode=fine)
-        for one, mark, style in sorted(drawn, key=lambda each: each[0].strong):
+            for ends in data.intervals(one):
+                plot.plot(*_columns(ends), line_style=style, hires_mode=fine)
+        plot.intervals = tuple(ends for one in series for ends in data.intervals(one))
+        of_mark = sorted(zip(drawn, at, strict=True), key=lambda each: each[0][0].strong)
+        for (one, mark, style), places in of_mark:
             if one.marked:
-                plot.scatter(*_columns(at[id(one)]), marker=mark, marker_style=style)
-        plot.marks = tuple(point for one in data.series if one.marked for point in at[id(one)])
+                plot.scatter(*_columns(places), marker=mark, marker_style=style)
+        plot.marks = tuple(
+            point for one, places in zip(series, at, strict=True) if one.marked for point in places
+        )
         plot.tags = tuple(
-            PlotTag(*at[id(one)][-1], one.tag, style) for one, _, style in drawn if one.tag
+            PlotTag(*places[-1], one.tag, style)
+            for (one, _, style), places in zip(drawn, at, strict=True)
+            if one.tag
         )
 
-    def _legend(self, data: ChartData) -> Text:
+    def _legend(self, data: PointChart) -> Text:
         # Where the axis has no room for its title, the legend has it.
-        over = f" over {data.x.title}" if short_of_lines(self.screen) else ""
-        entries = [(f"{data.y.title}{over} ", Style(bold=True))] if data.y.title else []
+        over = f" over {data.x.heading}" if short_of_lines(self.screen) else ""
+        entries = [(f"{data.y.heading}{over} ", Style(bold=True))] if data.y.title else []
+        series = data.drawn
         entries += [
-            (f"{mark} {series.label}", Style.parse(style))
-            for series, mark, style in zip(
-                data.series, marks_of(data.series), self._styles(data), strict=True
-            )
-            if series.label
+            (f"{mark} {one.label}", Style.parse(style))
+            for one, mark, style in zip(series, marks_of(series), self._styles(series), strict=True)
+            if one.label
         ]
-        if data.missing:
-            entries.append((data.missing, Style(dim=True)))
+        entries += [(f": {guide.label}", Style(dim=True)) for guide in data.guides]
+        entries += [(told, Style(dim=True)) for told in (data.missing,) if told]
         return flowed(entries, self.size.width)
 
-    def _styles(self, data: ChartData) -> list[str]:
-        hues = [number if one.hue is None else one.hue for number, one in enumerate(data.series)]
-        colours = series_colours(self.app, max(hues, default=0) + 1)
-        return [
-            str(Style(color=colours[hue], bold=one.strong))
-            for one, hue in zip(data.series, hues, strict=True)
-        ]
+    def _styles(self, series: Sequence[Series]) -> list[str]:
+        colours = series_colours(self.app, HUES)
+        return [str(Style(color=colours[one.hue or 0], bold=one.strong)) for one in series]
+
+
+def _titled(data: PointChart) -> str:
+    return f"{data.title}; {data.caption}" if data.caption else data.title
 
 
 def flowed(entries: Sequence[tuple[str, Style]], width: int) -> Text:
@@ -192,38 +196,8 @@ def flowed(entries: Sequence[tuple[str, Style]], width: int) -> Text:
     return text
 
 
-def _places(series: ChartSeries, data: ChartData) -> list[tuple[float, float]]:
-    return [(_at(x, data.x), _at(y, data.y)) for x, y in series.points]
-
-
 def _columns(points: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
     return [x for x, _ in points], [y for _, y in points]
-
-
-def _at(value: float, axis: ChartAxis) -> float:
-    # The plotting library has no logarithmic axes: points are given as logarithms.
-    if not axis.log:
-        return value
-    return math.log10(value) if value > 0 else math.nan
-
-
-def _shown(data: ChartData) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Ends of the axes, around all points, marks and whiskers."""
-    xs = [_at(x, data.x) for series in data.series for x, _ in series.points]
-    ys = [_at(y, data.y) for series in data.series for _, y in series.points]
-    ends = (ends for series in data.series for ends in series.whiskers if ends is not None)
-    ys += [_at(end, data.y) for pair in ends for end in pair]
-    return _ends(xs, data.x), _ends(ys, data.y)
-
-
-def _ends(values: Sequence[float], axis: ChartAxis) -> tuple[float, float]:
-    known = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
-    low, high = min(known), max(known)
-    room = (high - low) * MARGIN or (0.3 if axis.log else abs(high) * MARGIN or 1.0)
-    return (
-        low - room if axis.low is None else _at(axis.low, axis),
-        high + room if axis.high is None else _at(axis.high, axis),
-    )
 
 
 def _formatter(axis: ChartAxis, plot: Plot, *, upright: bool) -> AxisFormatter:
@@ -236,11 +210,11 @@ def _formatter(axis: ChartAxis, plot: Plot, *, upright: bool) -> AxisFormatter:
             columns, lines = plot.room
             cells = lines if upright else columns
 
-            def place(tick: float) -> int:
+            def cell(tick: float) -> int:
                 share = (tick - min_) / (max_ - min_)
                 return math.floor((1 - share if upright else share) * max(cells - 1, 1))
 
-            return ticks_of(axis, min_, max_, place, upright=upright)
+            return ticks_of(axis, min_, max_, cell, upright=upright)
 
         def get_labels_for_ticks(self, ticks: Sequence[float]) -> list[str]:
             return labels_of(axis, ticks)

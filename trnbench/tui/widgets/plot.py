@@ -8,7 +8,8 @@ from textual.app import RenderResult
 from textual_plot import PlotWidget
 
 from trnbench.facts.records import Record
-from trnbench.tui.chart_data import tag_place
+from trnbench.show.charts.record import Point
+from trnbench.show.charts.ticks import cells_between, tag_place
 
 
 class PlotTag(Record, kw_only=False):
@@ -21,10 +22,11 @@ class PlotTag(Record, kw_only=False):
 
 
 class Plot(PlotWidget):
-    """A plot that may be smaller than its axes; `marks` are the points that no text may hide."""
+    """A plot that may be smaller than its axes; texts hide no mark, and no interval if they can."""
 
     tags: tuple[PlotTag, ...] = ()
-    marks: tuple[tuple[float, float], ...] = ()
+    marks: tuple[Point, ...] = ()
+    intervals: tuple[tuple[Point, Point], ...] = ()
 
     def get_coordinate_from_pixel(self, x: int, y: int) -> tuple[float, float]:
         """The coordinates of a place; without room, the same for all places."""
@@ -49,9 +51,14 @@ class Plot(PlotWidget):
     def _draw_tags(self) -> None:
         canvas: Any = self.query_one("#plot")
         taken = frozenset(self.get_pixel_from_coordinate(x, y) for x, y in self.marks)
+        lines = frozenset(
+            cell
+            for ends in self.intervals
+            for cell in cells_between([self.get_pixel_from_coordinate(x, y) for x, y in ends])
+        )
         for tag in self.tags:
             at = self.get_pixel_from_coordinate(tag.x, tag.y)
-            place = tag_place(at, tag.text, taken, self.room)
+            place = tag_place(at, tag.text, taken, self.room, lines)
             if place is not None:
                 for number, letter in enumerate(tag.text):
                     canvas.set_pixel(place[0] + number, place[1], letter, tag.style)

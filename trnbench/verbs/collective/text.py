@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnbench.facts.units import Dimension, counted, show, significant, unit_scale
+from trnbench.facts.units import Dimension, counted, show
+from trnbench.show.charts.record import PointChart, Series, axis_of
+from trnbench.show.charts.text import first_chart
 from trnbench.show.drawing import loaded_torus
-from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style
 from trnbench.show.trace import trace
 from trnbench.verbs.collective.answer import CollectiveAnswer
 
-GIGABYTES_PER_S = unit_scale("GB/s", Dimension.BYTES_PER_S)
 BUSIEST = 12
 """Links that the list of the busiest holds."""
 
@@ -27,6 +27,7 @@ def collective_report(
     """Return the report of some collectives, a row each."""
     several = len({(a.op, a.instance, a.nodes) for a in answers}) > 1
     together = any(a.together_s for a in answers)
+    busbw = busbw_chart(answers)
     return Report(
         verb="collective",
         inputs=inputs,
@@ -47,6 +48,7 @@ def collective_report(
             "rows": len(answers),
         },
         people=lambda report, style: _draw(report, answers, links, plot, style),
+        charts=(busbw,) if busbw.drawn else (),
     )
 
 
@@ -73,7 +75,7 @@ def _draw(
         largest = {(a.op, a.instance, a.nodes): a for a in answers if a.links}
         blocks += [_link_block(answer, style) for answer in largest.values()]
     if plot:
-        blocks.append(_busbw_plot([a for a in answers if a.feasible], style))
+        blocks.append(first_chart(report, style))
     return "\n\n".join(blocks)
 
 
@@ -110,23 +112,44 @@ def _link_block(answer: CollectiveAnswer, style: Style) -> str:
     return "\n\n".join([style.strong(heading), table, *drawn])
 
 
-def _busbw_plot(answers: Sequence[CollectiveAnswer], style: Style) -> str:
-    labels = dict.fromkeys((a.op, a.instance, a.nodes, a.engine) for a in answers)
+def busbw_chart(
+    answers: Sequence[CollectiveAnswer],
+    asked: Sequence[str] = (),
+    here: tuple[CollectiveAnswer, str] | None = None,
+) -> PointChart:
+    """Bus bandwidth over size: a line a cluster and engine, whatever algorithm each size takes.
+
+    `asked` are the algorithms asked for, one an answer, where a chart has several. The line of
+    `here`, an answer and its algorithm, is drawn boldly.
+    """
+    wanted = asked or [""] * len(answers)
+    keys = ("op", "instance", "nodes", "engine")
+    several = {key for key in keys if len({getattr(a, key) for a in answers}) > 1}
+
+    def line_of(answer: CollectiveAnswer, algorithm: str) -> str:
+        names = [answer.op] if "op" in several else []
+        names.append(f"{answer.instance}:{answer.nodes}")
+        names += [answer.engine] if "engine" in several else []
+        return " ".join([*names, *([algorithm] if algorithm not in ("", "auto") else [])])
+
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for answer, algorithm in zip(answers, wanted, strict=True):
+        points = lines.setdefault(line_of(answer, algorithm), [])
+        if answer.feasible and answer.busbw_bytes_per_s:
+            points.append((answer.size_bytes, answer.busbw_bytes_per_s))
+    strong = None if here is None else line_of(*here)
     series = [
-        PlotSeries(
-            label=f"{op} {instance}:{nodes}, {engine}",
-            points=tuple(
-                (a.size_bytes, a.busbw_bytes_per_s)
-                for a in answers
-                if (a.op, a.instance, a.nodes, a.engine) == (op, instance, nodes, engine)
-                and a.busbw_bytes_per_s
-            ),
-        )
-        for op, instance, nodes, engine in labels
+        Series(label=label, points=tuple(points), joined=True, strong=label == strong)
+        for label, points in lines.items()
     ]
-    return log_plot(
-        series,
-        PlotAxis(title="size", text=lambda v: show(v, Dimension.BYTES, digits=2)),
-        PlotAxis(title="busbw, GB/s", text=lambda v: significant(v / GIGABYTES_PER_S.factor, 2)),
-        width=min(style.width, 100),
+    ops = dict.fromkeys(answer.op for answer in answers)
+    refused = [one.label for one in series if not one.points]
+    every = [point for one in series for point in one.points]
+    return PointChart(
+        title=f"bus bandwidth over size: {', '.join(ops)}",
+        caption="GB/s are 1e9 bytes/s",
+        x=axis_of("size", Dimension.BYTES, [x for x, _ in every], kind="binary"),
+        y=axis_of("busbw", Dimension.BYTES_PER_S, [y for _, y in every]),
+        series=tuple(series),
+        missing=f"cannot run: {', '.join(refused)}" if refused else "",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from trnbench.engines.analytic.matrix.systolic import ArrayConventions, ArrayTime
@@ -10,7 +9,8 @@ from trnbench.engines.analytic.matrix.time import roofline
 from trnbench.engines.emulate.tensor_engine.matrix import OUTPUT_ROOM
 from trnbench.facts.units import Dimension, show, significant
 from trnbench.facts.workload.library import Product
-from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
+from trnbench.show.charts.record import ChartAxis, PointChart, Series, axis_of
+from trnbench.show.charts.text import first_chart
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
@@ -26,6 +26,7 @@ def matrix_report(
 ) -> Report:
     """Return the report of some products, a row each; `plot` adds rooflines for people."""
     checked = any(answer.numbers for answer in answers)
+    roofs = roofline_chart(answers)
     last = ("rms_relative_error", "bound_use", "check") if checked else ()
     return Report(
         verb="matrix",
@@ -49,6 +50,7 @@ def matrix_report(
             *_engines_apart(answers),
         ),
         people=lambda report, style: _draw(report, tuple(answers), plot, style),
+        charts=(roofs,) if roofs.drawn else (),
     )
 
 
@@ -147,7 +149,7 @@ def _draw(report: Report, answers: tuple[MatrixAnswer, ...], plot: bool, style: 
     blocks += ["\n".join(report.notes)] if report.notes else []
     blocks += [_stalls(answer) for answer in answers if answer.stalls_s and answer.feasible]
     if plot:
-        blocks.append(_rooflines([a for a in answers if a.feasible], style))
+        blocks.append(first_chart(report, style))
     return "\n\n".join(blocks)
 
 
@@ -176,32 +178,39 @@ def _stalls(answer: MatrixAnswer) -> str:
     return "\n".join(lines)
 
 
-def _rooflines(answers: Sequence[MatrixAnswer], style: Style) -> str:
-    if not answers:
-        return "nothing to plot"
-    lowest = min(answer.intensity_flop_per_byte for answer in answers)
-    highest = max(answer.intensity_flop_per_byte for answer in answers)
+def roofline_chart(answers: Sequence[MatrixAnswer], here: MatrixAnswer | None = None) -> PointChart:
+    """Rate over intensity: products under the roof of their chip in their format."""
+    feasible = [answer for answer in answers if answer.feasible]
     series = []
-    for chip, number_format in dict.fromkeys((a.chip, a.number_format) for a in answers):
-        mine = [a for a in answers if (a.chip, a.number_format) == (chip, number_format)]
+    under = None if here is None else (here.chip, here.number_format)
+    for hue, kind in enumerate(dict.fromkeys((a.chip, a.number_format) for a in feasible)):
+        mine = [a for a in feasible if (a.chip, a.number_format) == kind]
         peak, fed = mine[0].peak_flop_per_s, mine[0].memory_bytes_per_s
         ridge = peak / fed
-        ends = sorted({lowest / 2, ridge, highest * 2})
-        points = tuple((x, float(roofline(x, peak, fed))) for x in ends)
-        ridge_text = f"ridge at {significant(ridge, 3)} FLOP/byte"
+        reached = [ridge, *(a.intensity_flop_per_byte for a in mine)]
+        ends = (min(reached) / 2, ridge, max(reached) * 2)
         series.append(
-            PlotSeries(label=f"{chip} {number_format}, {ridge_text}", points=points, joined=True)
+            Series(
+                label=f"{' '.join(kind)}, ridge at {significant(ridge, 3)} FLOP/byte",
+                points=tuple((x, float(roofline(x, peak, fed))) for x in ends),
+                joined=True,
+                marked=False,
+                hue=hue,
+            )
         )
         for engine in dict.fromkeys(a.engine for a in mine):
-            found = tuple(
-                (a.intensity_flop_per_byte, a.flop_per_s)
-                for a in mine
-                if a.engine == engine and math.isfinite(a.flop_per_s)
-            )
-            series.append(PlotSeries(label=f"{chip} {number_format}, {engine}", points=found))
-    return log_plot(
-        series,
-        PlotAxis(title="FLOP per byte of memory traffic", text=lambda v: significant(v, 2)),
-        PlotAxis(title="FLOP/s", text=lambda v: show(v, Dimension.FLOP_PER_S, digits=2)),
-        width=min(style.width, 100),
+            points = [(a.intensity_flop_per_byte, a.flop_per_s) for a in mine if a.engine == engine]
+            label = f"{' '.join(kind)}, {engine}"
+            strong = under == kind
+            series.append(Series(label=label, points=tuple(points), strong=strong, hue=hue))
+    if here is not None and here.feasible:
+        at = (here.intensity_flop_per_byte, here.flop_per_s)
+        series.append(Series(label=f"{here.shape} on {here.chip}", points=(at,)))
+    rates = [y for one in series for _, y in one.points]
+    return PointChart(
+        title="rate over intensity: points under the roofs of their chips",
+        caption="a roof is the lower of the tensor units' peak and what memory feeds",
+        x=ChartAxis(title="FLOP per byte of memory traffic", kind="log"),
+        y=axis_of("rate", Dimension.FLOP_PER_S, rates),
+        series=tuple(series),
     )

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from trnbench.facts.records import asdict
 from trnbench.facts.units import counted, significant
-from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
+from trnbench.show.charts.text import first_chart
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style
 from trnbench.verbs.numerics.answer import NumericsAnswer
+from trnbench.verbs.train.functional_text import loss_chart
 
 NOTES = {
     "first_loss, final_loss": "means over the first and the last tenth of the steps and over all "
@@ -26,6 +27,7 @@ NOTES = {
 
 def numerics_report(answer: NumericsAnswer, inputs: Mapping[str, object]) -> Report:
     """Return the report of a comparison, a row a recipe."""
+    means = {curves.recipe.name: curves.losses.mean(0) for curves in answer.curves}
     return Report(
         verb="numerics",
         inputs=inputs,
@@ -42,6 +44,7 @@ def numerics_report(answer: NumericsAnswer, inputs: Mapping[str, object]) -> Rep
             "products": [asdict(one) for one in answer.products],
         },
         people=lambda report, style: _draw(report, answer, style),
+        charts=(loss_chart(means, ", mean of the seeds"),),
     )
 
 
@@ -55,24 +58,8 @@ def _draw(report: Report, answer: NumericsAnswer, style: Style) -> str:
     )
     blocks = [f"{title}\n{style.wrap(how)}", draw_rows(report, style)]
     if steps > 1:
-        blocks.append(_plot(answer, style))
+        blocks.append(first_chart(report, style))
     return "\n\n".join([*blocks, _sums(answer, style), _products(answer, style)])
-
-
-def _plot(answer: NumericsAnswer, style: Style) -> str:
-    series = [
-        PlotSeries(
-            label=curves.recipe.name,
-            points=tuple((i + 1.0, float(loss)) for i, loss in enumerate(curves.losses.mean(0))),
-        )
-        for curves in answer.curves
-    ]
-    return log_plot(
-        series,
-        PlotAxis(title="step", text=lambda value: significant(value, 2)),
-        PlotAxis(title="loss, mean of the seeds", text=lambda value: f"{value:.4g}"),
-        width=style.width,
-    )
 
 
 def _sums(answer: NumericsAnswer, style: Style) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from trnbench.answers.quote import Quote
 from trnbench.facts.units import counted, money_text, significant
 from trnbench.money.objective import Candidate
 from trnbench.money.sensitivity import Change
-from trnbench.report.quote_text import chain_text, time_text
+from trnbench.report.quote_text import chain_text, cluster_text, purchase_text, time_text
 from trnbench.show.text_table import Style
-from trnbench.verbs.plan.answer import BreakEven, PlanAnswer
+from trnbench.verbs.plan.answer import PlanAnswer
 
 _MOVED = {"price": "price", "speed": "speed", "failures": "failure rate"}
 
@@ -23,13 +24,31 @@ def detail_blocks(answer: PlanAnswer, style: Style) -> list[str]:
     blocks.append(_section("Assumed", answer.assumed, style))
     if told is not None:
         blocks.append(_section("Remarks", told.notes, style))
-    if answer.changes:
-        blocks.append(_sensitivity(answer, style))
-    if answer.break_even:
-        blocks.append(_break_even(answer.break_even, style))
-    if answer.best is not None:
-        blocks.append(_quotas(answer, style))
+    blocks += [change_block(answer, style), break_even_block(answer, style)]
+    blocks += [quota_block(answer, style)] if answer.best is not None else []
     return [*blocks, _section("Searched", _searched(answer), style)]
+
+
+def need_blocks(answer: PlanAnswer, style: Style) -> list[str]:
+    """Quotas to request, what is assumed, and what had no part in the choice."""
+    left_out = [f"{name}: {reason}" for name, reason in answer.left_out.items()]
+    sections = {"Limiting": answer.binding, "Assumed": answer.assumed, "Left out": left_out}
+    blocks = [_section(title, lines, style) for title, lines in sections.items()]
+    return [quota_block(answer, style), *blocks, _section("Searched", _searched(answer), style)]
+
+
+def purchase_block(quote: Quote | None, style: Style) -> str:
+    """How a plan is bought, where its time and its money go, and what is to be said of it."""
+    if quote is None:
+        return "nothing is bought"
+    bill = quote.bill
+    lines = [f"{cluster_text(quote)}{f' {purchase_text(bill)}' if bill else ''}"]
+    if bill is not None:
+        due = {"due up front": bill.charged.upfront_usd, "committed to": bill.charged.committed_usd}
+        lines += [f"  {name}: {money_text(usd)}" for name, usd in due.items() if usd]
+    lines += [f"  {line}" for line in chain_text(quote)]
+    lines += [f"warning: {one}" for one in quote.every_warning]
+    return style.lines([*lines, *(f"note: {one}" for one in quote.notes)])
 
 
 def moved_text(change: Change) -> str:
@@ -41,8 +60,11 @@ def _section(title: str, lines: Iterable[str], style: Style) -> str:
     return style.titled(title, style.lines(dict.fromkeys(lines)))
 
 
-def _sensitivity(answer: PlanAnswer, style: Style) -> str:
+def change_block(answer: PlanAnswer, style: Style) -> str:
+    """The plan, and the best plan, when one assumption is moved at a time."""
     plan = answer.best
+    base_s = plan.elapsed_s.value if plan and plan.elapsed_s else None
+    base_usd = plan.cost_usd.value if plan and plan.cost_usd else None
     rows = []
     for change in answer.changes:
         same, best = change.same, change.best
@@ -51,13 +73,20 @@ def _sensitivity(answer: PlanAnswer, style: Style) -> str:
             (
                 moved_text(change),
                 time_text(same.elapsed_s) if same else "-",
+                _against(same.elapsed_s if same else None, base_s),
                 money_text(same.cost_usd) if same and same.cost_usd is not None else "-",
+                _against(same.cost_usd if same else None, base_usd),
                 "yes" if change.kept else "no",
                 "unchanged" if stays else _candidate_text(best),
             )
         )
-    headings = ("if", ">time", ">cost", "within limits", "best plan then")
-    return style.titled("What would change it", style.table(headings, rows))
+    headings = ("if", ">time", ">", ">cost", ">", "in limits", "best plan then")
+    return style.titled("What would change it", style.table(headings, rows) if rows else "")
+
+
+def _against(value: float | None, base: float | None) -> str:
+    change = 0.0 if value is None or not base else 100 * (value / base - 1)
+    return f"{change:+.0f} %" if abs(change) >= 0.5 else ""
 
 
 def _candidate_text(candidate: Candidate | None) -> str:
@@ -68,21 +97,25 @@ def _candidate_text(candidate: Candidate | None) -> str:
     return f"{candidate.nodes:,} x {candidate.instance}, {candidate.option}: {time}, {cost}"
 
 
-def _break_even(rows: Sequence[BreakEven], style: Style) -> str:
-    cells = (
+def break_even_block(answer: PlanAnswer, style: Style) -> str:
+    """The MFU from which plans cost less than another."""
+    cells = [
         (
             f"{one.nodes:,} x {one.instance}",
             f"{100 * one.mfu:.1f} %",
             "out of reach" if one.break_even_mfu is None else f"{100 * one.break_even_mfu:.1f} %",
+            "" if one.break_even_mfu is None else f"{one.break_even_mfu / one.mfu:.2f}x",
             f"{one.against} ({money_text(one.against_usd)})",
         )
-        for one in rows
-    )
+        for one in answer.break_even
+    ]
+    headings = ("plan", ">MFU", ">break-even MFU", ">speed", "against")
     title = "Break-even: the MFU from which a plan beats another at these prices"
-    return style.titled(title, style.table(("plan", ">MFU", ">break-even MFU", "against"), cells))
+    return style.titled(title, style.table(headings, cells) if cells else "")
 
 
-def _quotas(answer: PlanAnswer, style: Style) -> str:
+def quota_block(answer: PlanAnswer, style: Style) -> str:
+    """The quotas to request, by purchase option."""
     lines = []
     for option, quota in answer.quotas.items():
         if quota is None:

@@ -22,6 +22,7 @@ from trnbench.report.notes import (
     layout_lines,
     price_lines,
 )
+from trnbench.report.quote_charts import Picked, front_chart, run_charts
 from trnbench.report.quote_text import (
     bill_lines,
     cluster_text,
@@ -31,9 +32,9 @@ from trnbench.report.quote_text import (
     sentence,
     time_text,
 )
-from trnbench.report.scaling import cost_plot
 from trnbench.report.train_tables import phase_blocks
 from trnbench.report.verdict import name_among, share_text, tie_text
+from trnbench.show.charts.text import first_chart
 from trnbench.show.report import Column, Report, columns, draw_marked
 from trnbench.show.row import Cell, Row, cells
 from trnbench.show.text_table import Style
@@ -77,6 +78,7 @@ def plan_report(
 ) -> Report:
     """Return the report of a plan: a row for each purchase worth a thought."""
     quotes = answer.front or tuple(q for q in (answer.nearest,) if q is not None)
+    picked = Picked(winner=answer.best, word="the plan", deadline_s=answer.asked.deadline_s)
     rows: list[Row] = [{**quote.row(), "chosen_plan": quote is answer.best} for quote in quotes]
     return Report(
         verb="plan",
@@ -85,6 +87,7 @@ def plan_report(
         columns=_columns(quotes),
         summary=_summary(answer),
         people=lambda report, style: _draw(report, answer, plot, details, style),
+        charts=run_charts(quotes, front_chart(quotes, picked), picked),
     )
 
 
@@ -174,7 +177,7 @@ def _draw(report: Report, answer: PlanAnswer, plot: bool, details: bool, style: 
         blocks.append(_table(report, answer, style))
     blocks += phase_blocks([told] if told is not None else [], style)
     if plot and answer.front:
-        blocks.append(cost_plot(answer.front, style))
+        blocks.append(first_chart(report, style))
     if answer.confirmed:
         blocks.append(_played(answer.confirmed, style))
     if told is not None:

@@ -10,8 +10,9 @@ from trnbench.facts.prices.feed.aws_calls import POLICY_ACTIONS
 from trnbench.facts.prices.feed.ledger import ComparedRate
 from trnbench.facts.prices.price import Price
 from trnbench.facts.records import asdict, replace
-from trnbench.facts.units import significant
-from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
+from trnbench.facts.units import Dimension, significant
+from trnbench.show.charts.record import ChartAxis, PointChart, Series
+from trnbench.show.charts.text import chart_text
 from trnbench.show.report import Column, Report, columns, draw_rows, figure_or_key
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
@@ -66,7 +67,7 @@ def _draw_history(report: Report, history: PriceHistory, style: Style) -> str:
     blocks.append(draw_rows(report, style))
     drawn = _series(history.rows)
     if any(len(one.points) > 1 for one in drawn):
-        blocks.append(_plot(drawn, style))
+        blocks.append(chart_text(_rates(drawn), style))
     if history.verdicts:
         lines = [
             f"{day}: " + ", ".join(f"{claim} {verdict}" for claim, verdict in found)
@@ -88,18 +89,21 @@ def _by_day(history: PriceHistory) -> Iterable[tuple[datetime.date, list[tuple[s
     return days.items()
 
 
-def _plot(series: tuple[PlotSeries, ...], style: Style) -> str:
-    shown = sorted(series, key=lambda one: -len(one.points))[:MOST_SERIES]
-    day = PlotAxis(
-        title="day on which it was read",
-        text=lambda number: datetime.date.fromordinal(round(number)).strftime("%Y-%m"),
-        linear=True,
+def _rates(series: tuple[Series, ...]) -> PointChart:
+    """Rates over the days on which they were read."""
+    longest = sorted(series, key=lambda one: -len(one.points))
+    left = len(longest) - MOST_SERIES
+    return PointChart(
+        title="rates over time",
+        caption="by purchase option, terms and region",
+        x=ChartAxis(title="day on which it was read", kind="date"),
+        y=ChartAxis(title="USD/h", kind="log", dimension=Dimension.USD_PER_HOUR),
+        series=tuple(longest[:MOST_SERIES]),
+        missing=f"{left} more in the table" if left > 0 else "",
     )
-    rate = PlotAxis(title="USD/h", text=lambda number: significant(number, 3))
-    return log_plot(shown, day, rate, width=style.width)
 
 
-def _series(rows: Iterable[Price]) -> tuple[PlotSeries, ...]:
+def _series(rows: Iterable[Price]) -> tuple[Series, ...]:
     """Return rates over time by option and terms; regions that always cost the same are one."""
     found: dict[tuple[str, str, str], dict[float, float]] = {}
     for row in rows:
@@ -111,10 +115,11 @@ def _series(rows: Iterable[Price]) -> tuple[PlotSeries, ...]:
     for (option, terms, region), points in found.items():
         alike.setdefault((option, terms, tuple(sorted(points.items()))), []).append(region)
     return tuple(
-        PlotSeries(
+        Series(
             label=f"{option}{f' ({terms})' if terms else ''}, "
             + (regions[0] if len(regions) == 1 else f"{regions[0]} and {len(regions) - 1} more"),
             points=points,
+            joined=True,
         )
         for (option, terms, points), regions in alike.items()
     )

@@ -9,7 +9,8 @@ from trnbench.engines.analytic.step.memory_parts import CATEGORIES
 from trnbench.facts.records import asdict, replace
 from trnbench.facts.units import Dimension, counted, show, significant
 from trnbench.facts.workload.layout import RANK_DEGREES
-from trnbench.show.plot import PlotAxis, PlotSeries, log_plot
+from trnbench.show.charts.record import ChartAxis, PointChart, Series
+from trnbench.show.charts.text import first_chart
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
@@ -38,6 +39,7 @@ def functional_report(
         columns=columns("step", "loss", "tokens", "modelled_time_s", "modelled_cost_usd"),
         summary=_summary(run),
         people=lambda report, style: _draw(report, run, plot, style),
+        charts=(loss_chart({"": run.losses}),) if len(run.losses) > 1 else (),
     )
 
 
@@ -77,7 +79,7 @@ def _draw(report: Report, run: FunctionalRun, plot: bool, style: Style) -> str:
         return "\n".join(blocks)
     blocks.append(style.lines(_headline(run)))
     if plot and len(run.losses) > 1:
-        blocks.append(_curve(run, style))
+        blocks.append(first_chart(report, style))
     blocks.append(_steps(report, style))
     if run.measured:
         blocks += [_traffic(run, style), _flop(run, style), _memory(run, style)]
@@ -107,13 +109,22 @@ def _headline(run: FunctionalRun) -> list[str]:
     return lines
 
 
-def _curve(run: FunctionalRun, style: Style) -> str:
-    points = tuple((float(i + 1), loss) for i, loss in enumerate(run.losses))
-    return log_plot(
-        [PlotSeries(label="loss", points=points)],
-        PlotAxis(title="step", text=lambda value: significant(value, 2)),
-        PlotAxis(title="loss", text=lambda value: f"{value:.4g}"),
-        width=style.width,
+def loss_chart(losses: Mapping[str, Sequence[float]], of: str = "") -> PointChart:
+    """Losses over steps, a line each name; `of` says in the caption what they are means of."""
+    return PointChart(
+        title="loss by step",
+        caption=f"cross entropy per token, nats{of}",
+        x=ChartAxis(title="step"),
+        y=ChartAxis(title="loss"),
+        series=tuple(
+            Series(
+                label=name,
+                points=tuple((float(step), float(loss)) for step, loss in enumerate(curve, 1)),
+                joined=True,
+                marked=False,
+            )
+            for name, curve in losses.items()
+        ),
     )
 
 

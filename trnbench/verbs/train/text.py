@@ -11,6 +11,7 @@ from trnbench.facts.workload.layout import DEGREES, KNOBS, RANK_DEGREES
 from trnbench.facts.workload.partial_layout import shown_degrees
 from trnbench.predict.prediction import StepFigures
 from trnbench.report.train_tables import memory_table, phases_table, step_scale, time_table
+from trnbench.show.charts.record import AnyChart
 from trnbench.show.report import Column, Report, columns, draw_rows
 from trnbench.show.text_table import Style
 
@@ -54,7 +55,27 @@ def train_report(
             "rows": len(answers),
         },
         people=lambda report, style: _draw(report, tuple(answers), plot, style),
+        charts=_charts(answers),
     )
+
+
+def _charts(answers: Sequence[TrainAnswer]) -> tuple[AnyChart, ...]:
+    from trnbench.report.quote_charts import cluster_label, memory_bars, step_bars
+
+    engines = {answer.engine for answer in answers}
+    labels = [
+        (one.label or cluster_label(one)) + (f" {one.engine}" if len(engines) > 1 else "")
+        for one in answers
+    ]
+    bars = (step_bars(answers, labels=labels), memory_bars(answers, labels=labels))
+    charts: list[AnyChart] = [one for one in bars if not one.empty]
+    played = next((one.timeline for one in answers if one.timeline is not None), None)
+    if played is not None:
+        from trnbench.report.schedule_chart import schedule_figure
+
+        figure = schedule_figure(played)
+        charts = charts if figure.empty else [figure, *charts]
+    return tuple(charts)
 
 
 def _differ(answers: Sequence[TrainAnswer], name: str) -> bool:
@@ -289,7 +310,8 @@ def _value(value: object) -> str:
 
 
 def _gantt(case: Sequence[TrainAnswer], style: Style) -> str:
-    from trnbench.show.gantt import gantt
+    from trnbench.report.schedule_chart import schedule_figure
+    from trnbench.show.charts.text import chart_text
 
     played = next((answer.timeline for answer in case if answer.timeline is not None), None)
-    return "" if played is None else gantt(played, style)
+    return "" if played is None else chart_text(schedule_figure(played), style)

@@ -19,11 +19,16 @@ from trnbench.engines.emulate.schedule.times import (
 )
 from trnbench.program.schedule import slot_order
 from trnbench.program.slots import Lane, SlotTimes
-from trnbench.show.gantt import gantt
-from trnbench.show.text_table import Style
+from trnbench.report.schedule_chart import schedule_figure
+from trnbench.show.charts.gantt import gantt_text
+from trnbench.show.text_table import PLAIN, Style
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 NETWORK: Lane = "network"
+
+
+def gantt(seen, style=PLAIN, **drawn):
+    return gantt_text(schedule_figure(seen, **drawn), style)
 
 
 def played(schedule, pp, vpp, micro_batches, *, exchange=0.0, ending=(0.0, 0.0, 0.0), slot=1.0):
@@ -61,17 +66,17 @@ def test_1f1b_on_two_stages_column_by_column():
     chart = gantt(played("1f1b", 2, 1, 3), Style(width=65)).splitlines()
     assert chart[1] == "stage 0 |F0--F1--        B0======F2--B1======    B2======|   25 %"
     assert chart[2] == "stage 1 |    F0--B0======F1--B1======F2--B2======        |   25 %"
-    assert chart[4].split() == ["s", "0", "5", "10"]
-    # Ticks of 5 s are 20 columns apart, under the frame's first column 0.
-    assert [at for at, tick in enumerate(chart[3][9:]) if tick == "+"] == [0, 20, 40]
+    assert chart[4].split() == ["s", "0", "2", "4", "6", "8", "10"]
+    # Ticks of 2 s are 8 columns apart, under the frame's first column 0.
+    assert [at for at, tick in enumerate(chart[3][9:]) if tick == "+"] == [0, 8, 16, 24, 32, 40]
 
 
 def test_a_window_is_drawn_larger():
     # The first half of the chart above: 6 s on 48 columns, 8 a second.
-    chart = gantt(played("1f1b", 2, 1, 3), Style(width=65), window=(0.0, 6.0)).splitlines()
+    chart = gantt(played("1f1b", 2, 1, 3), Style(width=65), window_s=(0.0, 6.0)).splitlines()
     assert chart[1] == f"stage 0 |F0------F1------{' ' * 16}B0{'=' * 14}|   25 %"
-    assert chart[4].split() == ["s", "0", "2", "4", "6"]
-    late = gantt(played("1f1b", 2, 1, 3), Style(width=65), window=(10.0, 12.0)).splitlines()
+    assert chart[4].split() == ["s", "0", "1", "2", "3", "4", "5"]
+    late = gantt(played("1f1b", 2, 1, 3), Style(width=65), window_s=(10.0, 12.0)).splitlines()
     assert late[1] == f"stage 0 |B2{'=' * 46}|   25 %"
     assert late[2] == f"stage 1 |{' ' * 48}|   25 %"
 
