@@ -40,7 +40,7 @@ from trnbench.predict.setup import SetupMemo, TrainSetup
 from trnbench.predict.step import SharedPrices, prices_of, shared_prices, unpriced
 from trnbench.program.step import StepProgram
 
-Place: TypeAlias = tuple[SetupMemo, GridPart]
+GridPlace: TypeAlias = tuple[SetupMemo, GridPart]
 """Key of prices, by identity: a machine with its calibrations, and layouts priced together."""
 Mixture: TypeAlias = tuple[tuple[float, LoweredLayout], ...]
 StepPart = Literal["step", "device", "optimizer"]
@@ -55,11 +55,11 @@ _SECONDS: Mapping[StepPart, str] = {
 class PricedSteps(State, kw_only=False):
     """Prices of programs, one efficiency per set-up; rows of a grid share them."""
 
-    _prices: Memo[tuple[Place, StepProgram], tuple[JobPrices, StepTime]] = field(
+    _prices: Memo[tuple[GridPlace, StepProgram], tuple[JobPrices, StepTime]] = field(
         default_factory=Memo
     )
-    _shared: Memo[Place, SharedPrices] = field(default_factory=Memo)
-    _ideal: Memo[Place, FloatArray] = field(default_factory=Memo)
+    _shared: Memo[GridPlace, SharedPrices] = field(default_factory=Memo)
+    _ideal: Memo[GridPlace, FloatArray] = field(default_factory=Memo)
     efficiency: TrainingEfficiency | None = None
     """The single efficiency for all, if any."""
 
