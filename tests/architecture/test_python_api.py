@@ -108,10 +108,8 @@ def test_options_of_the_command_are_arguments_of_the_verb(verb):
         "compare": {"scaling", "scenario"},
         "train": {"steps", "resume"},
         "validate": {"fail_above", "template"},
-        "calibrate": {"into", "force"},
         "launch": {"into", "force", "listed", "row"},
         "plan": {"into", "scheduler"},
-        "measure": {"write_spec", "force", "quick"},
     }
     offered = set(inspect.signature(getattr(command, verb)).parameters) - own
     renamed = {"names": "claim", "sets": "set"}
@@ -128,6 +126,8 @@ def test_options_of_the_command_are_arguments_of_the_verb(verb):
         ("collective", {"op": "all-reduce", "on": "p5.48xlarge", "min_size": "1Gb"}, "--min-size"),
         ("validate", {"set": "gpus"}, "did you mean 'gpu'"),
         ("claims", {"claim": "nothing-of-the-kind"}, "unknown claim"),
+        ("measure", {"kind": "matrx"}, "did you mean 'matrix'"),
+        ("measure", {"kind": "matrix", "decoder": "tp=2"}, "measure all or train, not matrix"),
         ("calibrate", {"measurements": "a,b.csv"}, "^a,b.csv: no such file"),
         ("calibrate", {"measurements": Path("a.csv"), "start": "eager"}, "name it with --stack"),
         ("calibrate", {"measurements": "a.csv", "stack": "mine", "tp": "any"}, "--tp: 'any'"),

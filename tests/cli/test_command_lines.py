@@ -41,6 +41,7 @@ from trnbench.verbs.claims.question import ClaimsQuestion
 from trnbench.verbs.collective.question import CollectiveQuestion, Neighbour
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion
+from trnbench.verbs.measure.question import MeasureQuestion
 from trnbench.verbs.plan.question import PlanQuestion
 from trnbench.verbs.train.question import TrainQuestion
 
@@ -54,6 +55,7 @@ USE_CASES = {
     "collective": "trnbench.verbs.collective.run.run",
     "claims": "trnbench.verbs.claims.run.run",
     "calibrate": "trnbench.verbs.calibrate.run.run",
+    "measure": "trnbench.verbs.measure.run.run",
     "train": "trnbench.verbs.train.run.run",
     "compare": "trnbench.verbs.compare.run.compare_run",
     "plan": "trnbench.verbs.plan.run.plan_run",
@@ -307,6 +309,19 @@ def test_evidence_is_asked_again(monkeypatch, verb, options):
     with pytest.raises(Asked):
         main(shlex.split(command_line(verb, **options))[1:])
     assert heard.asked["set"] == ["gpu", "kernels"]
+
+
+def test_a_measurement_is_asked_again(asked_by):
+    sizes: dict[str, int | str] = {"layers": 2, "micro_batch": 4, "precision": "fp32"}
+    question = MeasureQuestion(
+        kind="train", suite="full", device="cpu", host_devices=4, budget_s=90.0, decoders=(sizes,)
+    )
+    line = command_question("measure", question).line
+    assert line == (
+        "trnbench measure train --suite full --device cpu --host-devices 4 --budget 90s "
+        "--decoder layers=2,micro-batch=4,precision=fp32"
+    )
+    assert asked_by(line) == question
 
 
 def test_a_calibration_is_asked_again(asked_by, tmp_path):

@@ -66,8 +66,8 @@ def test_rows_go_to_the_file_and_a_table_to_stdout(run, tmp_path):
 @pytest.fixture
 def session(monkeypatch):
     """Return what stands in for a session of real measurements: rows of a file, told as given."""
-    from trnbench.app.verbs import measure as verb
     from trnbench.evidence.measure.session import Session
+    from trnbench.verbs.measure import run as verb
 
     cells = [
         {key: value for key, value in row.items() if value}
@@ -199,9 +199,9 @@ def test_calibrate_fits_a_stack_to_the_steps_of_the_file(run, tmp_path):
 
 
 def test_the_written_machine_is_compared_and_trained_on(run, tmp_path):
-    from trnbench.answers.measure import MeasuredRow
-    from trnbench.app.measured_machine import evidence_of, write_machine
     from trnbench.facts.catalog.search import open_catalog
+    from trnbench.verbs.measure.answer import MeasuredRow
+    from trnbench.verbs.measure.run import evidence_of, write_machine
 
     cells = list(csv.DictReader(ROWS.read_text().splitlines()))
     rows = [MeasuredRow(cells={k: v for k, v in one.items() if v}) for one in cells]

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from trnbench.app.launching import write_launch as write_launch
     from trnbench.app.verbs.explain import explain as explain
     from trnbench.app.verbs.launch import launch as launch
-    from trnbench.app.verbs.measure import measure as measure
     from trnbench.app.verbs.validate import validate as validate
     from trnbench.app.verbs.verify import verify as verify
     from trnbench.facts.catalog.search import SPEC_SECTIONS as SPEC_SECTIONS
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from trnbench.verbs.info.support import jobs_supported as jobs_supported
     from trnbench.verbs.info.support import support as support
     from trnbench.verbs.matrix.run import matrix as matrix
+    from trnbench.verbs.measure.run import measure as measure
     from trnbench.verbs.numerics.run import numerics as numerics
     from trnbench.verbs.plan.run import plan as plan
     from trnbench.verbs.prices.run import price_history as price_history
@@ -59,7 +59,7 @@ VERBS = (
 )
 _IN_FOLDERS = (
     *("matrix", "compare", "plan", "fleet", "numerics", "collective", "claims", "train"),
-    *("search_layouts", "calibrate"),
+    *("search_layouts", "calibrate", "measure"),
 )
 """Verbs that are a folder of `trnbench.verbs`."""
 _HOMES = {

@@ -16,6 +16,7 @@ ARGUMENTS: Mapping[str, str] = {
     "collective": "op",
     "claims": "claim",
     "calibrate": "measurements",
+    "measure": "kind",
     "fleet": "file",
     **dict.fromkeys(("train", "compare", "plan"), "model"),
 }

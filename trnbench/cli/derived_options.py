@@ -60,7 +60,7 @@ def _shown(kind: type[Question]) -> list[Option]:
 def parameter_of(one: Option, **about: Any) -> Parameter:  # noqa: ANN401
     """Return the parameter that Typer makes an option of; `about` is what it is told besides."""
     about |= {"help": one.help, "metavar": one.metavar, "envvar": one.variable}
-    if one.completes:
+    if one.completes or (one.choices and one.metavar is not None):
         about["autocompletion"] = _completion(one)
     if one.fills is not None:
         about |= {"is_eager": True, "callback": _filling(one.fills)}
@@ -108,6 +108,8 @@ def _default(one: Option) -> Any:  # noqa: ANN401
 
 
 def _completion(one: Option) -> Callable[[str], list[str]]:
+    if one.choices:
+        return lambda incomplete: [name for name in one.choices if name.startswith(incomplete)]
     if one.completes == ("stacks",):
         return completes_stacks()
     if one.completes == ("links",):

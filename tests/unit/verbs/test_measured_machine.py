@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trnbench.answers.measure import MeasuredRow, StepsVerdict
-from trnbench.app.measured_machine import evidence_of, verdict_of
 from trnbench.errors import InputError
 from trnbench.evidence.measure.machine import machine_files
 from trnbench.evidence.measure.machine_fits import _line, _lines
 from trnbench.evidence.rows import read_evidence
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
+from trnbench.verbs.measure.answer import MeasuredRow, StepsVerdict
+from trnbench.verbs.measure.run import evidence_of, verdict_of
 
-ROWS = Path(__file__).parents[1] / "cli" / "rows" / "measured_host.csv"
+ROWS = Path(__file__).parents[2] / "cli" / "rows" / "measured_host.csv"
 
 
 def verdict(file) -> StepsVerdict:

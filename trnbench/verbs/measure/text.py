@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.answers.measure import MeasureAnswer
 from trnbench.facts.records import asdict
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style
+from trnbench.verbs.measure.answer import MeasureAnswer
 
 NOTES = {
     "time_s": "median of the repeats, all devices at work at once; low and high are the 5th and "

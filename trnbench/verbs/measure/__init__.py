@@ -1,0 +1,1 @@
+"""Workloads run on the machine at hand, kept as rows of evidence."""

@@ -1,0 +1,127 @@
+"""What `measure` is asked: kinds of work in a suite, on which devices, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from trnbench.asking.question import Question, option
+from trnbench.errors import InputError
+from trnbench.evidence.measure.device import DeviceChoice
+from trnbench.evidence.measure.suites import KINDS, SuiteName
+from trnbench.facts import parsing
+from trnbench.facts.records import asdict
+
+if TYPE_CHECKING:
+    from trnbench.evidence.measure.given_decoders import DecoderSizes
+    from trnbench.evidence.measure.worker import WorkRequest
+
+MeasureKind = Literal["all", "matrix", "collective", "train"]
+
+
+def _decoder(text: str) -> DecoderSizes:
+    from trnbench.evidence.measure.given_decoders import decoder_sizes
+
+    return decoder_sizes(text)
+
+
+def _decoder_text(sizes: Mapping[str, int | str]) -> str:
+    return ",".join(f"{name.replace('_', '-')}={size}" for name, size in sizes.items())
+
+
+def _budget_text(budget_s: float) -> str:
+    minutes = budget_s / 60
+    return f"{int(minutes)}m" if minutes == int(minutes) else parsing.time_text(budget_s)
+
+
+class MeasureQuestion(Question):
+    """Work of a kind, or of all; `name`: what the machine is called in the rows.
+
+    Unasked it is host-cpu, or called after its chip.
+    """
+
+    kind: MeasureKind = option(
+        "all, matrix (products, streams, launches), collective, train (small decoders).",
+        default="all",
+        metavar="KIND",
+        argument=True,
+    )
+    suite: SuiteName = option(
+        "quick: minutes; full: more sizes; default: quick.", default="quick", metavar="<str>"
+    )
+    device: DeviceChoice = option(
+        "auto, cpu, cuda or neuron: what JAX is to run on.", default="auto", metavar="<str>"
+    )
+    host_devices: int = option(
+        "Devices that are made of a host without others.",
+        default=8,
+        read=lambda what: parsing.whole(what, most=512),
+        metavar="N",
+    )
+    budget_s: float = option(
+        "Nothing begins after so long: 90s, 5m.",
+        default=300.0,
+        name="budget",
+        read=parsing.duration,
+        write=_budget_text,
+        metavar="TIME",
+    )
+    name: str | None = option(
+        "Name of the machine in the rows.", default=None, parse=parsing.file_name, shown=False
+    )
+    seed: int = option(
+        "Seed of the numbers.",
+        default=0,
+        read=lambda what: parsing.whole(what, least=0),
+        bounds=(0, None),
+    )
+    decoders: tuple[DecoderSizes, ...] = option(
+        "Train this in place of the suite's three: layers, hidden, heads, ffn, vocab, "
+        "sequence, micro-batch, micro-batches, tp, precision, attention; may be repeated.",
+        default=(),
+        name="decoder",
+        parse=_decoder,
+        write=_decoder_text,
+        metavar="NAME=VALUE,...",
+        several="repeated",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse decoders where none is trained."""
+        if self.decoders and self.kind not in ("all", "train"):
+            raise InputError(
+                f"--decoder says what is trained: measure all or train, not {self.kind}"
+            )
+
+    @property
+    def work(self) -> WorkRequest:
+        """The work as the measuring process is told it."""
+        from trnbench.evidence.measure.worker import WorkRequest
+
+        return WorkRequest(
+            kinds=KINDS if self.kind == "all" else (self.kind,),
+            suite=self.suite,
+            device=self.device,
+            host_devices=self.host_devices,
+            budget_s=self.budget_s,
+            instance=self.name,
+            seed=self.seed,
+            decoders=self.decoders,
+        )
+
+    def inputs(self) -> dict[str, object]:
+        """The work as plain data."""
+        return asdict(self.work)
+
+
+class MeasureShowing(Question):
+    """Where the machine's specs are written; `quick` says the suite that is usual."""
+
+    write_spec: str | None = option(
+        "Write the machine's chip, instance and calibrations into your own data.",
+        default=None,
+        parse=parsing.file_name,
+        metavar="NAME",
+    )
+    force: bool = option("With --write-spec: replace your own of that name.", default=False)
+    quick: bool = option("Short for --suite quick.", default=False)
