@@ -139,17 +139,6 @@ class Prepared(Record, eq=False):
         return times.reshape(len(self.tried), -1)
 
 
-class PreparedPart(Record, eq=False):
-    """A part of a step measured alone."""
-
-    step: Prepared
-    of: StepPart
-
-    def times_s(self, efficiency: TrainingEfficiency) -> FloatArray:
-        """Time of the part [micro-batches tried, samples], s."""
-        return self.step.times_s(efficiency, of=self.of)
-
-
 class RowMemory(Record):
     """Memory of a rank or of a chip's used ranks, bytes, with an 80 % interval."""
 

@@ -217,16 +217,16 @@ def _committed(
 def _blocks(
     rules: BlockRules, usd: float, wall: FloatArray, nodes: FloatArray, seam: FloatArray
 ) -> Charges[FloatArray]:
-    row = cheapest_row(rules, wall, seam)
+    days, blocks = cheapest_row(rules, wall, seam)
     machines = _machines(rules, nodes)
-    seams = row.blocks - 1
-    hours = row.days * DAY_S / HOUR_S
+    seams = blocks - 1
+    hours = days * DAY_S / HOUR_S
     cost = hours * machines * usd
     # Between two blocks pass the early end of the first and the seam.
     return Charges(
         machines=machines,
         billed_hours=hours,
-        usable_hours=hours - row.blocks * rules.ends_early_s / HOUR_S,
+        usable_hours=hours - blocks * rules.ends_early_s / HOUR_S,
         restarts=seams,
         seam_hours=seams * seam / HOUR_S,
         elapsed_s=wall + seams * (rules.ends_early_s + seam),

@@ -13,27 +13,23 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.arrays import FloatArray
 from trnbench.facts.prices.purchase import BlockRules
-from trnbench.facts.records import Record
 from trnbench.facts.units import DAY_S
 
 _LONGEST_IN_TABLE = 20
 """Length of the table in longest blocks; beyond half of it the pattern repeats."""
 
 
-class Rows(Record, eq=False):
-    """Blocks bought in a row: paid days and number of blocks; NaN where not possible."""
+def cheapest_row(
+    rules: BlockRules, wall_s: ArrayLike, seam_s: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    """(paid days, blocks) of the fewest days that hold runs; NaN where no blocks in a row do.
 
-    days: FloatArray
-    blocks: FloatArray
-    possible: BoolArray
-
-
-def cheapest_row(rules: BlockRules, wall_s: ArrayLike, seam_s: ArrayLike) -> Rows:
-    """Blocks with the fewest days that hold runs; of equal days the fewest blocks."""
+    Of equal days the fewest blocks.
+    """
     wall, seam = np.broadcast_arrays(np.asarray(wall_s, float), np.asarray(seam_s, float))
-    table = _table(rules)
+    _, days_of = _table(rules)
     lost = seam + rules.ends_early_s
     longest = rules.longest_days * DAY_S - lost
     # There is one seam less than blocks. With it taken off, every block loses the same.
@@ -46,16 +42,15 @@ def cheapest_row(rules: BlockRules, wall_s: ArrayLike, seam_s: ArrayLike) -> Row
     rest = np.where(possible, needed - whole * longest, 0.0)
     days = np.full(wall.shape, np.inf)
     blocks = np.full(wall.shape, np.nan)
-    for count, reached in enumerate(table.days_of, start=1):
+    for count, reached in enumerate(days_of, start=1):
         least = np.searchsorted(reached, (rest + count * lost) / DAY_S)
         paid = np.append(reached, np.inf)[least]
         better = paid < days
         days = np.where(better, paid, days)
         blocks = np.where(better, count, blocks)
-    return Rows(
-        days=np.where(possible, days + whole * rules.longest_days, np.nan),
-        blocks=np.where(possible, blocks + whole, np.nan),
-        possible=possible,
+    return (
+        np.where(possible, days + whole * rules.longest_days, np.nan),
+        np.where(possible, blocks + whole, np.nan),
     )
 
 
@@ -67,7 +62,7 @@ def single_block_days(rules: BlockRules, wall_s: float) -> int | None:
 
 def durations_of(rules: BlockRules, days: int) -> tuple[int, ...]:
     """Fewest block lengths that add up to a number of days, longest first."""
-    fewest = _table(rules).fewest
+    fewest, _ = _table(rules)
     chosen: list[int] = []
     while days >= len(fewest):
         chosen.append(rules.longest_days)
@@ -100,19 +95,13 @@ def sizes_of(rules: BlockRules, nodes: int) -> tuple[int, ...] | None:
     return tuple(chosen)
 
 
-class _Table(Record, eq=False):
-    """`fewest[n]`: the fewest blocks of n days in all; `days_of[k - 1]`: the n of k blocks."""
-
-    fewest: FloatArray
-    days_of: tuple[FloatArray, ...]
-
-
 @cache
-def _table(rules: BlockRules) -> _Table:
+def _table(rules: BlockRules) -> tuple[FloatArray, tuple[FloatArray, ...]]:
+    """The fewest blocks of 0, 1, ... days in all, and the days in all of 1, 2, ... blocks."""
     fewest = _fewest(rules.durations_days, _LONGEST_IN_TABLE * rules.longest_days)
     most = int(fewest[np.isfinite(fewest)].max())
     days_of = tuple(np.flatnonzero(fewest == count).astype(float) for count in range(1, most + 1))
-    return _Table(fewest=fewest, days_of=days_of)
+    return fewest, days_of
 
 
 @cache

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
-from trnbench.facts.records import Record
 from trnbench.facts.workload.model import Mlp, Moe
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.tensor import INDEX, Dim, Tensor
@@ -56,11 +57,8 @@ def _feed_forward(
     return out, b.adapter(active, output)
 
 
-class _Routing(Record, eq=False):
-    """Experts that each token visits, and their weights: [batch, token, choice]."""
-
-    probabilities: Tensor
-    choice: Tensor
+_Routing: TypeAlias = tuple[Tensor, Tensor]
+"""Weights of the experts that each token visits, and their numbers: [batch, token, choice]."""
 
 
 def moe_local(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
@@ -69,14 +67,12 @@ def moe_local(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
     # sequence parallelism no token is routed twice.
     routing = _route(b, moe, stream)
     narrow = _narrowed(b, moe, stream)
-    gathered = _Routing(
-        probabilities=b.gather_tokens(routing.probabilities), choice=b.gather_tokens(routing.choice)
-    )
+    probabilities, choice = map(b.gather_tokens, routing)
     tokens = b.gather_tokens(b.operand(stream))
     sent = tokens if moe.latent is None else b.gather_tokens(b.operand(narrow))
-    slots = _dispatch(b, moe, sent, gathered.choice)
+    slots = _dispatch(b, moe, sent, choice)
     done = _experts(b, moe, slots, "tp")
-    mixed = _combine(b, done, gathered, sent)
+    mixed = _combine(b, done, (probabilities, choice), sent)
     shared = _shared(b, moe, tokens)
     # Sums of experts and of shared experts are one exchange, unless a projection stands between.
     if moe.latent is not None:
@@ -110,7 +106,7 @@ def moe_exchanged(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
     grid = b.grid
     routing = _route(b, moe, stream)
     narrow = _narrowed(b, moe, stream)
-    slots = _dispatch(b, moe, narrow, routing.choice)
+    slots = _dispatch(b, moe, narrow, routing[1])
     sent = slots.dims
     experts = grid.dim("expert", moe.experts, "ep")
     # Without sequence parallelism the ranks of an expert have received the same tokens already.
@@ -161,7 +157,7 @@ def _route(b: BlockBuilder, moe: Moe, stream: Tensor) -> _Routing:
     choice = b.tensor("router.choice", dims, (logits,), number_format=INDEX, role="constant")
     steered = b.optional("router.selection_bias")
     b.passes("route", (logits, *steered), (probabilities, choice))
-    return _Routing(probabilities=probabilities, choice=choice)
+    return probabilities, choice
 
 
 def _dispatch(b: BlockBuilder, moe: Moe, tokens: Tensor, choice: Tensor) -> Tensor:
@@ -206,7 +202,7 @@ def _shared(b: BlockBuilder, moe: Moe, tokens: Tensor) -> Tensor | None:
 
 def _combine(b: BlockBuilder, done: Tensor, routing: _Routing, tokens: Tensor) -> Tensor:
     """Add up the experts' outputs for each token, weighted by the router."""
-    reads = (done, routing.probabilities, routing.choice)
+    reads = (done, *routing)
     b.region = "experts"
     mixed = b.elementwise("combine", reads, "experts.mixed", tokens.dims)
     b.region = ""

@@ -61,7 +61,7 @@ def row(name, work, measured_s, *, scatter=0.035, stack="training-x", configurat
         configuration=configuration or name,
         measured_s=measured_s,
         scatter=scatter,
-        prepared=work,
+        times_s=work.times_s,
         efficiency=efficiency(stack),
     )
 
@@ -141,7 +141,7 @@ def test_with_everything_held_nothing_is_fitted_and_errors_stand():
 
 def test_an_error_without_a_row_is_that_of_a_fit_without_it():
     rows = measured_with({"factor": 1.15, "step": 0.025})
-    rows[2] = row("odd", rows[2].prepared, 1.1 * rows[2].measured_s)
+    rows[2] = replace(rows[2], id="odd", measured_s=1.1 * rows[2].measured_s)
     whole = fit(problem(rows))
     ((errors, expected),) = without(whole, [[2]])
     part = fit(problem([one for i, one in enumerate(rows) if i != 2]))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -27,6 +28,13 @@ _EVERY = 3
 """Stride of the magnitudes in pairs of causes."""
 _AT_ONCE = 4_000_000
 """Numbers in memory at once."""
+
+
+_Errors: TypeAlias = tuple[FloatArray, FloatArray]
+"""Inverse square roots of the error covariance, side by side, and their logarithmic scales.
+
+One for each share of a calibration's deviations and each size of the row scatter.
+"""
 
 
 class Suspect(Record, eq=False):
@@ -155,16 +163,6 @@ def _explained(gaps: FloatArray, shift: FloatArray) -> float:
     return 0.0 if whole == 0 else max(0.0, 1 - float(np.abs(gaps - shift).sum()) / whole)
 
 
-class _Errors(Record, eq=False):
-    """Inverse square roots of the error covariance, side by side.
-
-    One for each share of a calibration's deviations and each size of the row scatter.
-    """
-
-    whiten: FloatArray
-    log_scale: FloatArray
-
-
 def _errors(causes: CauseList, figures: Sequence[StepFigure]) -> _Errors:
     """Errors of the figures without any cause."""
     samples = np.stack([figure.samples for figure in figures])
@@ -187,16 +185,17 @@ def _errors(causes: CauseList, figures: Sequence[StepFigure]) -> _Errors:
             root = np.linalg.cholesky(part**2 * (calibrated + stack) + np.diag(diagonal))
             whiten.append(np.linalg.inv(root).T)
             scales.append(-float(np.log(np.diag(root)).sum()))
-    return _Errors(whiten=np.concatenate(whiten, axis=1), log_scale=np.array(scales))
+    return np.concatenate(whiten, axis=1), np.array(scales)
 
 
 def _likelihood(left: FloatArray, errors: _Errors) -> FloatArray:
     """Log likelihood of the remaining gaps, one row each."""
+    whiten, log_scale = errors
     found = []
-    for rows in np.array_split(left, 1 + left.shape[0] * errors.whiten.shape[1] // _AT_ONCE):
+    for rows in np.array_split(left, 1 + left.shape[0] * whiten.shape[1] // _AT_ONCE):
         # One product whitens by all error models at once.
-        white = (rows @ errors.whiten).reshape(len(rows), len(errors.log_scale), -1)
-        each = errors.log_scale - np.einsum("ref,ref->re", white, white) / 2
+        white = (rows @ whiten).reshape(len(rows), len(log_scale), -1)
+        each = log_scale - np.einsum("ref,ref->re", white, white) / 2
         most = each.max(axis=1)
         found.append(most + np.log(np.exp(each - most[:, None]).mean(axis=1)))
     return np.concatenate(found)

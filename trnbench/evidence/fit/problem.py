@@ -10,8 +10,8 @@ effects of a chip's releases are a random walk: the closer two releases, the mor
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
@@ -56,14 +56,6 @@ _MOST_POINTS = 256
 """Points priced at once: more cost memory, and save no time."""
 
 
-class Timed(Protocol):
-    """Anything with a time under an efficiency: a step, a part of one, a kernel."""
-
-    def times_s(self, efficiency: TrainingEfficiency) -> FloatArray:
-        """The time [ways it may have run, samples], s; the shortest way counts."""
-        ...
-
-
 class FitParameter(Record):
     """A number that may be fitted: the calibration it belongs to, its key there, and its prior."""
 
@@ -86,7 +78,8 @@ class Measured(Record, eq=False):
     """Equal for rows that repeat one experiment, on any number of nodes."""
     measured_s: float
     scatter: float
-    prepared: Timed
+    times_s: Callable[[TrainingEfficiency], FloatArray]
+    """Time by an efficiency [ways it may have run, samples], s; the shortest way counts."""
     efficiency: TrainingEfficiency
     nodes: int = 1
     family: str = ""
@@ -163,7 +156,7 @@ class Problem(Record, eq=False):
         if first.efficiency.stack.release is not None:
             samples[_release_key(first.efficiency)] = self._release(first, deviations)
         efficiency = replaced(first.efficiency, samples)
-        times_s = [self.rows[i].prepared.times_s(efficiency).min(axis=0) for i in alike]
+        times_s = [self.rows[i].times_s(efficiency).min(axis=0) for i in alike]
         return np.log([np.broadcast_to(one, len(deviations)) for one in times_s])
 
     def _release(self, row: Measured, deviations: FloatArray) -> FloatArray:

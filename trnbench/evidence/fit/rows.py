@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.evidence.attention_kernels import (
     KERNEL_SCATTER,
-    TimedAttention,
     attention_kernel,
     is_attention,
 )
@@ -18,13 +18,12 @@ from trnbench.evidence.fit.bounds import impossible
 from trnbench.evidence.fit.memory import HeldRow
 from trnbench.evidence.fit.problem import ASSUMED_SCATTER, KERNEL, ROW_SCATTER, Measured
 from trnbench.evidence.kernels import seconds
-from trnbench.evidence.predict import Predictor, PreparedPart, PricedSteps, StepPart
+from trnbench.evidence.predict import Predictor, PricedSteps, StepPart
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
 from trnbench.evidence.training_cases import EvidenceCase, Reader
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.training_stack import TrainingEfficiency, TrainingStack
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import Record, replace
 from trnbench.predict.fit import LayoutMemory
@@ -148,7 +147,7 @@ def _measured(
         configuration=case.configuration,
         measured_s=step.step_time_s,
         scatter=_scatter(row, case),
-        prepared=prepared,
+        times_s=prepared.times_s,
         nodes=case.setup.nodes,
         family=family_of(case.setup.model),
         instance=case.setup.platform.instance.name,
@@ -160,7 +159,7 @@ def _measured(
             replace(
                 whole,
                 measured_s=seconds,
-                prepared=PreparedPart(step=prepared, of=part),
+                times_s=partial(prepared.times_s, of=part),
                 quantity=part,
                 scatter=math.hypot(whole.scatter, _STARTED_S / seconds),
             )
@@ -177,17 +176,6 @@ def _scatter(row: EvidenceRow, case: EvidenceCase) -> float:
 
 def _is_open(assumed: Sequence[str]) -> bool:
     return any(what.startswith(_OPEN) for what in assumed)
-
-
-class TimedKernel(Record, eq=False):
-    """An attention kernel that can be priced on its chip."""
-
-    kernel: TimedAttention
-    chip: Chip
-
-    def times_s(self, efficiency: TrainingEfficiency) -> FloatArray:
-        """Time of each sample [1, samples], s."""
-        return np.reshape(self.kernel.times_s(self.chip, efficiency.chip), (1, -1))
 
 
 def measured_kernels(
@@ -227,15 +215,19 @@ def _measured_kernel(
         raise RowFault(f"no step on {kernel.chip} is fitted")
     # No release of the software around it makes a kernel by itself faster or slower.
     efficiency = replace(efficiency, stack=replace(efficiency.stack, release=None))
-    timed = TimedKernel(kernel=kernel, chip=load_chip(catalog, kernel.chip))
-    timed.times_s(efficiency)  # refuses chips without attention numbers
+    chip = load_chip(catalog, kernel.chip)
+
+    def times_s(efficiency: TrainingEfficiency) -> FloatArray:
+        return np.reshape(kernel.times_s(chip, efficiency.chip), (1, -1))
+
+    times_s(efficiency)  # refuses chips without attention numbers
     name = row.text("kernel").split()[0].rstrip(",")
     return Measured(
         id=row.id,
         configuration=f"{kernel.chip} {name}",
         measured_s=seconds(row),
         scatter=KERNEL_SCATTER,
-        prepared=timed,
+        times_s=times_s,
         efficiency=efficiency,
         quantity=KERNEL,
     )
