@@ -144,15 +144,6 @@ ReadOperand: TypeAlias = Callable[[Numbers], tuple[Numbers, str]]
 """From an operand as it is stored to what is read, and the format it still has to be rounded to."""
 
 
-class _Term(Record):
-    """A product of an operation: positions of its operands and its result among the arrays."""
-
-    plan: ProductPlan
-    left: tuple[int, ReadOperand]
-    right: tuple[int, ReadOperand]
-    out: int
-
-
 class _Products:
     """Products that run as one: those of one result add up in FP32 and are rounded once."""
 
@@ -162,12 +153,13 @@ class _Products:
         reads = {tensor: i for i, tensor in enumerate(op.reads)}
         writes = {tensor: i for i, tensor in enumerate(op.writes)}
         self._writes = len(writes)
+        # Plans of products, with the places of operands and results among the arrays.
         self._terms = [
-            _Term(
-                plan=plan_product(term),
-                left=(reads[term.left], self._reader(term, term.left)),
-                right=(reads[term.right], self._reader(term, term.right)),
-                out=writes[term.out],
+            (
+                plan_product(term),
+                (reads[term.left], self._reader(term, term.left)),
+                (reads[term.right], self._reader(term, term.right)),
+                writes[term.out],
             )
             for term in op.terms
         ]
@@ -177,12 +169,11 @@ class _Products:
     def __call__(self, arrays: Arrays) -> Arrays:
         out: dict[int, Numbers] = {}
         arithmetic = self._shop.setting.arithmetic
-        for term in self._terms:
-            (left_at, read_left), (right_at, read_right), at = term.left, term.right, term.out
+        for plan, (left_at, read_left), (right_at, read_right), at in self._terms:
             left, left_format = read_left(arrays[left_at])
             right, right_format = read_right(arrays[right_at])
             formats = left_format, right_format
-            made, flop = product(term.plan, left, right, arithmetic, formats)
+            made, flop = product(plan, left, right, arithmetic, formats)
             self._shop.book.computed(self._format, flop)
             # Terms of one result add up in FP32, as in PSUM; the format's rounding comes after.
             if at in out:
