@@ -20,7 +20,7 @@ LINES = {
     "asking": 530,
     "cli": 3_675,
     "engines": 17_400,
-    "evidence": 12_850,
+    "evidence": 12_830,
     "facts": 12_365,
     "launch": 3_340,
     "machine": 6_200,
@@ -35,7 +35,7 @@ LINES = {
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
-RECORDS_PER_1000_LINES = 7.3
+RECORDS_PER_1000_LINES = 7.25
 SHORT_MODULES = 55
 """Modules of under 60 lines that are no `__init__`."""
 RETURN_RIDDLES = 74
