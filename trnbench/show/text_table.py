@@ -9,8 +9,10 @@ from trnbench.facts.records import Record, force_setattr
 from trnbench.facts.terminal_text import markdown_text, shown
 
 GAP = "  "
-NARROWEST = 16
+NARROWEST = 20
 """A column is broken into lines no shorter than this."""
+ROOMY = 24
+"""A last column that has less room stands below its rows."""
 BOLD = "\x1b[1m"
 DIM = "\x1b[2m"
 RESET = "\x1b[0m"
@@ -47,11 +49,13 @@ class Style(Record):
     def table(
         self, headings: Iterable[str], rows: Iterable[Iterable[str]], indent: str = ""
     ) -> str:
-        """Return a drawn table: see `text_table`; a terminal's has its last column folded."""
+        """Return a drawn table: see `text_table`; a terminal's is no wider than it if it can."""
         table = text_table(headings, rows)
-        if self.terminal:
-            table, _ = folded(table, self.width - len(indent))
-        return draw(table, self, indent=indent)
+        if not self.terminal or width_of(table) <= self.width - len(indent):
+            return draw(table, self, indent=indent)
+        if width_of(without_last_column(table)) > self.width - len(indent) - ROOMY:
+            return _last_below(table, self, indent)
+        return draw(folded(table, self.width - len(indent))[0], self, indent=indent)
 
     def titled(self, title: str, text: str) -> str:
         """Return a text right below its title; nothing where there is no text."""
@@ -147,6 +151,16 @@ def draw(
         for number, row in enumerate(table.rows)
     ]
     return "\n".join([heading, rule, *rows])
+
+
+def _last_below(table: TextTable, style: Style, indent: str) -> str:
+    """The table with the last cell of each row on lines of its own below the row."""
+    heading, rule, *rows = draw(without_last_column(table), style, indent=indent).splitlines()
+    inner = f"{indent}  "
+    lines = [heading, f"{inner}{table.headings[-1]}", rule]
+    for line, cells in zip(rows, table.rows, strict=True):
+        lines += [line, *([style.wrap(cells[-1], inner)] if cells[-1] else [])]
+    return "\n".join(lines)
 
 
 def markdown(table: TextTable) -> str:
