@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "answers": 1_185,
     "app": 6_323,
-    "asking": 530,
+    "asking": 516,
     "cli": 3_675,
     "engines": 17_400,
     "evidence": 12_830,
@@ -28,7 +28,7 @@ LINES = {
     "predict": 4_200,
     "program": 7_500,
     "report": 3_001,
-    "show": 3_224,
+    "show": 3_238,
     "store": 2_130,
     "tui": 9_043,
     "verbs": 8_583,
