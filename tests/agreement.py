@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 
 from trnbench.app.knobs import layout_of
-from trnbench.app.layout_defaults import with_defaults
-from trnbench.app.searching import question_of
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.predict.played import played_step
+from trnbench.predict.search.question import question_of
 from trnbench.predict.search.search import search
+from trnbench.predict.settled import with_habits
 from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
 from trnbench.predict.step import prices_of
 from trnbench.program.slots import STEP_CATEGORIES
@@ -76,7 +76,7 @@ def _fitting() -> Iterator[tuple[TrainSetup, list[Layout]]]:
         for instance, nodes in MACHINES.items():
             setup = train_setup(open_catalog(), model, instance, nodes)
             given = layout_of(**({} if sequence is None else {"sequence": sequence}))
-            layout, _ = with_defaults(setup.model, setup.stack, given, setup.ranks)
+            layout, _ = with_habits(setup.model, setup.stack, given, setup.ranks)
             found = search(question_of(setup, layout, (nodes,)), top=10**6)
             yield setup, [one.layout for one in found.by_nodes[nodes].ranked]
 

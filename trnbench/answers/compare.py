@@ -8,6 +8,7 @@ from trnbench.answers.lead import Lead
 from trnbench.answers.quote import Quote
 from trnbench.facts.records import Record
 from trnbench.predict.search.result import Tally
+from trnbench.predict.settled import Assumption
 from trnbench.show.interval import Interval, interval_cells
 from trnbench.show.row import Row, cells
 
@@ -52,7 +53,7 @@ class CompareAnswer(Record):
 
     `looked` counts the layouts of each instance type, over all clusters and parts of a run.
     `lead` is None where no row has a price. `draws` from `seed` on are common to all rows.
-    `assumed`: in words, what of the question nobody said.
+    `assumed`: what of the question nobody said.
     `unseen`: instance types that were not looked at, because the search was cancelled.
     """
 
@@ -67,7 +68,7 @@ class CompareAnswer(Record):
     seed: int = 0
     deadline_s: float | None = None
     confidence: float | None = None
-    assumed: tuple[str, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
     other_stacks: tuple[OtherStack, ...] = ()
     unseen: tuple[str, ...] = ()
 

@@ -10,6 +10,7 @@ from trnbench.evidence.explain.explanation import Explanation
 from trnbench.evidence.explain.score import Suspect
 from trnbench.evidence.readers.devices import DeviceSummary
 from trnbench.facts.records import Record
+from trnbench.predict.settled import Assumption, merged
 from trnbench.show.row import Row, cells
 
 
@@ -23,6 +24,12 @@ class Explained(Record, eq=False):
     unused: tuple[tuple[str, str], ...]
     remarks: tuple[str, ...] = ()
     devices: tuple[DeviceSummary, ...] = ()
+
+    @property
+    def assumed(self) -> tuple[Assumption, ...]:
+        """What the rows do not say, each assumption once."""
+        steps = {figure.step.id: figure.step for figure in self.explanation.figures}
+        return merged({name: step.assumed for name, step in steps.items()})
 
     @property
     def says(self) -> str:
@@ -92,7 +99,7 @@ def figure_row(figure: StepFigure) -> Row:
         f"{before}high_{unit}": figure.high,
         "gap": figure.measured / figure.predicted - 1,
         "inside": figure.inside,
-        "assumed": list(figure.step.assumed),
+        "assumed": [one.text for one in figure.step.assumed],
         "doubt": figure.step.doubt,
     }
 

@@ -8,6 +8,7 @@ from typing import Literal
 
 from trnbench.facts.records import Record, asdict
 from trnbench.money.fleet.relax import LimitCost
+from trnbench.predict.settled import Assumption, merged
 from trnbench.show.interval import Interval, interval_cells
 from trnbench.show.row import Cell, cells
 
@@ -40,6 +41,8 @@ class FleetRow(Record):
     start_day: int = 0
     deadline_day: float | None = None
     reasons: tuple[str, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
+    """What nobody said of its steps."""
 
     def row(self) -> dict[str, Cell]:
         """Return the row that machines read."""
@@ -124,6 +127,11 @@ class FleetAnswer(Record):
     warnings: tuple[str, ...] = ()
     draws: int = 0
     seed: int = 0
+
+    @property
+    def assumed(self) -> tuple[Assumption, ...]:
+        """What nobody said of the steps of its jobs, by job where it differs."""
+        return merged({row.name: row.assumed for row in self.rows if row.assumed})
 
     def summary(self) -> dict[str, object]:
         """Return what machines read beside the rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from trnbench.answers.train import TrainAnswer
 from trnbench.facts.records import Record, replace
@@ -11,6 +11,7 @@ from trnbench.facts.workload.layout import RANK_DEGREES
 from trnbench.money.billing import Bill
 from trnbench.money.goodput import Goodput
 from trnbench.money.objective import Candidate
+from trnbench.predict.settled import Assumption, merged
 from trnbench.show.interval import Interval, interval_cells, with_end
 from trnbench.show.row import Cell, cells
 
@@ -169,3 +170,14 @@ def _phase(answer: TrainAnswer) -> Mapping[str, object]:
     memory = ("memory_bytes", "memory_available_bytes", "fit_probability")
     told = {name: cells[name] for name in (*shown, "schedule", *rates, *memory)}
     return {"phase": answer.label, **told, **(answer.part.row() if answer.part else {})}
+
+
+def quotes_assumed(quotes: Iterable[Quote]) -> tuple[Assumption, ...]:
+    """Assumptions of the steps of some quotes, by their clusters where it differs."""
+    return merged(
+        {
+            f"{quote.nodes} x {quote.instance}{step.label and f', {step.label}'}": step.assumptions
+            for quote in quotes
+            for step in quote.steps
+        }
+    )

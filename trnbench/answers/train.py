@@ -9,6 +9,7 @@ from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.records import Record
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.prediction import PhaseFigures, RankMemory, StepFigures
+from trnbench.predict.settled import USUAL_STACK, Assumption, assumptions
 from trnbench.show.figures import HIGH, LOW
 from trnbench.show.interval import with_end
 from trnbench.show.row import Cell, Row, cells
@@ -49,7 +50,8 @@ class TrainAnswer(Record):
 
     `chosen` names the knobs that a search found, `assumed` those that were not given and took
     their default. `part` is what of a run it is repeated for. `stack` is the training stack as
-    `--stack` takes it, `stack_state` the state of its software. `basis`: whether the calibration
+    `--stack` takes it, `usual_stack` true where nobody named it, `stack_state` the state of its
+    software. `basis`: whether the calibration
     was fitted to measured steps of these chips.
     """
 
@@ -71,6 +73,7 @@ class TrainAnswer(Record):
     evidence: Kind
     chosen: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    usual_stack: bool = False
     searched: Searched | None = None
     step: StepFigures | None = None
     memory: RankMemory | None = None
@@ -81,6 +84,13 @@ class TrainAnswer(Record):
     notes: tuple[str, ...] = ()
     timeline: Timeline | None = None
     memory_timeline: MemoryTimeline | None = None
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What was settled without being stated, each with its reason."""
+        own = assumptions(self.layout, self.assumed, self.chosen, self.stack)
+        stack = Assumption(name="stack", value=self.stack, why=USUAL_STACK)
+        return (stack, *own) if self.usual_stack else own
 
     @property
     def software(self) -> str:

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from trnbench.app.layout_defaults import refuse_senseless, with_defaults
 from trnbench.app.run_parts import Part, part_text
 from trnbench.app.run_request import RunRequest, price_terms
-from trnbench.app.searching import Watch, question_of, search_all
+from trnbench.app.searching import Watch, search_all
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.library import load_reliability
-from trnbench.facts.records import MAX_SIZE, Record
+from trnbench.facts.records import MAX_SIZE, Record, replace
 from trnbench.facts.units import Dimension, show
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.checkpoint import checkpoint_bytes
@@ -21,8 +20,17 @@ from trnbench.money.market import Market
 from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
 from trnbench.money.quotas import cluster_limit
-from trnbench.predict.search.result import SearchResult, Tally, joined
+from trnbench.predict.search.question import question_of
+from trnbench.predict.search.result import Found, SearchResult, Tally, joined
+from trnbench.predict.settled import (
+    Assumption,
+    assumptions,
+    modes_between,
+    refuse_senseless,
+    with_habits,
+)
 from trnbench.predict.setup import TrainSetup, train_setup
+from trnbench.predict.step import predict_between
 
 
 class Portion(Record):
@@ -38,6 +46,8 @@ class Portion(Record):
     samples: float
     batches: Mapping[int, int]
     label: str = ""
+    between: tuple[str, ...] = ()
+    """Modes of recompute whose mean is meant, for software that repeats half of a pass."""
 
     def at(self, nodes: int) -> PartialLayout:
         """Return the layout on so many nodes."""
@@ -93,6 +103,15 @@ class Explored(Record, eq=False):
                 return None
             found.append(PartialLayout.of(ranked[place].layout))
         return tuple(found)
+
+    def assumed(self, nodes: int) -> tuple[Assumption, ...]:
+        """Assumptions of the steps on a cluster."""
+        found: list[Assumption] = []
+        for portion, layout in zip(self.portions, self.layouts(nodes) or (), strict=False):
+            asked = portion.at(nodes).plain
+            chosen = [name for name, value in layout.plain.items() if asked[name] != value]
+            found += assumptions(layout, portion.assumed, chosen, self.setup.stack.short_name)
+        return tuple(dict.fromkeys(found))
 
     def main(self, nodes: int) -> int:
         """Return which part takes longest on a cluster; the first where one does not run."""
@@ -229,9 +248,7 @@ def _portion(setup: TrainSetup, request: RunRequest, part: Part) -> Portion:
     layout: PartialLayout = given
     assumed: tuple[str, ...] = ()
     for nodes in sorted(request.node_counts, reverse=True):
-        layout, assumed = with_defaults(
-            setup.model, setup.stack, given, max(nodes - apart, 1) * each
-        )
+        layout, assumed = with_habits(setup.model, setup.stack, given, max(nodes - apart, 1) * each)
         batches[nodes] = layout.degree("global_batch")
     batch, sequence = layout.degree("global_batch"), layout.sample_tokens
     tokens = part.tokens if part.tokens is not None else (part.samples or 0.0) * sequence
@@ -247,6 +264,7 @@ def _portion(setup: TrainSetup, request: RunRequest, part: Part) -> Portion:
         tokens=tokens,
         samples=samples,
         batches=batches,
+        between=modes_between(setup.stack, given),
         label=part_text(part, show(tokens, Dimension.COUNT)) if len(request.parts) > 1 else "",
     )
 
@@ -272,7 +290,7 @@ def _market(
             portion.tokens,
             np.array(
                 [
-                    best.tokens_per_s
+                    _tokens_per_s(replace(setup, nodes=nodes), portion, best)
                     for nodes in counts
                     if (best := result.by_nodes[nodes].best) is not None
                 ]
@@ -290,6 +308,16 @@ def _market(
         stated=request.stated,
         interval_s=request.checkpoint_interval_s,
     )
+
+
+def _tokens_per_s(setup: TrainSetup, portion: Portion, best: Found) -> float:
+    """Return the speed of a cluster's best layout, the mean where one of modes is meant."""
+    if not portion.between:
+        return best.tokens_per_s
+    # The search priced the layout without recompute; half of it is between two modes.
+    modes = [replace(best.layout, recompute=mode) for mode in portion.between]
+    step = predict_between(setup, modes).step
+    return best.tokens_per_s * best.step_time_s / step.step_time_s if step else best.tokens_per_s
 
 
 def looked(explored: Explored) -> Tally:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trnbench.app.given_run import GivenRun
-from trnbench.app.layout_defaults import DEFAULT_PRECISION
 from trnbench.errors import DataFileError, InputError
 from trnbench.evidence.columns import cells_of
 from trnbench.evidence.readers.collectives import MeasuredCluster, is_sweep, read_sweep
@@ -27,7 +26,6 @@ from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import replace
 from trnbench.facts.units import counted
 from trnbench.facts.workload.layout import Value
-from trnbench.facts.workload.partial_layout import PartialLayout
 
 GIB = 2.0**30
 _FEW = 5
@@ -130,14 +128,15 @@ def _row(given: GivenRun, catalog: Catalog, path: Path, name: str) -> EvidenceFi
         raise InputError(f"{path}: {_FOR_A_LOG}")
     cluster = _cluster(given, catalog, path)
     ranks = cluster.ranks
-    layout = PartialLayout(precision=DEFAULT_PRECISION).changed(**given.layout.given)
+    layout = given.layout
     known = {knob: layout.degree(knob) for knob in ("global_batch", "sequence") if layout[knob]}
     steps = read_steps(path, RunSize(ranks=ranks, **known))
     if steps.global_batch is None or (steps.sequence is None and not layout["sequence"]):
         raise InputError(f"{path}: {_FOR_A_LOG}")
-    knobs = {"tp": 1, "pp": 1, "global_batch": steps.global_batch, **layout.given}
+    read = {"global_batch": steps.global_batch, "sequence": steps.sequence}
+    told = {knob: value for knob, value in read.items() if value is not None}
     cells = {
-        **cells_of(knobs),
+        **cells_of({**told, **layout.given}),
         "instance": cluster.instance,
         "ranks": str(ranks),
         "model": given.model,

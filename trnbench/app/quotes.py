@@ -8,7 +8,6 @@ from trnbench.answers.quote import Quote
 from trnbench.answers.train import RunPart, Searched, TrainAnswer
 from trnbench.app.batch import batch_words
 from trnbench.app.markets import Explored, Portion
-from trnbench.app.searching import question_of
 from trnbench.app.settled_steps import blank_answer, settled_answers
 from trnbench.facts.records import replace
 from trnbench.facts.units import DAY_S
@@ -17,6 +16,7 @@ from trnbench.money.billing import Bill
 from trnbench.money.cost import RunPhase, TrainingCost, TrainingJob, training_cost
 from trnbench.money.market import Market
 from trnbench.money.objective import Candidate
+from trnbench.predict.search.question import question_of
 from trnbench.show.interval import Interval
 
 
@@ -88,7 +88,7 @@ def _step(
     """Return the training step of a part of the run, as the train use case answers it."""
     setup, portion = replace(explored.setup, nodes=nodes), explored.portions[place]
     blank = replace(blank_answer(setup, layout, portion.assumed), label=portion.label)
-    (answer,) = settled_answers(setup, blank, (engine,))
+    (answer,) = settled_answers(setup, blank, (engine,), between=portion.between)
     asked, cluster = portion.at(nodes), explored.searches[place].by_nodes[nodes]
     tally, plain, best = cluster.tally, asked.plain, cluster.best
     return replace(

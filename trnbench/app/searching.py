@@ -11,12 +11,10 @@ from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.errors import EnvironmentFault
 from trnbench.facts.processes.children import forked_pool
 from trnbench.facts.records import Record
-from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.search.parts import is_large
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult, reunited
 from trnbench.predict.search.search import SearchHooks, Share, search
-from trnbench.predict.setup import TrainSetup
 
 LISTEN_S = 0.05
 """How often searches in other processes are asked how far they are."""
@@ -32,28 +30,6 @@ class Watch(Record):
     progress: Progress = quiet
     cancel: Cancel = never
     workers: int = 1
-
-
-def question_of(
-    setup: TrainSetup, layout: PartialLayout, nodes: Sequence[int], *, headroom: float | None = None
-) -> SearchQuestion:
-    """Return the question of a search for the knobs that the layout leaves open."""
-    apart = layout.number("generation_nodes") or 0
-    return SearchQuestion(
-        model=setup.model,
-        platform=setup.platform,
-        efficiency=setup.efficiency,
-        collectives=setup.collectives,
-        rates=setup.rates,
-        nodes=tuple(count - apart for count in nodes),
-        generation_nodes=apart,
-        layout=layout,
-        headroom=headroom,
-        logical_size=setup.logical_size,
-        # With replicas fixed too, a layout says itself how many ranks it wants.
-        whole_nodes=layout["dp"] is None,
-        assume_supported=setup.assume_supported,
-    )
 
 
 def search_all(

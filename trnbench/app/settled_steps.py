@@ -36,6 +36,7 @@ def blank_answer(setup: TrainSetup, layout: PartialLayout, assumed: tuple[str, .
         basis=setup.basis,
         evidence=setup.evidence,
         assumed=assumed,
+        usual_stack=setup.usual_stack,
     )
 
 
@@ -55,6 +56,13 @@ def settled_answers(
         playing = playing or Playing()
     modes = [blank.layout.changed(recompute=mode) for mode in between] or [blank.layout]
     found = predict_between(setup, [one.complete() for one in modes], playing=playing)
+    meant: tuple[str, ...] = ()
+    if between:
+        blank = replace(blank, layout=blank.layout.changed(recompute="selective"))
+        meant = (
+            f"{blank.stack} calls selective what repeats half of a forward pass: the mean of "
+            f"--recompute {' and '.join(between)}, as which measured rows are read",
+        )
     steps = {"analytic": found.step, "emulate": found.played}
     return tuple(
         replace(
@@ -65,7 +73,7 @@ def settled_answers(
             phases=found.phases,
             timeline=found.timeline,
             reasons=found.reasons,
-            warnings=found.warnings,
+            warnings=(*found.warnings, *meant),
             notes=(
                 *blank.notes,
                 *_writing_notes(setup, blank.layout),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet
 from trnbench.evidence.step_row import MemoryHolder
 from trnbench.facts.records import Record
+from trnbench.predict.settled import Assumption
 
 EVEN = 0.5
 """Probability from which on a layout counts as fitting."""
@@ -93,7 +94,9 @@ class Comparison(Record):
     own_stack: bool = False
     """True when the stack is the measured software's own."""
     assumed: tuple[str, ...] = ()
-    """Assumptions for unstated cells."""
+    """Assumptions for unstated cells, as text."""
+    settled: tuple[Assumption, ...] = ()
+    """The assumptions of a training step."""
     reason: str | None = None
 
     @classmethod

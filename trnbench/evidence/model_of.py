@@ -26,6 +26,7 @@ from trnbench.facts.workload.model import (
     Transformer,
     Vocabulary,
 )
+from trnbench.predict.settled import Assumption
 
 _MAKER = re.compile(r"^(hugging\s?face|meta|nvidia|google)\s+", re.IGNORECASE)
 _REMARK = re.compile(r"\s*[(\[].*?[)\]]")
@@ -35,7 +36,7 @@ class FoundModel(Record):
     """A model, and the assumptions about it."""
 
     model: Model
-    assumed: tuple[str, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
 
 
 class Models(State, kw_only=False):
@@ -74,12 +75,13 @@ class Models(State, kw_only=False):
         named = self._named(name)
         own = shape_of_model(named) if named is not None else None
         if named is not None and (own is None or shape == Shape()):
-            return FoundModel(model=named, assumed=("shapes: those of the model's name",))
+            return FoundModel(model=named, assumed=(_named_shapes(named),))
         if named is not None and own is not None:
             found = _like(named, shape.over(own), name, sequence, self.known)
             if not shape.missing:
                 return found
-            remark = f"{', '.join(shape.missing)}: as in {named.name}"
+            missing = ", ".join(shape.missing)
+            remark = Assumption(name="shapes", value=missing, why=f"as in {named.name}")
             return replace(found, assumed=(remark, *found.assumed))
         if shape == Shape():
             near = did_you_mean(name.lower(), (model.name for model in self.known))
@@ -138,6 +140,10 @@ def _matches(model: Model, shape: Shape) -> bool:
     return gated and replace(whole, mlp=own.mlp, window=None) == own
 
 
+def _named_shapes(model: Model) -> Assumption:
+    return Assumption(name="shapes", value=model.name, why="those of the model's name")
+
+
 def _like(
     model: Model, shape: WholeShape, name: str, sequence: int, known: Sequence[Model]
 ) -> FoundModel:
@@ -189,13 +195,17 @@ def _new(shape: WholeShape, name: str, sequence: int, known: Sequence[Model]) ->
     variants without some of these are not distinguished.
     """
     mlp, latent = shape.feed_forward, _latent(shape, known) if shape.latent else None
-    assumed = []
+    assumed: list[Assumption] = []
+
+    def taken(name: str, value: str, why: str) -> None:
+        assumed.append(Assumption(name=name, value=value, why=why))
+
     if shape.mlp is None:
-        assumed.append(f"MLP: {'gated' if mlp.gated else 'plain'}, by its width")
+        taken("mlp", "gated" if mlp.gated else "plain", "by its width")
     if latent is not None:
-        assumed.append("ranks of latent attention: those of the known model with such heads")
+        taken("ranks of latent attention", "known", "those of the known model with such heads")
     if shape.window is not None:
-        assumed.append("attention: over the whole sequence in every layer")
+        taken("window", "whole sequence", "windows are not modelled")
     plain = not mlp.gated and mlp.activation == "gelu"
     moe = _moe(shape, mlp)
     attention = Attention(
@@ -219,7 +229,7 @@ def _new(shape: WholeShape, name: str, sequence: int, known: Sequence[Model]) ->
     )
     tied = plain if shape.tied is None else shape.tied
     if shape.tied is None:
-        assumed.append(f"tied: {'yes' if tied else 'no'}")
+        taken("tied", "yes" if tied else "no", "usual for models of this kind")
     words = Vocabulary(size=shape.vocab, tied=tied)
     model = Model(name=name, title=name, transformer=transformer, vocabulary=words)
     return FoundModel(model=model, assumed=tuple(assumed))

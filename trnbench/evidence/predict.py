@@ -25,8 +25,10 @@ from trnbench.evidence.lowered import (
     lowered,
     modes_of,
 )
+from trnbench.evidence.published import LayoutVariant
 from trnbench.evidence.rows import RowFault
-from trnbench.evidence.training_cases import EvidenceCase, LayoutVariant
+from trnbench.evidence.step_row import MemoryHolder
+from trnbench.evidence.training_cases import EvidenceCase
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.memory_overheads import PLAIN
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
@@ -34,7 +36,7 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, State, field
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
-from trnbench.predict.fit import LayoutMemory, MemoryDraws
+from trnbench.predict.fit import LayoutMemory, MemoryDraws, WhoseMemory
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import SetupMemo, TrainSetup
 from trnbench.predict.step import SharedPrices, prices_of, shared_prices, unpriced
@@ -50,6 +52,9 @@ _SECONDS: Mapping[StepPart, str] = {
     "device": "device_s_per_microbatch",
     "optimizer": "optimizer_s",
 }
+
+_WHOSE: Mapping[MemoryHolder, WhoseMemory] = {"rank": "first", "chip": "chip"}
+"""Ranks whose memory is measured: logs tell that of rank 0."""
 
 
 class PricedSteps(State, kw_only=False):
@@ -237,9 +242,9 @@ class Predictor(State, kw_only=False):
     def memory(self, case: EvidenceCase, mixture: Mixture) -> RowMemory:
         """Memory of a case's mixture of layouts, weighted by their shares."""
         setup, measured = case.setup, case.step.memory
-        of_chip = measured is not None and measured.of == "chip"
-        key = (setup.memo, of_chip, mixture)
-        return self._memories.of(key, lambda: self._memory(setup, mixture, of_chip=of_chip))
+        of = "worst" if measured is None else _WHOSE[measured.of]
+        key = (setup.memo, of, mixture)
+        return self._memories.of(key, lambda: self._memory(setup, mixture, of))
 
     def _chosen(
         self, case: EvidenceCase, variants: Sequence[LayoutVariant]
@@ -282,8 +287,8 @@ class Predictor(State, kw_only=False):
     def _parts_of(self, program: StepProgram) -> tuple[StageParts, ...]:
         return self._parts.of(program, lambda: stage_parts(program))
 
-    def _memory(self, setup: TrainSetup, mixture: Mixture, *, of_chip: bool) -> RowMemory:
-        """Memory of rank 0, as in logs, or of all ranks on the first chip."""
+    def _memory(self, setup: TrainSetup, mixture: Mixture, of: WhoseMemory) -> RowMemory:
+        """Memory of the worst rank, of rank 0, as in logs, or of all ranks on the first chip."""
 
         def drawn() -> MemoryDraws:
             return MemoryDraws.of(setup.platform, setup.stack, setup.logical_size)
@@ -300,7 +305,7 @@ class Predictor(State, kw_only=False):
                 parts=self._parts_of(program),
                 draws=self._draws.of(setup.memo, drawn),
             )
-            held = known.held("chip" if of_chip else "first")
+            held = known.held(of)
             sizes = (held.value, held.low, held.high)
             found += share * np.array([*sizes, known.fit_probability])
         expected, low, high, likely = map(float, found)

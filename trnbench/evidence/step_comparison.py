@@ -54,7 +54,8 @@ def _compared(
         stack=stack.name,
         basis=setup.basis,
         own_stack=setup.own_stack,
-        assumed=case.assumed,
+        assumed=tuple(one.text for one in case.assumed),
+        settled=case.assumed,
     )
     try:
         prepared = predictor.prepared(case)
@@ -64,7 +65,7 @@ def _compared(
         found = predictor.predict(case)
     except RowFault as fault:
         return _with_memory(predictor, case, replace(known, reason=str(fault)), prepared.tried[0])
-    assumed = case.assumed
+    assumed = known.assumed
     if case.step.ran and not found.fits:
         assumed = (*assumed, "memory: enough, though by the model it is not")
     timed = replace(

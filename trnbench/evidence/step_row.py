@@ -34,6 +34,8 @@ class StepRow(Record):
 
     id: str
     use: str
+    published: bool
+    """True for a row with a source; others are a user's own."""
     instance: str
     nodes: int | None
     ranks: int | None
@@ -76,6 +78,7 @@ def step_of(row: EvidenceRow) -> StepRow:
     return StepRow(
         id=row.id,
         use=row.text("use"),
+        published=row.said("source"),
         instance=row.needed("instance"),
         nodes=row.whole_if_said("nodes"),
         ranks=row.whole_if_said("ranks"),

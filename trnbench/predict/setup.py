@@ -66,6 +66,8 @@ class TrainSetup(Record, eq=False):
     """Rates of engines that write answers, and of a host."""
     own_stack: bool = True
     """False where the stack represents other software."""
+    usual_stack: bool = False
+    """True where nobody named the stack: it is the platform's usual one."""
     assume_supported: bool = False
     """True predicts what the stack's software refuses as if it ran."""
     measured: TrainingStack | None = None
@@ -187,6 +189,7 @@ def train_setup(
         efficiency=efficiency,
         collectives=collectives,
         rates=load_job_rates(catalog),
+        usual_stack=stack is None,
         assume_supported=assume_supported,
         measured=_measured(catalog, efficiency.stack),
         taken_over=(

@@ -9,7 +9,9 @@ from trnbench.answers.lead import verdict_is
 from trnbench.answers.quote import Quote
 from trnbench.facts.records import replace
 from trnbench.facts.units import money_text
+from trnbench.predict.settled import brief
 from trnbench.report.notes import (
+    assumed_block,
     availability_lines,
     by_instance,
     evidence_lines,
@@ -20,7 +22,7 @@ from trnbench.report.notes import (
     warning_lines,
 )
 from trnbench.report.quote_charts import Picked, cost_chart, run_charts
-from trnbench.report.quote_text import degree_columns, run_text, time_text
+from trnbench.report.quote_text import degree_columns, run_text, settings_text, time_text
 from trnbench.report.train_tables import phase_blocks
 from trnbench.report.verdict import verdict_lines, verdict_text
 from trnbench.show.charts.text import first_chart
@@ -58,13 +60,14 @@ def compare_report(
         summary={
             "verdict": verdict_text(answer),
             "verdict_is": verdict_is(answer.lead),
-            **cells(answer, "draws seed footing assumed baseline"),
+            **cells(answer, "draws seed footing baseline"),
+            "assumed": [one.plain for one in answer.assumed],
             "layouts": [tally_row(name, tally) for name, tally in answer.looked.items()],
             **cells(answer, "complete not_looked_at=unseen"),
             "conventions": CONVENTIONS,
         },
         people=lambda report, style: _draw(report, answer, plot, details, style),
-        notes=(answer.footing, *_notes(answer)),
+        notes=(answer.footing, settings_text(quotes), *_notes(answer)),
         charts=run_charts(quotes, cost_chart(quotes, picked), picked),
     )
 
@@ -98,7 +101,11 @@ def _draw(report: Report, answer: CompareAnswer, plot: bool, details: bool, styl
     if details:
         blocks += [_times(report, answer, style), _money(report, answer, style)] if quotes else []
         groups["Details"] = [*_details(answer), *_looked(answer)]
-    blocks += [grouped(groups, style), *([] if answer.complete else [interrupted(answer.unseen)])]
+    blocks += [
+        grouped(groups, style),
+        assumed_block(answer.assumed if details else brief(answer.assumed), style),
+    ]
+    blocks += [*([] if answer.complete else [interrupted(answer.unseen)])]
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -106,8 +113,8 @@ def _heading(answer: CompareAnswer, style: Style) -> str:
     quotes = [one.quote for one in answer.compared]
     what = run_text(answer.model, quotes[0]) if quotes else answer.model
     lines = [f"{what}, {answer.footing}"]
-    if answer.assumed:
-        lines.append(f"assumed: {', '.join(answer.assumed)}")
+    if quotes:
+        lines.append(settings_text(quotes))
     told = [style.wrap(line) for line in lines]
     if quotes:
         verdict = style.lines(verdict_lines(answer))

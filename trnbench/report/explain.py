@@ -9,6 +9,7 @@ from trnbench.evidence.explain.effects import StepFigure
 from trnbench.evidence.explain.experiment import TellingRun
 from trnbench.facts.records import asdict, replace
 from trnbench.facts.units import Dimension, show
+from trnbench.report.notes import assumed_block
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style, percent
 
@@ -45,6 +46,7 @@ def explain_report(answer: Explained, inputs: Mapping[str, object]) -> Report:
             "tied": [one.cause.id for one in found.tied],
             "telling_run": None if found.telling is None else _plain(found.telling),
             "devices": [device_row(one, found.figures) for one in answer.devices],
+            "assumed": [one.plain for one in answer.assumed],
             "read": list(answer.remarks),
             "unused": [{"id": name, "reason": reason} for name, reason in answer.unused],
         },
@@ -75,10 +77,8 @@ def _draw(report: Report, answer: Explained, style: Style) -> str:
         blocks.append(_telling(found.telling, style))
     elif found.verdict == "several fit":
         blocks.append(style.wrap(_NO_RUN))
-    assumed = list(dict.fromkeys(what for f in found.figures for what in f.step.assumed))
-    if assumed:
-        told = style.lines(assumed, "  ")
-        blocks += [style.strong("Assumed where a row does not say"), told]
+    if answer.assumed:
+        blocks.append(assumed_block(answer.assumed, style))
     if answer.unused:
         blocks += [style.strong("Not used"), style.table(("id", "reason"), answer.unused, "  ")]
     return "\n\n".join(blocks)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from trnbench.answers.fleet import FLEET_KEYS, FleetAnswer, SpotRisk
 from trnbench.facts.units import counted, money_text, significant
+from trnbench.predict.settled import brief
+from trnbench.report.notes import assumed_block
 from trnbench.report.verdict import share_text
 from trnbench.show.charts.record import ChartAxis, GanttChart, GanttLane, Span, SpanKind
 from trnbench.show.charts.text import first_chart
@@ -35,6 +37,7 @@ def fleet_report(answer: FleetAnswer, inputs: Mapping[str, object]) -> Report:
         summary={
             "verdict": fleet_verdict(answer),
             **answer.summary(),
+            "assumed": [one.plain for one in answer.assumed],
             "conventions": CONVENTIONS,
         },
         notes=(*_risk(answer), *answer.notes, *answer.warnings),
@@ -102,6 +105,7 @@ def _draw(report: Report, answer: FleetAnswer, style: Style) -> str:
         "notes": [*answer.notes, *answer.warnings],
     }
     blocks += [style.titled(title, style.lines(lines, "  ")) for title, lines in told.items()]
+    blocks.append(assumed_block(brief(answer.assumed), style))
     return "\n\n".join(block for block in blocks if block)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from trnbench.answers.quote import Quote, price_day
 from trnbench.facts.units import money_text
 from trnbench.money.billing import Bill, added
+from trnbench.predict.settled import Assumption, assumed_lines
 from trnbench.report.quote_text import purchase_text
 from trnbench.show.text_table import GAP, Style
 
@@ -17,6 +18,11 @@ BASES = {"measured": "measured", "transferred": "carried over", "assumed": "assu
 """What a speed rests on -> as a buyer says it."""
 SECOND_HAND = "second-hand"
 THIRD_PARTY = "quoted by a third party"
+
+
+def assumed_block(assumed: Sequence[Assumption], style: Style) -> str:
+    """Return the block of what nobody said, with the reason for each value."""
+    return style.titled("Assumed", style.lines(assumed_lines(assumed), "  "))
 
 
 def grouped(groups: Mapping[str, Sequence[str]], style: Style) -> str:

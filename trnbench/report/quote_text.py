@@ -155,6 +155,18 @@ def run_text(model: str, quote: Quote) -> str:
     return ", ".join((model, *named, tokens_text(quote)))
 
 
+def settings_text(quotes: Iterable[Quote]) -> str:
+    """Return sequence, global batch and precision of the steps, said or assumed."""
+    layouts = [step.layout for quote in quotes for step in quote.steps]
+    parts = []
+    for name in ("sequence", "global_batch", "precision"):
+        values = dict.fromkeys(one[name] for one in layouts if one[name] is not None)
+        shown = [f"{value:,}" if isinstance(value, int) else str(value) for value in values]
+        if shown:
+            parts.append(f"{KNOBS[name].title} {' or '.join(shown)}")
+    return ", ".join(parts)
+
+
 def degree_columns(quotes: Sequence[Quote]) -> tuple[Column, ...]:
     """Return a column for each degree that some quote's layout has."""
     return columns(*shown_degrees([quote.step.layout for quote in quotes]), spare=True)

@@ -60,6 +60,7 @@ def validation_report(
             "conventions": CONVENTIONS,
             "rows": len(rows),
             "predicted": sum(row.error is not None for row in rows),
+            "assumed": [one.plain for one in dict.fromkeys(a for r in rows for a in r.settled)],
             "sets": {
                 section.name: {
                     "files": list(section.files),
@@ -141,7 +142,7 @@ def _assumptions(rows: Sequence[Comparison], style: Style) -> list[str]:
         style.wrap(f"{what} ({count} row{'' if count == 1 else 's'})", "  ")
         for what, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     ]
-    return [style.strong("Assumed where a row does not say"), "\n".join(lines)]
+    return [style.titled("Assumed", "\n".join(lines))]
 
 
 def _statistics(summary: Summary, style: Style) -> list[str]:

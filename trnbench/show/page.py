@@ -139,7 +139,7 @@ def _used(words: str, keys: set[str]) -> bool:
 
 def _lines(report: Report, rows: Sequence[Row]) -> tuple[str, ...]:
     """Assumptions and notes, each once: a row's only where no note of the report has it."""
-    lines = [f"assumed: {text}" for text in _texts(report.summary.get("assumed"))]
+    lines = [f"assumed: {text}" for text in _assumed(report.summary.get("assumed"))]
     lines += report.notes
     told = "\n".join(lines)
     of_rows = (
@@ -215,6 +215,13 @@ def _mappings(value: Cell | object) -> list[Row]:
 
 def _texts(value: Cell | object) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple) else []
+
+
+def _assumed(value: object) -> list[str]:
+    """Assumptions, a line each: name, value and reason."""
+    return [
+        f"{_plain(one['name'])} {_plain(one['value'])}: {one['why']}" for one in _mappings(value)
+    ]
 
 
 def _said(value: object) -> bool:

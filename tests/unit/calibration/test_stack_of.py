@@ -25,13 +25,12 @@ def catalog(tmp_path):
 )
 def test_software_is_known_by_its_name_on_any_machine_with_its_chip(catalog, framework, stack):
     found = Stacks(catalog).of(framework, "", load_platform(catalog, "lab"))
-    assert (found.stack.name, found.own, found.assumed) == (stack, True, ())
+    assert (found.stack.name, found.own, found.usual) == (stack, True, False)
 
 
 def test_software_that_nobody_names_is_stood_in_for(catalog):
     found = Stacks(catalog).of("homemade", "", load_platform(catalog, "lab"))
     assert (found.stack.name, found.own) == ("training-eager-hopper", False)
-    assert "as none is known for its software" in found.assumed[0]
 
 
 def test_a_machine_that_stacks_name_is_served_by_those_alone(catalog):

@@ -27,7 +27,7 @@ def compared(tmp_path: Path, **cells: str):
 
 def test_it_is_kept_as_the_stack_does(tmp_path: Path):
     found = compared(tmp_path)
-    assert "frozen format: fp8" in found.assumed
+    assert "frozen format fp8: habit of nemo-hopper" in found.assumed
     assert found.fit_probability == pytest.approx(1, abs=0.01)
     said = compared(tmp_path, frozen_format="none")
     assert not [what for what in said.assumed if what.startswith("frozen")]

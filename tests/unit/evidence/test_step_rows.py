@@ -24,6 +24,7 @@ from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import KNOBS
 
 LLAMA = {
+    "source": "a paper",
     "model": "llama3.1-8b",
     "instance": "p5.48xlarge",
     "nodes": "2",
@@ -57,6 +58,10 @@ def case(reader: Reader, **cells: str) -> EvidenceCase:
     found = read(reader, **cells)
     assert not isinstance(found, str), found
     return found
+
+
+def texts(found: EvidenceCase) -> list[str]:
+    return [one.text for one in found.assumed]
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -142,14 +147,14 @@ def test_a_row_becomes_a_layout(reader):
     assert found.setup.model.name == "llama3.1-8b"
     assert found.setup.stack.name == "training-nemo-hopper"
     assert found.setup.own_stack
-    assert found.assumed == (
-        "shapes: those of the model's name",
-        "virtual stages: 1",
-        "ZeRO stage: 1",
-        "sequence parallelism: on",
-        "precision: bf16-master",
-        "recompute: the least that fits in memory, of all layers or of some",
-    )
+    assert texts(found) == [
+        "shapes llama3.1-8b: those of the model's name",
+        "vpp 1: the row names none",
+        "zero 1: habit of nemo-hopper",
+        "sequence parallel on: habit of nemo-hopper",
+        "precision bf16-master: habit of nemo-hopper",
+        "recompute none to full: the least that fits, of all layers or some",
+    ]
 
 
 def test_a_row_of_a_job_with_adapters(reader):
@@ -168,7 +173,9 @@ def test_a_habit_of_recompute_fills_its_blank(reader):
     found = case(other)
     assert found.layout.recompute == "full"
     assert found.layout.precision == "bf16-sr"
-    assert {"recompute: full", "precision: bf16-sr"} <= set(found.assumed)
+    assert {("recompute", "full"), ("precision", "bf16-sr")} <= {
+        (one.name, one.value) for one in found.assumed
+    }
 
 
 @pytest.mark.parametrize(
@@ -184,23 +191,25 @@ def test_a_habit_of_recompute_fills_its_blank(reader):
 def test_a_bare_format_leaves_open_which_copies_are_kept(reader, said, recipe, assumed):
     found = case(reader, precision=said)
     assert found.layout.precision == recipe
-    assert (f"precision: {recipe}" in found.assumed) is assumed
+    named = [(one.name, one.value) for one in found.assumed]
+    assert (("precision", recipe) in named) is assumed
 
 
 def test_a_row_of_lora_has_the_usual_adapters_unless_it_says_others(reader):
     found = case(reader, job="lora", adapter_on="attention")
     assert (found.layout.job, found.layout.adapter_on) == ("lora", "attention")
     assert found.layout.adapter_rank == 16
-    assert "adapter rank: 16" in found.assumed
-    assert not any(what.startswith("adapters on") for what in found.assumed)
+    assert "adapter rank 16: usual of --job lora" in texts(found)
+    assert not any(what.startswith("adapters on") for what in texts(found))
     assert "job: 'rloo' is none of pretrain, finetune, lora" in str(read(reader, job="rloo"))
 
 
 def test_a_row_without_software_takes_the_machines_stack_and_unknown_software_is_eager(reader):
-    for framework, stack in (("", "nemo-hopper"), ("home-made 2.1", "eager-hopper")):
-        found = case(reader, framework=framework)
-        assert not found.setup.own_stack
-        assert found.assumed[0].startswith(f"training stack: training-{stack}")
+    usual, unknown = case(reader, framework=""), case(reader, framework="home-made 2.1")
+    assert usual.setup.own_stack
+    assert texts(usual)[0] == "stack nemo-hopper: usual on this instance"
+    assert not unknown.setup.own_stack
+    assert texts(unknown)[0] == "stack eager-hopper: as none is known for its software"
 
 
 def test_fewer_ranks_than_the_nodes_have(reader):
@@ -216,7 +225,7 @@ def test_ranks_follow_from_replicas_or_from_nodes(reader):
     assert case(reader, nodes="2", ranks="").layout.dp == 4
     alone = case(reader, nodes="", ranks="")
     assert (alone.setup.nodes, alone.layout.ranks) == (1, 8)
-    assert "nodes: 1" in alone.assumed
+    assert "nodes 1: the row names none" in texts(alone)
 
 
 def test_logical_cores_of_another_size(reader):

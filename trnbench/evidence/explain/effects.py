@@ -163,7 +163,7 @@ class Pricer(State, kw_only=False):
         found = []
         for quantity, measured in step.measured.items():
             values = np.atleast_1d(sampled[quantity])
-            ends = interval(values, ran.setup.spread)
+            ends = interval(values, ran.setup.spread_in(ran.parts[0][1]))
             if quantity == "memory":
                 ends = self._held_ends(ran)
             found.append(

@@ -11,6 +11,7 @@ from trnbench.evidence.predict import Predictor, PricedSteps
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.training_cases import EvidenceCase
 from trnbench.facts.records import Record
+from trnbench.predict.settled import Assumption
 
 Quantity = Literal["step", "micro-batch", "optimizer", "memory"]
 """Wall time of a step; device time of a micro-batch and of the optimizer, s; a rank's memory,
@@ -24,7 +25,7 @@ class ObservedStep(Record, eq=False):
     id: str
     ran: Ran
     measured: Mapping[Quantity, float]
-    assumed: tuple[str, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
     """Assumptions for unstated cells."""
     doubt: str | None = None
     """Reason why the time is impossible for the stated cluster, if so."""

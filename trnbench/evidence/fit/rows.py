@@ -31,8 +31,8 @@ from trnbench.predict.setup import family_of
 
 FIT = "fit"
 """Value of `use` for fitting rows, in files that keep others for validation."""
-_OPEN = ("micro-batch:", "recompute:", "virtual stages:")
-"""Beginnings of assumptions with a strong effect on a row's time."""
+_OPEN = ("micro_batch", "recompute", "vpp")
+"""Assumptions with a strong effect on a row's time."""
 
 _TRUSTED = {"medium": 0.045, "low": 0.08}
 """Log scatter of rows with less trust by their collector."""
@@ -170,12 +170,8 @@ def _measured(
 
 
 def _scatter(row: EvidenceRow, case: EvidenceCase) -> float:
-    known = ASSUMED_SCATTER if _is_open(case.assumed) else ROW_SCATTER
+    known = ASSUMED_SCATTER if any(a.name in _OPEN for a in case.assumed) else ROW_SCATTER
     return max(known, _TRUSTED.get(row.text("trust").lower(), 0.0))
-
-
-def _is_open(assumed: Sequence[str]) -> bool:
-    return any(what.startswith(_OPEN) for what in assumed)
 
 
 def measured_kernels(

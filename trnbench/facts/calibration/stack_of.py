@@ -30,11 +30,12 @@ OTHER_RELEASE = "other"
 
 
 class FoundStack(Record):
-    """A stack, whether it is the software's own or a substitute, and remarks on a substitution."""
+    """A stack, and whether it is the software's own or a substitute."""
 
     stack: TrainingStack
     own: bool
-    assumed: tuple[str, ...] = ()
+    usual: bool = False
+    """True where no software is named: the stack is the machine's usual one."""
 
 
 class Stacks(State, kw_only=False):
@@ -150,15 +151,15 @@ def unnamed_stack(catalog: Catalog, platform: Platform, software: str) -> FoundS
     """Substitute for software that no stack of the platform names.
 
     The one place of this assumption: unknown software launches whole graphs on Trainium and single
-    kernels elsewhere. An empty software name gives the instance's default stack.
+    kernels elsewhere. An empty software name gives the instance's usual stack, as for a question
+    that names none.
     """
-    if software:
-        graphs = isinstance(platform.chip.unit, NeuronCores)
-        stack = generic_stack(catalog, "graph" if graphs else "eager", platform.instance)
-    else:
-        stack = training_stack_of(catalog, platform.instance.name)
-    remark = f"training stack: {stack.name}, as none is known for its software"
-    return FoundStack(stack=stack, own=False, assumed=(remark,))
+    if not software:
+        usual = training_stack_of(catalog, platform.instance.name)
+        return FoundStack(stack=usual, own=True, usual=True)
+    graphs = isinstance(platform.chip.unit, NeuronCores)
+    stack = generic_stack(catalog, "graph" if graphs else "eager", platform.instance)
+    return FoundStack(stack=stack, own=False)
 
 
 def _named(stack: TrainingStack, software: str) -> int:

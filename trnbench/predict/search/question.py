@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite
+from typing import TYPE_CHECKING
 
 from trnbench.errors import InputError
 from trnbench.facts.calibration.collective_stack import CollectiveStack
@@ -20,6 +21,9 @@ from trnbench.predict.fit import fragmentation_range, reserve_range
 from trnbench.predict.supported import beyond, refusal, runs, support_of
 from trnbench.program.features import features_of_knob, plain_features
 from trnbench.program.precision import recipe_named
+
+if TYPE_CHECKING:
+    from trnbench.predict.setup import TrainSetup
 
 
 class SearchQuestion(Record):
@@ -149,3 +153,25 @@ class SearchQuestion(Record):
         return self.layout.complete(
             {"attention": self.stack.attention, "stage_split": self.stack.stage_split}
         )
+
+
+def question_of(
+    setup: TrainSetup, layout: PartialLayout, nodes: Sequence[int], *, headroom: float | None = None
+) -> SearchQuestion:
+    """The question of a search for the knobs that the layout leaves open."""
+    apart = layout.number("generation_nodes") or 0
+    return SearchQuestion(
+        model=setup.model,
+        platform=setup.platform,
+        efficiency=setup.efficiency,
+        collectives=setup.collectives,
+        rates=setup.rates,
+        nodes=tuple(count - apart for count in nodes),
+        generation_nodes=apart,
+        layout=layout,
+        headroom=headroom,
+        logical_size=setup.logical_size,
+        # With replicas fixed too, a layout says itself how many ranks it wants.
+        whole_nodes=layout["dp"] is None,
+        assume_supported=setup.assume_supported,
+    )

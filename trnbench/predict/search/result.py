@@ -10,6 +10,7 @@ import numpy as np
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import Layout
+from trnbench.predict.settled import Assumption
 
 
 class Found(Record):
@@ -138,6 +139,8 @@ class SearchResult(Record):
     """False where the search was cancelled or left valid layouts unseen."""
     elapsed_s: float
     """Wall time of the search."""
+    assumed: tuple[Assumption, ...] = ()
+    """What nobody said of the best layout."""
 
     @property
     def best(self) -> Found | None:

@@ -30,8 +30,8 @@ class CompareQuestion(Question):
 
     Without a deadline, numbers of nodes given with the run are the footing, and without these a
     usual deadline is. `baseline` is the first of the instance types unless named; `baseline_nodes`
-    is how many it has at equal cost, if not as many as finish in time. `assumed`: in words, what of
-    the question was not said.
+    is how many it has at equal cost, if not as many as finish in time. `assumed`: names and values
+    of what of the question was not said.
     """
 
     run: RunRequest = group(RunRequest)
@@ -53,7 +53,7 @@ class CompareQuestion(Question):
         completes=("instances",),
     )
     baseline_nodes: int | None = None
-    assumed: tuple[str, ...] = ()
+    assumed: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a deadline that has passed."""
@@ -93,13 +93,13 @@ class CompareQuestion(Question):
         model, options = with_job(catalog, asked.pop("model"), asked)
         assumed, whole = [], {**options, "model": model}
         if not named:
-            assumed.append(f"model {model}")
+            assumed.append(("model", model))
         if not any(whole.get(length) for length in ("tokens", "samples", "phase")):
             whole["tokens"] = USUAL_TOKENS
-            assumed.append(f"--tokens {show(USUAL_TOKENS, Dimension.COUNT)}")
+            assumed.append(("tokens", show(USUAL_TOKENS, Dimension.COUNT)))
         if not whole.get("on"):
             whole["on"] = USUAL_INSTANCES
-            assumed.append(f"--on {','.join(USUAL_INSTANCES)}")
+            assumed.append(("on", ",".join(USUAL_INSTANCES)))
         return {**whole, "assumed": tuple(assumed)}
 
     def settled(self, catalog: Catalog) -> CompareQuestion:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from trnbench.answers.compare import CompareAnswer, ComparedQuote, OtherStack
-from trnbench.answers.quote import Quote
+from trnbench.answers.quote import Quote, quotes_assumed
 from trnbench.app.draws import (
     cost_ratio,
     lead_of,
@@ -49,6 +49,7 @@ from trnbench.money.objective import (
     ranked,
 )
 from trnbench.predict.common_draws import CommonDraws
+from trnbench.predict.settled import UNSAID, Assumption
 from trnbench.predict.setup import TrainSetup, family_of, train_setup
 from trnbench.report.quote_text import time_text
 from trnbench.verbs.compare.question import CompareQuestion
@@ -117,7 +118,10 @@ def compare_run(
     ]
     return CompareAnswer(
         model=run.model,
-        assumed=request.assumed,
+        assumed=(
+            *(Assumption(name=name, value=value, why=UNSAID) for name, value in request.assumed),
+            *quotes_assumed(quotes),
+        ),
         footing=_footing(request, baseline),
         baseline=baseline,
         compared=tuple(compared),

@@ -29,11 +29,13 @@ from trnbench.money.fleet.problem import (
     Bought,
     Fleet,
     FleetPlan,
+    JobWay,
     PlacedRun,
 )
 from trnbench.money.fleet.programme import Solved, solve
 from trnbench.money.fleet.relax import LimitCost, binding, limit_costs
 from trnbench.money.market import cost_of
+from trnbench.predict.settled import Assumption
 from trnbench.show.row import Cell
 from trnbench.verbs.fleet.question import FleetQuestion
 
@@ -88,6 +90,12 @@ def _answer(
 
 
 fleet = verb_of("fleet", FleetQuestion, _answer)
+
+
+def _assumed(ways: JobWays, way: JobWay) -> tuple[Assumption, ...]:
+    """Assumptions of a job's steps, laid out on the cluster of a way."""
+    choice = next(one for key, one in ways.choices.items() if key[0] == way.instance)
+    return choice.explored.assumed(way.nodes)
 
 
 class _Planning(Record):
@@ -253,6 +261,7 @@ class _Planning(Record):
             days=way.days,
             cost_usd=way.usd + pooled,
             deadline_probability=risk.in_time.get(name),
+            assumed=_assumed(one, way),
             start_day=run.start,
             deadline_day=run.task.deadline,
             reasons=(),

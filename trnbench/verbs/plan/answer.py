@@ -13,6 +13,7 @@ from trnbench.money.choices import Objective
 from trnbench.money.quotas import QuotaRequest
 from trnbench.money.sensitivity import Change
 from trnbench.predict.search.result import Tally
+from trnbench.predict.settled import Assumption
 
 
 class Asked(Record):
@@ -108,7 +109,7 @@ class PlanAnswer(Record):
     confirmed: tuple[Confirmed, ...]
     looked: Mapping[str, Tally]
     ways: Ways
-    assumed: tuple[str, ...]
+    assumed: tuple[Assumption, ...]
     command: str
     lead: Lead | None = None
     spot: SpotRisk | None = None

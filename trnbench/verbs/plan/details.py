@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from trnbench.answers.quote import Quote
 from trnbench.facts.units import counted, money_text, significant
 from trnbench.money.objective import Candidate
 from trnbench.money.sensitivity import Change
+from trnbench.predict.settled import assumed_lines
 from trnbench.report.quote_text import chain_text, cluster_text, purchase_text, time_text
 from trnbench.show.text_table import Style
 from trnbench.verbs.plan.answer import PlanAnswer
@@ -21,8 +22,6 @@ def detail_blocks(answer: PlanAnswer, style: Style) -> list[str]:
     blocks = []
     if told is not None:
         blocks.append(_section("Time and bill", chain_text(told), style))
-    blocks.append(_section("Assumed", answer.assumed, style))
-    if told is not None:
         blocks.append(_section("Remarks", told.notes, style))
     blocks += [change_block(answer, style), break_even_block(answer, style)]
     blocks += [quota_block(answer, style)] if answer.best is not None else []
@@ -32,7 +31,9 @@ def detail_blocks(answer: PlanAnswer, style: Style) -> list[str]:
 def need_blocks(answer: PlanAnswer, style: Style) -> list[str]:
     """Quotas to request, what is assumed, and what had no part in the choice."""
     left_out = [f"{name}: {reason}" for name, reason in answer.left_out.items()]
-    sections = {"Limiting": answer.binding, "Assumed": answer.assumed, "Left out": left_out}
+    sections: dict[str, Sequence[str]] = {"Limiting": answer.binding}
+    sections |= {"Assumed": assumed_lines(answer.assumed)}
+    sections["Left out"] = left_out
     blocks = [_section(title, lines, style) for title, lines in sections.items()]
     return [quota_block(answer, style), *blocks, _section("Searched", _searched(answer), style)]
 

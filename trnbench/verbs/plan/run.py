@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trnbench.answers.fleet import SpotRisk
-from trnbench.answers.quote import Quote
+from trnbench.answers.quote import Quote, quotes_assumed
 from trnbench.app.command_lines import with_folders
 from trnbench.app.draws import lead_of, outcomes, with_confidence, with_probabilities
 from trnbench.app.fleet_jobs import Choice
@@ -46,6 +46,7 @@ from trnbench.money.purchase import load_offers
 from trnbench.money.quotas import QuotaRequest, quota_request
 from trnbench.money.sensitivity import Change, sensitivity
 from trnbench.predict.common_draws import CommonDraws
+from trnbench.predict.settled import UNSAID, Assumption
 from trnbench.report.quote_text import time_text
 from trnbench.verbs.again import command_question
 from trnbench.verbs.plan.answer import PlanAnswer, Ways
@@ -124,13 +125,14 @@ class _Planning(Record, eq=False):
         asked, limits = self.question.goal, self.limits
         objective: Order = asked.objective
         best = ranked(ways, limits, objective)
-        notes: tuple[str, ...] = ()
+        passed: tuple[Assumption, ...] = ()
         if not best and asked.assumed_deadline:
             # Nobody asked for the deadline: what comes nearest to it is a plan all the same.
             limits, objective = replace(limits, deadline_s=None), "soonest"
             best = ranked(ways, limits, objective)[:1]
             if best:
-                notes = ("nothing ends within the deadline that was assumed; this is the fastest",)
+                why = "nothing ends within the usual one; this is the fastest"
+                passed = (Assumption(name="deadline", value="none", why=why),)
         chosen = best[0] if best else None
         near, binding = (None, ()) if chosen else self._nearest(ways)
         quoted = self._quote(chosen) if chosen else None
@@ -160,7 +162,7 @@ class _Planning(Record, eq=False):
             ),
             looked={one.name: looked(one) for one in self.explored},
             ways=_ways(ways, limits),
-            assumed=(*notes, *self._assumed(quoted or near)),
+            assumed=(*passed, *self._assumed(quoted or near)),
             command=with_folders(command_question("plan", self.question).line, self.catalog),
             unseen=tuple(
                 name for name in self.names if name not in {one.name for one in self.explored}
@@ -329,28 +331,27 @@ class _Planning(Record, eq=False):
             found["on-demand"] = of("on-demand")
         return found
 
-    def _assumed(self, quoted: Quote | None) -> tuple[str, ...]:
-        """Return in words what the answer rests on beside what was asked."""
+    def _assumed(self, quoted: Quote | None) -> tuple[Assumption, ...]:
+        """Assumptions beside what was asked."""
         asked, run = self.question.goal, self.question.run
-        words = []
+        found = []
         if asked.assumed_deadline and asked.deadline_s is not None:
-            words.append(f"deadline {time_text(asked.deadline_s)}, as none was given")
+            usual = time_text(asked.deadline_s)
+            found.append(Assumption(name="deadline", value=usual, why=UNSAID))
         if not run.nodes:
-            words.append(f"nodes: powers of two up to {run.max_nodes:,}")
+            powers = f"powers of two up to {run.max_nodes:,}"
+            found.append(Assumption(name="nodes", value=powers, why=UNSAID))
         if quoted is not None:
-            step, plain = quoted.step, quoted.step.layout.plain
-            defaults = ", ".join(f"{name} {plain[name]}" for name in step.assumed)
-            if defaults:
-                words.append(f"defaults: {defaults}")
-            words.append(f"stack {step.software}, {step.basis} for {step.instance}")
+            found += quotes_assumed((quoted,))
             market = self._explored(quoted.instance).market
             if market is not None:
-                words += _failure_words(market)
-        return tuple(words)
+                found += _of_failures(market)
+        return tuple(found)
 
 
-def _failure_words(market: Market) -> tuple[str, ...]:
-    known = market.operations()
+def _of_failures(market: Market) -> tuple[Assumption, ...]:
+    """Return the rates of failures, recovery and writing that nobody stated."""
+    known, stated = market.operations(), market.stated
 
     def told(estimate: Estimate, scale: Dimension | None = None) -> str:
         shown = [
@@ -360,15 +361,17 @@ def _failure_words(market: Market) -> tuple[str, ...]:
         ends = f" ({shown[1]} to {shown[2]})" if estimate.low != estimate.high else ""
         return f"{shown[0]}{ends}"
 
-    rate = known.failures_per_node_day
-    own = market.stated.failures_per_node_day is not None
-    of = "as given" if own else f"{rate.kind.word}; {market.reliability.title}"
-    recovery = told(known.recovery_s, Dimension.SECONDS)
-    write = told(known.write_per_node_bytes_per_s, Dimension.BYTES_PER_S)
-    return (
-        f"failures per node per day: {told(rate)}, {of}",
-        f"recovery: {recovery}, {known.recovery_s.kind.word}; checkpoint writes: {write} per node, "
-        f"{known.write_per_node_bytes_per_s.kind.word}",
+    rate, recovery = known.failures_per_node_day, known.recovery_s
+    write = known.write_per_node_bytes_per_s
+    texts = {
+        "failures per node per day": (told(rate), f"{rate.kind.word}; {market.reliability.title}"),
+        "recovery": (told(recovery, Dimension.SECONDS), recovery.kind.word),
+        "checkpoint writes per node": (told(write, Dimension.BYTES_PER_S), write.kind.word),
+    }
+    if stated.failures_per_node_day is not None:
+        del texts["failures per node per day"]
+    return tuple(
+        Assumption(name=name, value=value, why=why) for name, (value, why) in texts.items()
     )
 
 

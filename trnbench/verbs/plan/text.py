@@ -15,6 +15,7 @@ from trnbench.money.sensitivity import Change
 from trnbench.predict.search.result import Tally
 from trnbench.report.fleet import spot_text
 from trnbench.report.notes import (
+    assumed_block,
     availability_lines,
     evidence_lines,
     grouped,
@@ -30,6 +31,7 @@ from trnbench.report.quote_text import (
     layout_text,
     run_text,
     sentence,
+    settings_text,
     time_text,
 )
 from trnbench.report.train_tables import phase_blocks
@@ -86,6 +88,7 @@ def plan_report(
         rows=tuple(rows),
         columns=_columns(quotes),
         summary=_summary(answer),
+        notes=(settings_text(quotes),),
         people=lambda report, style: _draw(report, answer, plot, details, style),
         charts=run_charts(quotes, front_chart(quotes, picked), picked),
     )
@@ -131,7 +134,7 @@ def _summary(answer: PlanAnswer) -> dict[str, object]:
         "confirmed": [_confirmed_cells(one) for one in answer.confirmed],
         "spot": asdict(answer.spot) if answer.spot else None,
         "confirmation": confirmation(answer.confirmed) if answer.confirmed else None,
-        "assumed": answer.assumed,
+        "assumed": [one.plain for one in answer.assumed],
         "command": answer.command,
         "complete": answer.complete,
         "not_looked_at": answer.unseen,
@@ -182,6 +185,7 @@ def _draw(report: Report, answer: PlanAnswer, plot: bool, details: bool, style: 
         blocks.append(_played(answer.confirmed, style))
     if told is not None:
         blocks.append(grouped(_groups(answer, told), style))
+    blocks.append(assumed_block(answer.assumed, style))
     if details:
         blocks += detail_blocks(answer, style)
     if not answer.complete:
@@ -268,7 +272,7 @@ def _headline(answer: PlanAnswer, style: Style) -> str:
             limits.append(f"for at most {money_text(asked.budget_usd)}")
         if asked.confidence is not None and len(limits) > 2:
             limits.append(f"with {100 * asked.confidence:g}% confidence")
-        lines.append(style.wrap(", ".join(limits)))
+        lines += [style.wrap(", ".join(limits)), style.wrap(settings_text((quote,)))]
     return "\n".join(lines)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from trnbench.app.knobs import KNOB_OPTIONS
-from trnbench.app.layout_defaults import refuse_senseless
 from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.asking.function import verb_of
 from trnbench.asking.question import Question, group, option
@@ -17,6 +16,7 @@ from trnbench.facts.calibration.training_stack import TrainingEfficiency, Traini
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import replace
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
@@ -24,6 +24,7 @@ from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult
 from trnbench.predict.search.runs import Seen
 from trnbench.predict.search.search import SearchHooks, search
+from trnbench.predict.settled import assumptions, refuse_senseless, searched_for
 from trnbench.predict.setup import collectives_of, training_efficiency
 
 
@@ -96,7 +97,14 @@ def run(
         whole_nodes=question.whole_nodes,
     )
     hooks = SearchHooks(progress=progress, cancel=cancel, watch=watch)
-    return search(asked, top=question.top, hooks=hooks)
+    found = search(asked, top=question.top, hooks=hooks)
+    if found.best is None:
+        return found
+    layout, best = asked.layout, PartialLayout.of(found.best.layout)
+    chosen = searched_for(layout)
+    habitual = [name for name in layout.open if name not in chosen]
+    software = asked.stack.short_name
+    return replace(found, assumed=assumptions(best, habitual, chosen, software))
 
 
 search_layouts = verb_of("search_layouts", LayoutsQuestion, run)

@@ -10,7 +10,6 @@ import numpy as np
 
 from trnbench.answers.functional import FormatFlop, FunctionalRun, StageHeld
 from trnbench.app.knobs import refuse_wanted
-from trnbench.app.layout_defaults import SEARCHED
 from trnbench.app.step_answers import step_answers
 from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.asking.function import verb_of
@@ -28,6 +27,7 @@ from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
+from trnbench.predict.settled import SEARCHED
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.program.step import StepProgram, training_step
 from trnbench.verbs.train.question import TASK, FunctionalQuestion

@@ -10,6 +10,8 @@ from trnbench.facts.workload.choices import PAIRED
 from trnbench.facts.workload.layout import DEGREES, KNOBS, RANK_DEGREES
 from trnbench.facts.workload.partial_layout import shown_degrees
 from trnbench.predict.prediction import StepFigures
+from trnbench.predict.settled import Assumption, merged
+from trnbench.report.notes import assumed_block
 from trnbench.report.train_tables import memory_table, phases_table, step_scale, time_table
 from trnbench.show.charts.record import AnyChart
 from trnbench.show.report import Column, Report, columns, draw_rows
@@ -53,6 +55,7 @@ def train_report(
             "chosen": [_chosen(answer) for answer in answers],
             "feasible": sum(answer.feasible for answer in answers),
             "rows": len(answers),
+            "assumed": [one.plain for one in _assumed(answers)],
         },
         people=lambda report, style: _draw(report, tuple(answers), plot, style),
         charts=_charts(answers),
@@ -76,6 +79,11 @@ def _charts(answers: Sequence[TrainAnswer]) -> tuple[AnyChart, ...]:
         figure = schedule_figure(played)
         charts = charts if figure.empty else [figure, *charts]
     return tuple(charts)
+
+
+def _assumed(answers: Sequence[TrainAnswer]) -> tuple[Assumption, ...]:
+    """Assumptions of these steps, by their places where it differs."""
+    return merged({one.label or _where(one): one.assumptions for one in answers})
 
 
 def _differ(answers: Sequence[TrainAnswer], name: str) -> bool:
@@ -135,6 +143,7 @@ def _draw(report: Report, answers: tuple[TrainAnswer, ...], plot: bool, style: S
         [
             "\n".join([style.strong(heading), *_shared(answers, style)]),
             draw_rows(report, style),
+            assumed_block(_assumed(answers), style),
             style.lines(notes),
         ]
     )
@@ -187,8 +196,8 @@ def _case(case: Sequence[TrainAnswer], plot: bool, style: Style) -> list[str]:
         frozen = f"; {OF_FROZEN}" if first.layout["adapter_rank"] else ""
         notes.append(f"MFU: {MFU}{frozen}; HFU: {HFU}.")
     notes.append(f"{_calibration(first)}.")
-    blocks.append(style.lines(notes))
-    return blocks
+    blocks += [style.lines(notes), assumed_block(first.assumptions, style)]
+    return [block for block in blocks if block]
 
 
 def _where(answer: TrainAnswer) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.money.batch import MOST, fitted_batch
+from trnbench.predict.batch import MOST, fitted_batch
 
 
 @pytest.mark.parametrize(
