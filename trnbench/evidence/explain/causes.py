@@ -7,7 +7,7 @@ ends of an 80 % interval in the file; a way without lists its alternatives.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from trnbench.errors import InputError, did_you_mean, unhandled
 from trnbench.facts.calibration.training_stack import RankOrder, number_keys
@@ -18,7 +18,9 @@ from trnbench.facts.catalog.schema import BY_TAG, tag_of
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import MAX_SIZE, Record, field
 from trnbench.facts.workload.layout import KNOBS
-from trnbench.predict.ranges import Range
+
+if TYPE_CHECKING:
+    from trnbench.predict.ranges import Range
 
 Convention = Literal[
     "attention in full",
@@ -232,6 +234,9 @@ class CauseList(Sourced):
                 unhandled(unknown, "magnitude")
 
     def _range(self, key: str, value: float) -> Range:
+        # Checking a file of causes takes no numpy.
+        from trnbench.predict.ranges import Range
+
         known = self.provenance.evidence.get(key)
         if known is None or known.low is None or known.high is None:
             raise InputError(f"{self.name}: {key} needs `low` and `high`")
