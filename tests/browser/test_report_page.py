@@ -139,7 +139,7 @@ def test_every_kind_of_report_reads_well_and_prints_on_two_pages(tmp_path):
 
 def test_a_check_of_contrast_can_fail(report, tmp_path):
     faint = tmp_path / "faint.html"
-    faint.write_text(report.read_text().replace("--ink:#1b1b1b", "--ink:#aaaaaa"))
+    faint.write_text(report.read_text().replace("--ink: #1b1b1b", "--ink: #aaaaaa"))
 
     async def look():
         async with page(tmp_path) as tab:
