@@ -20,7 +20,7 @@ LINES = {
     "asking": 497,
     "cli": 3_661,
     "engines": 17_369,
-    "evidence": 12_874,
+    "evidence": 12_880,
     "facts": 12_352,
     "launch": 3_326,
     "machine": 6_187,

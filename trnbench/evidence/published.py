@@ -39,13 +39,13 @@ class LayoutVariant(Record):
     parts: tuple[tuple[float, Layout], ...]
 
 
-Ways: TypeAlias = tuple[tuple[LayoutVariant, ...], ...]
+RowWays: TypeAlias = tuple[tuple[LayoutVariant, ...], ...]
 """Variants per micro-batch to try; the first that fits in memory counts."""
 
 
 def by_habit(
     step: StepRow, model: Model, stack: TrainingStack, dp: int
-) -> tuple[Ways, tuple[Assumption, ...]]:
+) -> tuple[RowWays, tuple[Assumption, ...]]:
     """The possible runs of a published row on `dp` replicas, and what is assumed of them."""
     open_ = _Open(step, model, stack, dp)
     return open_.ways(), tuple(open_.assumed)
@@ -107,7 +107,7 @@ class _Open:
         why = why or f"habit of {self._stack.short_name}"
         self.assumed.append(Assumption(name=name, value=value, why=why))
 
-    def ways(self) -> Ways:
+    def ways(self) -> RowWays:
         """For each micro-batch the variants to be tried."""
         step, said, stack = self._step, self._said, self._stack
         for name in ("tp", "pp", "global_batch"):

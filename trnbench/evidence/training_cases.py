@@ -14,7 +14,7 @@ from trnbench.evidence.columns import column_of
 from trnbench.evidence.model_of import Models
 from trnbench.evidence.published import (
     HALF,
-    Ways,
+    RowWays,
     by_habit,
     half_assumed,
     mixed,
@@ -52,7 +52,7 @@ class EvidenceCase(Record, eq=False):
 
     step: StepRow
     setup: TrainSetup
-    ways: Ways
+    ways: RowWays
     """Variants per micro-batch to try; the first that fits in memory counts."""
     assumed: tuple[Assumption, ...]
 
@@ -132,7 +132,7 @@ class Reader(State, kw_only=False):
 
     def _settled(
         self, step: StepRow, setup: TrainSetup, ranks: int
-    ) -> tuple[Ways, tuple[Assumption, ...]]:
+    ) -> tuple[RowWays, tuple[Assumption, ...]]:
         """The run of a user's row, settled as `train` settles a question."""
         said, of_precision = _said(step, setup, ranks)
         # What ran is supported by the software that ran it.
