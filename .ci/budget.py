@@ -16,9 +16,9 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "answers": 1_220,
-    "app": 6_167,
+    "app": 4_431,
     "asking": 497,
-    "cli": 3_661,
+    "cli": 3_405,
     "engines": 17_369,
     "evidence": 12_880,
     "facts": 12_352,
@@ -27,20 +27,21 @@ LINES = {
     "money": 3_580,
     "predict": 4_565,
     "program": 7_478,
-    "report": 3_031,
+    "report": 2_321,
     "show": 3_245,
     "store": 2_109,
     "tui": 9_043,
-    "verbs": 8_618,
+    "verbs": 11_461,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
-RECORDS_PER_1000_LINES = 7.25
-SHORT_MODULES = 55
+RECORDS_PER_1000_LINES = 7.32
+"""A question for each command that is asked something; no other record was added for it."""
+SHORT_MODULES = 53
 """Modules of under 60 lines that are no `__init__`."""
 RETURN_RIDDLES = 74
 COMMENT_SHARE = 0.015
-TYPER_OPTIONS = 105
+TYPER_OPTIONS = 51
 """Options that are written for typer outside of `cli/derived_options.py`."""
 _RIDDLE = re.compile(r'"""Return (what|how|which)\b')
 _RECORD = ("Record", "State", "Question", "NamedTuple")

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 import pytest
 
 from tests.browser.chromium import page
-from trnbench.app.runs import read_run
 from trnbench.store.database import opened
 from trnbench.store.runs import RunFilter, listed
+from trnbench.verbs.runs.run import read_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.xdist_group("browser")]
 KEYS = {"Enter": 13, "Escape": 27}

@@ -16,7 +16,6 @@ import pytest
 
 from trnbench.app.command_lines import CommandQuestion
 from trnbench.app.keeping import kept_answer
-from trnbench.app.runs import read_run
 from trnbench.cli.main import ask
 from trnbench.facts.workload.library import Place, Product
 from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
@@ -35,6 +34,7 @@ from trnbench.tui.work import WorkLane
 from trnbench.tui.work_process import WorkAnswer, WorkHooks, WorkNotice, WorkProgress
 from trnbench.verbs.collective.question import AUTO, CollectiveQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion
+from trnbench.verbs.runs.run import read_run
 
 SCENARIO = {
     **{"model": "llama2-7b", "tokens": 300e9, "on": ("trn1.32xlarge", "p5.48xlarge"), "nodes": 4},

@@ -14,15 +14,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trnbench.app.files import READERS as READERS
-    from trnbench.app.files import check_files as check_files
-    from trnbench.app.files import diff as diff
-    from trnbench.app.files import import_model as import_model
-    from trnbench.app.files import model_facts as model_facts
-    from trnbench.app.files import parameters as parameters
-    from trnbench.app.files import platform_named as platform_named
-    from trnbench.app.files import prices_named as prices_named
-    from trnbench.app.files import sheet as sheet
     from trnbench.app.launching import write_launch as write_launch
     from trnbench.app.verbs.explain import explain as explain
     from trnbench.app.verbs.launch import launch as launch
@@ -50,8 +41,17 @@ if TYPE_CHECKING:
     from trnbench.verbs.prices.run import refresh_prices as refresh_prices
     from trnbench.verbs.prices.run import write_rates as write_rates
     from trnbench.verbs.search_layouts.run import search_layouts as search_layouts
+    from trnbench.verbs.spec.run import READERS as READERS
+    from trnbench.verbs.spec.run import check_files as check_files
+    from trnbench.verbs.spec.run import diff as diff
+    from trnbench.verbs.spec.run import parameters as parameters
+    from trnbench.verbs.spec.run import platform_named as platform_named
+    from trnbench.verbs.spec.run import prices_named as prices_named
+    from trnbench.verbs.spec.run import sheet as sheet
     from trnbench.verbs.train.functional import train_functional as train_functional
     from trnbench.verbs.train.run import train as train
+    from trnbench.verbs.workload.run import import_model as import_model
+    from trnbench.verbs.workload.run import model_facts as model_facts
 
 VERBS = (
     *("matrix", "collective", "train", "compare", "plan", "fleet", "launch", "verify"),
@@ -68,17 +68,11 @@ _HOMES = {
 } | {
     name: module
     for module, names in {
-        "trnbench.app.files": (
-            *(
-                "READERS",
-                "check_files",
-                "diff",
-                "import_model",
-                "model_facts",
-                "parameters",
-            ),
+        "trnbench.verbs.spec.run": (
+            *("READERS", "check_files", "diff", "parameters"),
             *("platform_named", "prices_named", "sheet"),
         ),
+        "trnbench.verbs.workload.run": ("import_model", "model_facts"),
         "trnbench.app.launching": ("write_launch",),
         "trnbench.verbs.prices.run": ("price_history", "refresh_prices", "write_rates"),
         "trnbench.verbs.compare.scaling": ("scale_run",),

@@ -86,9 +86,9 @@ def option(
     says how a text is read. `write` returns the text of a value where the type does not tell.
     `several` says how more than one value is given: between "commas" (the usual where the type is a
     tuple), "repeated", or by "one text". `completes` names sections of the catalogue, or
-    "stacks" of training, or of "links". `argument`: written without its name. `required`: refused
-    where it is not given. Not `shown`: no option of the command line. `fills` reads options that
-    are not given from the file that this one names.
+    "stacks" of training, or of "links", or "kinds of specs", "kinds of workloads". `argument`:
+    written without its name. `required`: refused where it is not given. Not `shown`: no option of
+    the command line. `fills` reads options that are not given from the file that this one names.
     """
     about = dict(locals())
     if default is ...:

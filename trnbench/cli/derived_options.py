@@ -114,7 +114,19 @@ def _completion(one: Option) -> Callable[[str], list[str]]:
         return completes_stacks()
     if one.completes == ("links",):
         return completes(("calibration",), prefix="collective-")
+    if one.completes[0].startswith("kinds of "):
+        return _kinds(one.completes[0])
     return completes(one.completes, several=one.several == "commas" and not one.argument)
+
+
+def _kinds(which: str) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        from trnbench.facts.catalog.search import SPEC_SECTIONS, WORKLOAD_SECTIONS
+
+        kinds = SPEC_SECTIONS if which == "kinds of specs" else WORKLOAD_SECTIONS
+        return [name for name in kinds if name.startswith(incomplete)]
+
+    return complete
 
 
 def _filling(fills: Callable[[Path], Mapping[str, Any]]) -> Callable[..., Path | None]:

@@ -9,10 +9,10 @@ from trnbench.show.report import columns
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
-    from trnbench.app.runs import AnsweredRun
     from trnbench.asking.option import Given
     from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
+    from trnbench.verbs.runs.run import AnsweredRun
 
 COLUMNS = columns(
     *("started_at", "verb", "headline", "tag", "model", "instances", "seconds", "id", "version"),
@@ -27,22 +27,22 @@ class RunsFound(TableFound):
 
 def kept_runs(catalog: Catalog, hooks: WorkHooks) -> RunsFound:
     """The kept runs, newest first."""
-    from trnbench.app.runs import list_runs
-    from trnbench.report.runs import list_report
-    from trnbench.store.runs import RunFilter
+    from trnbench.verbs.runs.question import RunsListQuestion
+    from trnbench.verbs.runs.run import list_runs
+    from trnbench.verbs.runs.text import list_report
 
     said: list[str] = []
-    runs = list_runs(catalog, RunFilter(), say=said.append)
+    runs = list_runs(catalog, RunsListQuestion(), say=said.append)
     report = list_report(runs, {})
     return RunsFound(report=_with_columns(report), answers=tuple(runs), said=tuple(map(str, said)))
 
 
 def kept_answer_text(catalog: Catalog, name: str, hooks: WorkHooks) -> str:
     """Text of a kept answer."""
-    from trnbench.app.runs import answered_run
-    from trnbench.report.runs import shown_report
     from trnbench.show.formats import render
     from trnbench.show.text_table import PLAIN
+    from trnbench.verbs.runs.run import answered_run
+    from trnbench.verbs.runs.text import shown_report
 
     one = answered_run(name)
     return render(shown_report(one.run, one.answer), "table", PLAIN).decode()
@@ -50,10 +50,10 @@ def kept_answer_text(catalog: Catalog, name: str, hooks: WorkHooks) -> str:
 
 def difference_text(catalog: Catalog, names: tuple[str, str], hooks: WorkHooks) -> str:
     """Differences of two kept answers, neither of them computed again."""
-    from trnbench.app.run_diff import diff_runs
-    from trnbench.report.run_diff import diff_report
     from trnbench.show.formats import render
     from trnbench.show.text_table import PLAIN
+    from trnbench.verbs.runs.diff import diff_runs
+    from trnbench.verbs.runs.diff_text import diff_report
 
     found = diff_runs(*names, None)
     told = render(diff_report(found), "table", PLAIN).decode()
@@ -62,7 +62,7 @@ def difference_text(catalog: Catalog, names: tuple[str, str], hooks: WorkHooks) 
 
 def opened_run(catalog: Catalog, name: str, hooks: WorkHooks) -> AnsweredRun:
     """A kept run with its answer."""
-    from trnbench.app.runs import answered_run
+    from trnbench.verbs.runs.run import answered_run
 
     return answered_run(name)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trnbench.app.keeping import kept_answer
-from trnbench.app.runs import answered_run
 from trnbench.errors import InputError
 from trnbench.facts.records import replace
 from trnbench.show.figures import figure_of
 from trnbench.show.report import Report, cell_text
 from trnbench.show.row import cells
 from trnbench.store.against import MEAN_ERROR, Against, held_against
+from trnbench.verbs.runs.run import answered_run
 
 
 def compared_with(report: Report, name: str, allowed: float | None) -> tuple[Report, bool]:

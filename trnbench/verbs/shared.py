@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from trnbench.asking.question import Question, option
@@ -44,4 +45,17 @@ class AgainstKept(Question):
         default=None,
         read=share,
         metavar="SHARE",
+    )
+
+
+class PathsQuestion(Question):
+    """Data files to check, and folders of such."""
+
+    paths: tuple[Path, ...] = option(
+        "Files or folders.",
+        default=(),
+        metavar="PATH...",
+        argument=True,
+        required=True,
+        several="repeated",
     )

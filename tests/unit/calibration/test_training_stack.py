@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trnbench.app.spec_files import READERS, cross_faults
 from trnbench.errors import DataFileError, InputError, UnknownNameError
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
 from trnbench.facts.calibration.collective_stack import CollectiveStack
@@ -27,6 +26,7 @@ from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.program.ops import Elementwise
 from trnbench.program.step import training_step
+from trnbench.verbs.spec.records import READERS, cross_faults
 
 CATALOG = open_catalog()
 CALIBRATION = built_in_folder() / "specs" / "calibration"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.app.spec_files import READERS, cross_faults, section_of
 from trnbench.errors import DataFileError, UnitError
 from trnbench.evidence.claims.claim import load_claims, measure, multiple, threshold
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_chip, load_instance
 from trnbench.facts.units import Dimension
+from trnbench.verbs.spec.records import READERS, cross_faults, section_of
 
 CATALOG = open_catalog(environment={})
 HEAD = """

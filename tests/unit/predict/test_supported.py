@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from trnbench.app import compare, train
-from trnbench.app.spec_files import cross_faults
 from trnbench.evidence.rows import read_evidence
 from trnbench.evidence.training_cases import Reader
 from trnbench.facts.calibration.supports import SupportLine
@@ -23,6 +22,7 @@ from trnbench.predict.step import predict
 from trnbench.predict.supported import runs, support_of
 from trnbench.program.features import EXPERTS_APART, features_of, known_features
 from trnbench.verbs.again import command_question
+from trnbench.verbs.spec.records import cross_faults
 
 ROOT = Path(__file__).parents[3]
 CATALOG = open_catalog()

@@ -25,8 +25,8 @@ from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
 
 if TYPE_CHECKING:
-    from trnbench.app.runs import AnsweredRun
     from trnbench.store.runs import KeptRun
+    from trnbench.verbs.runs.run import AnsweredRun
 
 
 class RunsView(View):

@@ -1,14 +1,11 @@
-"""Use cases about data files: list, show, compare, validate, import, and what is installed."""
+"""Data files: shown, held against one another, and checked, each for itself and among others."""
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from os.path import isdir
 from pathlib import Path
 
-from trnbench.app import spec_files
-from trnbench.app.study_options import OptionsOf, check_options
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
 from trnbench.facts.calibration.training_stack import TrainingStack
@@ -31,8 +28,6 @@ from trnbench.facts.hardware.instance import Instance, Platform
 from trnbench.facts.hardware.library import load_chip, load_platform
 from trnbench.facts.prices.price import PriceList, find_prices
 from trnbench.facts.workload import files as workload_files
-from trnbench.facts.workload.hf_config import FILE, ImportedModel, import_config, read_config
-from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.study import Study
 from trnbench.facts.workload.weights import (
@@ -40,8 +35,9 @@ from trnbench.facts.workload.weights import (
     parameter_count,
     parameters_by_block,
 )
-from trnbench.show.row import Row
 from trnbench.show.sheet_table import Sheet
+from trnbench.verbs.spec import records as spec_files
+from trnbench.verbs.study.options import OptionsOf, check_options
 
 READERS = {**spec_files.READERS, **workload_files.READERS}
 
@@ -99,43 +95,6 @@ def parameters(model: Model) -> tuple[tuple[str, int], ...]:
     total, active = parameter_count(model), active_parameter_count(model)
     rows = [*parameters_by_block(model).items(), ("total", total)]
     return tuple(rows if active == total else [*rows, ("active for a token", active)])
-
-
-def model_facts(catalog: Catalog) -> Mapping[str, Row]:
-    """Return what lists say of each model that can be read: family, parameters, context."""
-    facts: dict[str, Row] = {}
-    for entry in catalog.entries("models"):
-        try:
-            model = load_model(catalog, entry.name)
-        except DataFileError:
-            continue  # the list says so in place of its title
-        transformer = model.transformer
-        facts[entry.name] = {
-            "family": model.family,
-            "parameters": parameter_count(model),
-            "active": active_parameter_count(model),
-            "context": transformer.position.length if transformer and model.vocabulary else None,
-        }
-    return facts
-
-
-def import_model(
-    path: Path, name: str | None = None, *, family: str | None = None, depths: bool = False
-) -> ImportedModel:
-    """Return the model file of a Hugging Face config.json, or of the folder that holds one.
-
-    The model is called as asked, or as the folder. With `family` it is read as one of that, with
-    `depths` its modules that predict further tokens are taken in.
-    """
-    config = read_config(path)
-    if name is None:
-        if not path.is_dir():
-            raise InputError("the model needs a name: give --name, or --output NAME.toml")
-        name = path.resolve().name.lower()
-    file = path / FILE if path.is_dir() else path
-    # The file's own date: the same file gives the same model on any day.
-    read_on = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC).date()
-    return import_config(config, name, date=read_on, origin=str(file), family=family, depths=depths)
 
 
 def diff(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Compared, ...]]:

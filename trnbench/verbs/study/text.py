@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trnbench.errors import InputError, UnknownNameError, did_you_mean
-from trnbench.facts.records import Record, replace
+from trnbench.errors import UnknownNameError, did_you_mean
+from trnbench.facts.records import replace
 from trnbench.facts.units import counted
 from trnbench.facts.workload.study import Cell, Study, axis_of
 from trnbench.show.figures import FIGURES, HIGH, LOW, Figure
@@ -15,6 +15,7 @@ from trnbench.show.report import Column, Report, cell_text, draw_rows, figure_or
 from trnbench.show.row import Row
 from trnbench.show.text_table import Style
 from trnbench.store.studies import KeptCell
+from trnbench.verbs.study.question import StudyView
 
 MORE_IS_BETTER = frozenset(
     (
@@ -28,35 +29,10 @@ SHADES = " .:-=+*#%@"
 _SHOWN = 60
 
 
-class StudyView(Record):
-    """How a study is looked at: a figure over two axes, or the best of a figure by an axis."""
-
-    rows: str | None = None
-    columns: str | None = None
-    figure: str | None = None
-    best: str | None = None
-    by: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse what does not go together."""
-        if (self.rows is None) != (self.columns is None):
-            raise InputError("a pivot has --rows and --columns, an axis each")
-        if self.rows is not None and self.figure is None:
-            raise InputError("a pivot shows one figure: --figure step_time_s")
-        if self.figure is not None and self.rows is None:
-            raise InputError("--figure needs the axes of a pivot: --rows and --columns")
-        if self.by is not None and self.best is None:
-            raise InputError("--by groups what is the best: give --best FIGURE")
-        if self.best is not None and self.rows is not None:
-            raise InputError("give a pivot or --best, one of the two")
-
-
 def study_report(
     study: Study,
     cells: Sequence[tuple[Cell, KeptCell | None]],
     view: StudyView,
-    *,
-    plot: bool = False,
 ) -> Report:
     """Return the report of a study: a row for every row of every cell that was answered."""
     rows = tuple(row for cell, kept in cells if kept for row in cell_rows(cell, kept))
@@ -82,14 +58,14 @@ def study_report(
             *(f"failed: {_label(cell)}: {kept.reason}" for cell, kept in failed[:_SHOWN]),
             *(_not_there(study, rows) if done and not left else ()),
         ),
-        people=lambda report, style: _draw(report, study, view, plot, style),
+        people=lambda report, style: _draw(report, study, view, style),
     )
 
 
-def _draw(report: Report, study: Study, view: StudyView, plot: bool, style: Style) -> str:
+def _draw(report: Report, study: Study, view: StudyView, style: Style) -> str:
     blocks = [style.strong(f"{study.title}: {report.summary['verdict']}")]
     if view.rows is not None and report.rows:
-        blocks.append(_pivot(report, study, view, plot, style))
+        blocks.append(_pivot(report, study, view, style))
     elif report.rows:
         shown = replace(report, rows=report.rows[:_SHOWN])
         blocks.append(draw_rows(shown, style))
@@ -147,7 +123,7 @@ def _best(study: Study, rows: Sequence[Row], key: str, by: str | None) -> tuple[
     )
 
 
-def _pivot(report: Report, study: Study, view: StudyView, plot: bool, style: Style) -> str:
+def _pivot(report: Report, study: Study, view: StudyView, style: Style) -> str:
     assert view.rows is not None
     assert view.columns is not None
     assert view.figure is not None
@@ -168,7 +144,7 @@ def _pivot(report: Report, study: Study, view: StudyView, plot: bool, style: Sty
             return ""
         share = (means[place] - low) / ((high - low) or 1.0)
         shade = SHADES[round(share * (len(SHADES) - 1))] * 2
-        return cell_text(means[place], figure) + (f" {shade}" if plot else "")
+        return cell_text(means[place], figure) + (f" {shade}" if view.plot else "")
 
     headings = (f"{down} \\ {across}", *(f">{head}" for head in heads))
     rows = (

@@ -10,14 +10,11 @@ from sqlite3 import Connection
 from typing import Any
 
 from trnbench.app.keeping import DATED, kept_answer
-from trnbench.app.runs import AnsweredRun, read_run
-from trnbench.app.study import SPEC_DIR, answered_cell, study_named
 from trnbench.app.use_case import Progress, quiet
 from trnbench.errors import InputError, TrnbenchError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record
 from trnbench.facts.workload.study import cells_of
-from trnbench.report.study import cell_rows
 from trnbench.show.redaction import OWN_MONEY
 from trnbench.show.report import Report
 from trnbench.show.row import Row
@@ -35,6 +32,9 @@ from trnbench.store.place import store_path
 from trnbench.store.runs import inputs_of
 from trnbench.store.snapshot import KeptFile
 from trnbench.store.studies import KeptCell
+from trnbench.verbs.runs.run import AnsweredRun, read_run
+from trnbench.verbs.study.run import SPEC_DIR, answered_cell, study_named
+from trnbench.verbs.study.text import cell_rows
 
 AskAgain = Callable[[str, Mapping[str, Any], Catalog | None], tuple[Report | None, int]]
 """Answers a verb's options with a catalogue's data files, printing nothing."""

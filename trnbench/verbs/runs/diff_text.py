@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trnbench.facts.units import Dimension
-from trnbench.report.runs import run_row
-from trnbench.show.charts.record import Bar, BarChart, ChartAxis, parts_of
 from trnbench.show.report import Report, cell_text, columns, figure_or_key
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
 from trnbench.store.difference import PARTS, MovedFigure
 from trnbench.store.runs import KeptRun
+from trnbench.verbs.runs.text import run_row
 
 if TYPE_CHECKING:
     from trnbench.store.difference import RunDiff

@@ -16,8 +16,6 @@ from typing import Any
 
 from trnbench.app.code_version import code_version
 from trnbench.app.keeping import kept_answer
-from trnbench.app.study_on_dask import on_dask
-from trnbench.app.study_sample import sample_first, unless_hopeless
 from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.errors import EnvironmentFault, InputError, TrnbenchError
 from trnbench.facts.catalog.search import SECTIONS, Catalog, open_catalog
@@ -32,6 +30,9 @@ from trnbench.store.faults import StoreFault
 from trnbench.store.place import store_path
 from trnbench.store.runs import utc_now
 from trnbench.store.studies import KeptCell, cells_keeper, cells_kept
+from trnbench.verbs.study.on_dask import on_dask
+from trnbench.verbs.study.question import StudyEffort
+from trnbench.verbs.study.sample import sample_first, unless_hopeless
 
 MANY_CELLS = 100_000
 """A study of more is asked for twice."""
@@ -51,20 +52,6 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _ALWAYS = ("feasible", "reasons")
 
 CellAsk = Callable[[str, Mapping[str, Any], Catalog | None], tuple[Report | None, int]]
-
-
-class StudyEffort(Record):
-    """With what a study is run: local `workers`, or those of a Dask `scheduler`.
-
-    `retry`: cells that failed before are asked again. `confirmed`: however many there are.
-    `keep`: cells are kept as they are done.
-    """
-
-    workers: int = 1
-    scheduler: str | None = None
-    retry: bool = False
-    confirmed: bool = False
-    keep: bool = True
 
 
 class StudyAnswer(Record):
@@ -164,7 +151,7 @@ def run_study(
     started = time.monotonic()
     watch = _Watch(cancel=cancel, losses=_Losses())
     with (
-        cells_keeper(before.id, keep=effort.keep, say=say) as keep_done,
+        cells_keeper(before.id, keep=not effort.no_keep, say=say) as keep_done,
         contextlib.closing(_outcomes(before, [*sample, *others], ask, effort, watch)) as outcomes,
     ):
         for done in unless_hopeless(before.study, outcomes, [key for key, _ in sample]):
@@ -315,9 +302,10 @@ def _executor(effort: StudyEffort) -> Iterator[tuple[Executor, int]]:
             yield found
         return
     # Each worker computes on one thread: they would be in each other's way.
-    pool = Workers(effort.workers, dict.fromkeys(_THREADS, "1"))
+    workers = effort.workers or 1
+    pool = Workers(workers, dict.fromkeys(_THREADS, "1"))
     try:
-        yield pool, effort.workers
+        yield pool, workers
     finally:
         pool.shutdown(cancel_futures=True)
 

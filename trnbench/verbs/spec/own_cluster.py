@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from trnbench.errors import InputError
@@ -16,38 +15,11 @@ from trnbench.facts.catalog.search import SINGULAR, Catalog, user_folder
 from trnbench.facts.hardware.fabric import FullMesh, Switch
 from trnbench.facts.hardware.instance import Instance, Platform
 from trnbench.facts.hardware.library import load_chip, load_instance, load_platform
-from trnbench.facts.prices.owned import Owning, RateTerm, rate_terms
+from trnbench.facts.prices.owned import RateTerm, rate_terms
 from trnbench.facts.records import Record
-from trnbench.facts.units import Dimension, exact, parse, show, unit_scale
+from trnbench.facts.units import Dimension, show
 from trnbench.machine.fabric import build_fabric
-
-_ADAPTERS = re.compile(r"(?P<count>\d+)\s*[xX]\s*(?P<rate>.+)")
-_RATIO = re.compile(r"(?P<down>\d+(\.\d+)?)\s*:\s*(?P<up>\d+(\.\d+)?)")
-_MOST_CHIPS = 4096
-
-
-class Adapters(Record):
-    """The network adapters of one instance, and what each carries one way, as it was written."""
-
-    count: int
-    rate: str
-
-
-class OwnCluster(Record):
-    """What is asked for: an instance `like` a known one, but for what is given.
-
-    `usd_per_hour` is of one instance, stated or worked out from what `owning` one costs.
-    """
-
-    name: str
-    like: str
-    chip: str | None = None
-    chips: int | None = None
-    network: Adapters | None = None
-    oversubscription: float | None = None
-    rails: bool = False
-    usd_per_hour: float | None = None
-    owning: Owning | None = None
+from trnbench.verbs.spec.question import SpecNewQuestion
 
 
 class NewFile(Record):
@@ -66,110 +38,21 @@ class NewCluster(Record):
     warnings: tuple[str, ...] = ()
 
 
-def asked_for(
-    name: str,
-    *,
-    like: str,
-    changes: Mapping[str, str | None],
-    rails: bool = False,
-    money: Mapping[str, str | None],
-) -> OwnCluster:
-    """Return what texts by their options ask for."""
-    ratio = changes.get("--oversubscribed")
-    chips = changes.get("--chips")
-    given = {option: text for option, text in money.items() if text is not None}
-    stated = given.pop("--usd-per-hour", None)
-    if stated is not None and given:
-        raise InputError(f"give --usd-per-hour, or what it is worked out from ({', '.join(given)})")
-    network = changes.get("--network")
-    return OwnCluster(
-        name=name,
-        like=like,
-        chip=changes.get("--chip"),
-        chips=None if chips is None else parsing.whole("--chips", most=_MOST_CHIPS)(chips),
-        network=None if network is None else _adapters(network),
-        oversubscription=None if ratio is None else _oversubscription(ratio),
-        rails=rails,
-        usd_per_hour=None if stated is None else parsing.money("--usd-per-hour")(stated),
-        owning=_owning(given) if given else None,
-    )
-
-
-def _adapters(text: str) -> Adapters:
-    match = _ADAPTERS.fullmatch(text.strip())
-    if match is None:
-        raise InputError(f"--network: expected adapters x rate such as 8x400Gbit/s, found {text!r}")
-    count = parsing.whole("--network", most=_MOST_CHIPS)(match["count"])
-    rate = parsing.quantity("--network", Dimension.BYTES_PER_S)(match["rate"])
-    shown = show(rate, Dimension.BYTES_PER_S, scale=unit_scale("Gbit/s", Dimension.BYTES_PER_S))
-    exactly = parse(shown, Dimension.BYTES_PER_S) == rate
-    return Adapters(count=count, rate=shown if exactly else exact(rate, Dimension.BYTES_PER_S))
-
-
-def _oversubscription(text: str) -> float:
-    match = _RATIO.fullmatch(text.strip())
-    if match is None or not float(match["up"]):
-        raise InputError(f"--oversubscribed: expected a ratio such as 2:1, found {text!r}")
-    ratio = float(match["down"]) / float(match["up"])
-    if ratio < 1:
-        raise InputError(
-            f"--oversubscribed: {text!r} is below 1:1, a spine faster than the adapters",
-            hint="the first number is of the adapters: 2:1 for a spine with half of their speed",
-        )
-    return ratio
-
-
-def _owning(given: Mapping[str, str]) -> Owning:
-    """Return what owning costs; refuse a part without the other that it needs."""
-    for one, other in (
-        ("--capex", "--years"),
-        ("--years", "--capex"),
-        ("--power", "--usd-per-kwh"),
-        ("--usd-per-kwh", "--power"),
-        ("--pue", "--power"),
-        ("--staff-usd-per-year", "--capex"),
-        ("--power", "--capex"),
-    ):
-        if one in given and other not in given:
-            raise InputError(f"{one} needs {other}")
-
-    def value(option: str, read: Callable[[str], Callable[[str], float]], blank: float) -> float:
-        return read(option)(given[option]) if option in given else blank
-
-    overhead = value("--pue", parsing.count, 1.0)
-    if overhead < 1:
-        raise InputError(f"--pue must be at least 1, found {given['--pue']!r}")
-    return Owning(
-        capex_usd=value("--capex", parsing.money, 0.0),
-        years=value("--years", parsing.count, 1.0),
-        power_w=value("--power", _watts, 0.0),
-        usd_per_kwh=value("--usd-per-kwh", parsing.money, 0.0),
-        power_overhead=overhead,
-        staff_usd_per_year=value("--staff-usd-per-year", parsing.money, 0.0),
-    )
-
-
-def _watts(option: str) -> Callable[[str], float]:
-    return parsing.quantity(option, Dimension.WATTS)
-
-
 def new_cluster(
     catalog: Catalog,
-    asked: OwnCluster,
+    asked: SpecNewQuestion,
     *,
     file: Path | None = None,
     today: datetime.date,
-    force: bool = False,
 ) -> NewCluster:
     """Return the files of a cluster of one's own; refuse a name that is taken.
 
-    `file` is where its spec goes, None for the folder of the user's own data files. With `force`,
-    the name may be that of the files that are replaced.
+    `file` is where its spec goes, None for the folder of the user's own data files.
     """
     base = load_platform(catalog, asked.like)
     path = file or user_folder() / "instances" / f"{asked.name}.toml"
     priced = path.parent.parent / "prices" / path.name
-    _refuse_taken(catalog, asked.name, (path, priced) if force else ())
+    _refuse_taken(catalog, asked.name, (path, priced) if asked.force else ())
     if path.name != f"{asked.name}.toml":
         raise InputError(f"-o {path}: the file of {asked.name!r} must be named {asked.name}.toml")
     if path.parent.name != "instances":
@@ -180,13 +63,14 @@ def new_cluster(
     text = _instance_text(catalog, base, asked, today)
     _check(catalog, asked.name, text)
     files = [NewFile(path=path, text=text)]
-    terms = rate_terms(asked.owning) if asked.owning else ()
+    owning = asked.owning
+    terms = rate_terms(owning) if owning else ()
     rate = sum(term.usd_per_hour for term in terms) if terms else asked.usd_per_hour
     if rate is not None:
         words = "; ".join(f"{term.name} {term.note}" for term in terms) or "as its owner states"
         files.append(NewFile(path=priced, text=_price_text(asked.name, rate, words, today)))
     for new in files:
-        if new.path.exists() and not force:
+        if new.path.exists() and not asked.force:
             raise InputError(
                 f"{new.path} is there already; nothing is overwritten", hint="--force replaces it"
             )
@@ -198,7 +82,7 @@ def new_cluster(
     )
 
 
-def _kept_links(catalog: Catalog, base: Platform, asked: OwnCluster) -> Iterator[str]:
+def _kept_links(catalog: Catalog, base: Platform, asked: SpecNewQuestion) -> Iterator[str]:
     """Yield a warning of links between chips that are those of another chip."""
     chip = base.chip if asked.chip is None else load_chip(catalog, asked.chip)
     if chip.name == base.chip.name:
@@ -239,7 +123,7 @@ def _refuse_taken(catalog: Catalog, name: str, replaced: Sequence[Path]) -> None
 
 
 def _instance_text(
-    catalog: Catalog, base: Platform, asked: OwnCluster, today: datetime.date
+    catalog: Catalog, base: Platform, asked: SpecNewQuestion, today: datetime.date
 ) -> str:
     """Return the file: who it is like, and what is otherwise."""
     chips = asked.chips or base.instance.chips
@@ -293,7 +177,7 @@ def _resized(instance: Instance, chips: int) -> Iterator[tuple[str, str]]:
     yield joining[0].name, f"chips = {chips}"
 
 
-def _rewired(instance: Instance, asked: OwnCluster) -> Iterator[tuple[str, str]]:
+def _rewired(instance: Instance, asked: SpecNewQuestion) -> Iterator[tuple[str, str]]:
     """Yield the network with other adapters, or another spine."""
     keys = []
     if asked.network is not None:

@@ -25,7 +25,8 @@ from trnbench.store.database import Say, begin_anew, opened, read
 from trnbench.store.faults import Damaged
 from trnbench.store.place import identity, store_path
 from trnbench.store.recovery import Recovered, RunFault, findings, put_aside, recover, salvaged
-from trnbench.store.runs import KeptAnswer, KeptRun, RunFilter
+from trnbench.store.runs import KeptAnswer, KeptRun
+from trnbench.verbs.runs.question import RunsListQuestion
 
 _MOST_NAMED = 4
 
@@ -42,21 +43,19 @@ class AnsweredRun(Record):
         return tells_own_money(self.run.options, self.answer.inputs)
 
 
-def list_runs(
-    catalog: Catalog, wanted: RunFilter, *, limit: int | None = None, say: Say
-) -> list[KeptRun]:
+def list_runs(catalog: Catalog, question: RunsListQuestion, *, say: Say) -> list[KeptRun]:
     """Return the runs looked for, newest first; models and instances by name or alias.
 
     `say` is told of runs that are damaged: they are in no list.
     """
     asked = replace(
-        wanted,
-        model=_known(catalog, "models", wanted.model),
-        instance=_known(catalog, "instances", wanted.instance),
+        question.filter,
+        model=_known(catalog, "models", question.model),
+        instance=_known(catalog, "instances", question.instance),
     )
     with read(store_path()) as connection:
         damaged = store.damaged_runs(connection)
-        runs = store.listed(connection, asked, limit)
+        runs = store.listed(connection, asked, question.limit)
     if damaged:
         named = ", ".join(damaged[:_MOST_NAMED])
         say(f"trnbench: not listed, for they are damaged: {named}; `trnbench runs check` says more")

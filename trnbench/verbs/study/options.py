@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from trnbench.app.study import SPEC_DIR
 from trnbench.errors import LISTS_FAULTS, DataFileError, Fault, did_you_mean
 from trnbench.facts.workload.study import VERB, Study
+from trnbench.verbs.study.run import SPEC_DIR
 
 OptionsOf = Callable[[str], frozenset[str]]
 """Returns the names of the options that a verb takes."""

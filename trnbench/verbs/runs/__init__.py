@@ -1,0 +1,1 @@
+"""What was asked before, with its answers."""

@@ -1,0 +1,123 @@
+"""What `runs` is asked: which kept answers."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trnbench.asking.question import Question, option
+from trnbench.facts import parsing
+
+if TYPE_CHECKING:
+    from trnbench.store.runs import RunFilter
+
+_REDACT: Any = option(
+    "Leave out prices, discounts, bills and ratios that tell them.",
+    default=False,
+    name="redact_prices",
+)
+
+
+def _kept_verb(text: str) -> str:
+    from trnbench.app.keeping import KEPT_VERBS
+
+    return parsing.one_of("--verb", KEPT_VERBS)(text)
+
+
+class RunsListQuestion(Question):
+    """Kept answers, the newest `limit` of those of which all that is given holds."""
+
+    verb: str | None = option(
+        "Answers of this verb.", default=None, parse=_kept_verb, metavar="VERB"
+    )
+    model: str | None = option("About this model.", default=None, completes=("models",))
+    instance: str | None = option(
+        "About this instance type.", default=None, completes=("instances",)
+    )
+    tag: str | None = option("Kept under this tag.", default=None, metavar="TEXT")
+    since: datetime.date | None = option(
+        "From this day on (UTC).", default=None, read=parsing.date, metavar="YYYY-MM-DD"
+    )
+    until: datetime.date | None = option(
+        "To this day (UTC).", default=None, read=parsing.date, metavar="YYYY-MM-DD"
+    )
+    limit: int | None = option(
+        "The newest N; default: all.", default=None, read=parsing.whole, metavar="N"
+    )
+
+    @property
+    def filter(self) -> RunFilter:
+        """The filter of kept runs, whose end is the day after the last."""
+        from trnbench.store.runs import RunFilter
+
+        end = None
+        if self.until is not None and self.until < datetime.date.max:  # which no day follows
+            end = (self.until + datetime.timedelta(days=1)).isoformat()
+        return RunFilter(
+            verb=self.verb,
+            model=self.model,
+            instance=self.instance,
+            tag=self.tag,
+            since=None if self.since is None else self.since.isoformat(),
+            until=end,
+        )
+
+    def inputs(self) -> dict[str, object]:
+        """Return the question as plain data, with its days as texts."""
+        days = {"since": self.since, "until": self.until}
+        return super().inputs() | {name: day and day.isoformat() for name, day in days.items()}
+
+
+class RunShowQuestion(Question):
+    """One kept answer."""
+
+    run: str = option(
+        "An id or its beginning, a tag, or `last`.",
+        default="",
+        metavar="RUN",
+        argument=True,
+        required=True,
+    )
+    redacted: bool = _REDACT
+
+
+class RunDiffQuestion(Question):
+    """Two kept answers, or answers in files."""
+
+    first: str = option(
+        "As for show, or a JSON file.", default="", metavar="RUN", argument=True, required=True
+    )
+    second: str = option(
+        "What it is held against.", default="", metavar="RUN", argument=True, required=True
+    )
+
+
+class RunsQuestion(Question):
+    """Several kept answers."""
+
+    runs: tuple[str, ...] = option(
+        "Ids or their beginnings, tags, or `last`.",
+        default=(),
+        metavar="RUN...",
+        argument=True,
+        required=True,
+        several="repeated",
+    )
+
+
+class RunsExportQuestion(RunsQuestion):
+    """Several kept answers, with or without money."""
+
+    redacted: bool = _REDACT
+
+
+class RecoverQuestion(Question):
+    """A damaged file of kept answers."""
+
+    file: Path | None = option(
+        "A damaged file of runs; default: the one put aside last.",
+        default=None,
+        metavar="[FILE]",
+        argument=True,
+    )

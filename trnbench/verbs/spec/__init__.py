@@ -1,0 +1,1 @@
+"""Chips, instances, price lists and calibrations as files."""

@@ -1,0 +1,1 @@
+"""One verb in every combination of some options, resumable, on many workers."""

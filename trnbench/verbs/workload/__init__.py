@@ -1,0 +1,1 @@
+"""Models and benchmark suites as files."""
