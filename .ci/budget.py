@@ -15,10 +15,10 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    "answers": 1_220,
-    "app": 4_431,
-    "asking": 497,
-    "cli": 3_405,
+    "answers": 1_179,
+    "app": 3_980,
+    "asking": 510,
+    "cli": 3_287,
     "engines": 17_369,
     "evidence": 12_880,
     "facts": 12_352,
@@ -27,21 +27,21 @@ LINES = {
     "money": 3_580,
     "predict": 4_565,
     "program": 7_478,
-    "report": 2_321,
+    "report": 2_243,
     "show": 3_245,
     "store": 2_109,
     "tui": 9_043,
-    "verbs": 11_461,
+    "verbs": 12_122,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
-RECORDS_PER_1000_LINES = 7.32
+RECORDS_PER_1000_LINES = 7.37
 """A question for each command that is asked something; no other record was added for it."""
-SHORT_MODULES = 53
+SHORT_MODULES = 54
 """Modules of under 60 lines that are no `__init__`."""
 RETURN_RIDDLES = 74
 COMMENT_SHARE = 0.015
-TYPER_OPTIONS = 51
+TYPER_OPTIONS = 18
 """Options that are written for typer outside of `cli/derived_options.py`."""
 _RIDDLE = re.compile(r'"""Return (what|how|which)\b')
 _RECORD = ("Record", "State", "Question", "NamedTuple")

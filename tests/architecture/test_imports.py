@@ -115,7 +115,7 @@ def test_what_only_some_need_is_imported_late_by_the_package_that_is_for_it():
     places["jax"] = "trnbench/evidence/measure/"
     places |= dict.fromkeys(("aiohttp", "textual-serve"), "trnbench/tui/serve")
     places |= {
-        "distributed": "trnbench/app/study_on_dask.py",
+        "distributed": "trnbench/verbs/study/on_dask.py",
         "pyarrow": "trnbench/show/parquet.py",
     }
     found = [one for one in imports("trnbench") if normal(one.top) in EXTRAS]

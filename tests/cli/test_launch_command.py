@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from trnbench.app import train
-from trnbench.app.launching import launch_choices, launch_row
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
 from trnbench.launch.catalogue import FRAMEWORKS, frameworks_on, schedulers_on
 from trnbench.launch.values import VALUES
+from trnbench.verbs.launch.folders import launch_choices, launch_row
 
 MODEL = "llama3.1-8b"
 ON = {
@@ -263,15 +263,15 @@ def test_a_row_of_an_answer_is_launched_and_nothing_written():
     choices = launch_choices(catalog, row)
     assert choices.stack == "nxdt"
     assert "optimum-neuron" in choices.frameworks
-    found = launch_row(catalog, row, scheduler=choices.schedulers[0])
-    assert found.answer.folder is not None
-    assert found.answer.step.layout == answer.layout
-    assert found.inputs["on"] == "trn1.32xlarge:2"
+    launched, question = launch_row(catalog, row, scheduler=choices.schedulers[0])
+    assert launched.folder is not None
+    assert launched.step.layout == answer.layout
+    assert question.inputs()["on"] == "trn1.32xlarge:2"
     other = {**row, "calibration": "neuron-bert-trn1"}
     assert launch_choices(catalog, other).stack is None
     with pytest.raises(InputError, match="no framework that files are written for"):
         launch_row(catalog, other, scheduler="slurm")
-    assert launch_row(catalog, other, scheduler="slurm", stack="nxdt").answer.feasible
+    assert launch_row(catalog, other, scheduler="slurm", stack="nxdt")[0].feasible
     del other["calibration"]
     assert launch_choices(catalog, other).stack == "nxdt"
 

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from trnbench import __main__ as process
-from trnbench import __version__, app
+from trnbench import __version__
 from trnbench.cli.diagnostics import ExitCode, guarded
 from trnbench.cli.main import main
 
@@ -64,7 +64,7 @@ def test_an_interrupted_command_says_so(capsys, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(app, "info", interrupt)
+    monkeypatch.setattr("trnbench.verbs.info.run.info", interrupt)
     assert main(["info"]) == 130
     assert capsys.readouterr().err == "trnbench: interrupted\n"
 
@@ -73,7 +73,7 @@ def test_our_own_bug_is_70_and_has_a_traceback_only_on_request(capsys, monkeypat
     def broken(*_):
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr(app, "info", broken)
+    monkeypatch.setattr("trnbench.verbs.info.run.info", broken)
     assert main(["info"]) == 70
     quiet = capsys.readouterr().err
     assert "internal error: ZeroDivisionError: oops" in quiet
@@ -86,7 +86,7 @@ def test_running_out_of_memory_is_said(capsys, monkeypatch):
     def greedy(*_):
         raise MemoryError
 
-    monkeypatch.setattr(app, "info", greedy)
+    monkeypatch.setattr("trnbench.verbs.info.run.info", greedy)
     assert main(["info"]) == 3
     assert "not enough memory" in capsys.readouterr().err
 

@@ -14,9 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trnbench.app.launching import write_launch as write_launch
     from trnbench.app.verbs.explain import explain as explain
-    from trnbench.app.verbs.launch import launch as launch
     from trnbench.app.verbs.validate import validate as validate
     from trnbench.app.verbs.verify import verify as verify
     from trnbench.facts.catalog.search import SPEC_SECTIONS as SPEC_SECTIONS
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from trnbench.verbs.info.run import info as info
     from trnbench.verbs.info.support import jobs_supported as jobs_supported
     from trnbench.verbs.info.support import support as support
+    from trnbench.verbs.launch.folders import write_launch as write_launch
+    from trnbench.verbs.launch.run import launch as launch
     from trnbench.verbs.matrix.run import matrix as matrix
     from trnbench.verbs.measure.run import measure as measure
     from trnbench.verbs.numerics.run import numerics as numerics
@@ -58,7 +58,7 @@ VERBS = (
     *("measure", "validate", "calibrate", "explain", "search_layouts", "numerics", "claims"),
 )
 _IN_FOLDERS = (
-    *("matrix", "compare", "plan", "fleet", "numerics", "collective", "claims", "train"),
+    *("matrix", "compare", "plan", "fleet", "launch", "numerics", "collective", "claims", "train"),
     *("search_layouts", "calibrate", "measure"),
 )
 """Verbs that are a folder of `trnbench.verbs`."""
@@ -73,7 +73,7 @@ _HOMES = {
             *("platform_named", "prices_named", "sheet"),
         ),
         "trnbench.verbs.workload.run": ("import_model", "model_facts"),
-        "trnbench.app.launching": ("write_launch",),
+        "trnbench.verbs.launch.folders": ("write_launch",),
         "trnbench.verbs.prices.run": ("price_history", "refresh_prices", "write_rates"),
         "trnbench.verbs.compare.scaling": ("scale_run",),
         "trnbench.verbs.info.run": ("info",),

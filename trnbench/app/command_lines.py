@@ -18,6 +18,7 @@ ARGUMENTS: Mapping[str, str] = {
     "calibrate": "measurements",
     "measure": "kind",
     "fleet": "file",
+    "launch": "model",
     **dict.fromkeys(("train", "compare", "plan"), "model"),
 }
 """The option of a verb that is written without its name."""

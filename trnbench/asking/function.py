@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
+from keyword import iskeyword
 from typing import Any, Protocol, TypeVar, cast
 
 from trnbench.asking.option import Option
@@ -39,13 +40,15 @@ def verb_of(name: str, question: type[Q], run: Callable[..., A]) -> AskedVerb[Q,
     may be given by place.
     """
     options = question.options()
+    names = {argument_name(one): one.name for one in options.values()}
     places = [one.name for one in options.values() if one.argument]
     known = inspect.signature(run).parameters
 
     def request(*arguments: Any, catalog: Catalog | None = None, **given: Any) -> Q:  # noqa: ANN401
         if len(arguments) > len(places):
             raise TypeError(f"{name}() takes {len(places)} arguments by place")
-        asked = {**dict(zip(places, arguments, strict=False)), **given}
+        named = {names.get(name, name): value for name, value in given.items()}
+        asked = {**dict(zip(places, arguments, strict=False)), **named}
         return question.asked(catalog or open_catalog(), asked)
 
     def verb(*arguments: Any, catalog: Catalog | None = None, **given: Any) -> A:  # noqa: ANN401
@@ -55,7 +58,7 @@ def verb_of(name: str, question: type[Q], run: Callable[..., A]) -> AskedVerb[Q,
 
     verb.__name__ = verb.__qualname__ = name
     verb.__module__ = run.__module__
-    lines = [f"    {one.name}: {one.help}" for one in options.values()]
+    lines = [f"    {argument_name(one)}: {one.help}" for one in options.values()]
     verb.__doc__ = "\n".join([inspect.getdoc(run) or "", "", "Options:", "", *lines, ""])
     answer = inspect.signature(run).return_annotation
     hooks = [known[one] for one in NO_OPTIONS[1:] if one in known]
@@ -75,6 +78,11 @@ def signature_of(
     return inspect.Signature(own, return_annotation=answer)
 
 
+def argument_name(one: Option) -> str:
+    """Name of the argument of an option; that of its field for --with, a word of Python's."""
+    return one.field if iskeyword(one.name) else one.name
+
+
 def _argument(one: Option) -> Parameter:
     kind = Parameter.POSITIONAL_OR_KEYWORD if one.argument else Parameter.KEYWORD_ONLY
     form = one.kind.__name__ if one.kind in (bool, str) else f"{one.kind.__name__} | str"
@@ -82,4 +90,4 @@ def _argument(one: Option) -> Parameter:
     form = f"{form} | None" if one.default is None else form
     default = one.text(one.default) if one.several == "one text" else one.default
     default = Parameter.empty if one.required else default
-    return Parameter(one.name, kind, default=default, annotation=form)
+    return Parameter(argument_name(one), kind, default=default, annotation=form)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Options = Mapping[str, Any]
 NOT_ASKED = frozenset(
     (
-        *("output_format", "json", "output", "quiet", "spec_dir", "no_keep", "tag"),
+        *("format", "json", "output", "quiet", "spec_dir", "no_keep", "tag"),
         *(
             "plot",
             "details",
@@ -31,7 +31,6 @@ NOT_ASKED = frozenset(
             "report",
             "redact_prices",
             "trace",
-            "into",
             "force",
             "resume",
             "against",

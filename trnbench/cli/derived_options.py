@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from inspect import Parameter
 from keyword import iskeyword
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from trnbench.asking.option import Option
 from trnbench.asking.question import Question
 from trnbench.cli.names import completes, completes_stacks
-from trnbench.cli.printing import Command, typed_option, with_signature
+
+Command = Callable[..., int | None]
+Q = TypeVar("Q", bound=Question)
 
 
 def asks(*kinds: type[Question], ahead_of: str = "") -> Callable[[Command], Command]:
@@ -42,15 +44,25 @@ def asks(*kinds: type[Question], ahead_of: str = "") -> Callable[[Command], Comm
 
         @functools.wraps(command)
         def run(*before: Any, **options: Any) -> int | None:  # noqa: ANN401
+            before += tuple(options[one.name] for one in head[len(before) :])
             questions = []
             for kind in kinds:
                 given = {one.name: _plain(options[_place(one)]) for one in _shown(kind)}
-                questions.append(kind.read(kind.filled(given, before[-1]) if before else given))
+                with_catalog = len(before) > 1
+                questions.append(
+                    kind.read(kind.filled(given, before[1]) if with_catalog else given)
+                )
             return command(*before, *questions)
 
         return with_signature(run, [*head, *parameters])
 
     return decorate
+
+
+def taken(kind: type[Q], options: dict[str, Any]) -> Q:
+    """Return the question of some of a command's options, which are taken out of them."""
+    given = {one.name: options.pop(_place(one), None) for one in _shown(kind)}
+    return kind.read({name: _plain(value) for name, value in given.items()})
 
 
 def _shown(kind: type[Question]) -> list[Option]:
@@ -98,7 +110,8 @@ def _type_of(one: Option) -> Any:  # noqa: ANN401
 
 def _default(one: Option) -> Any:  # noqa: ANN401
     """Return the default as Typer shows it; None where the help says it, if there is one."""
-    if one.default is None or one.default == () or "default:" in one.help:
+    said = "default:" in one.help and one.bounds is None
+    if one.default is None or one.default == () or said:
         return False if one.is_switch and one.default is False else None
     if not one.default and one.kind is not bool and one.bounds is None:
         return None
@@ -114,17 +127,24 @@ def _completion(one: Option) -> Callable[[str], list[str]]:
         return completes_stacks()
     if one.completes == ("links",):
         return completes(("calibration",), prefix="collective-")
-    if one.completes[0].startswith("kinds of "):
-        return _kinds(one.completes[0])
+    if one.completes[0] in _WORDS:
+        return _completes_words(one.completes[0])
     return completes(one.completes, several=one.several == "commas" and not one.argument)
 
 
-def _kinds(which: str) -> Callable[[str], list[str]]:
+_WORDS = ("kinds of specs", "kinds of workloads", "topics")
+
+
+def _completes_words(which: str) -> Callable[[str], list[str]]:
     def complete(incomplete: str) -> list[str]:
+        from trnbench.facts.catalog.concepts import topic_titles
         from trnbench.facts.catalog.search import SPEC_SECTIONS, WORKLOAD_SECTIONS
 
-        kinds = SPEC_SECTIONS if which == "kinds of specs" else WORKLOAD_SECTIONS
-        return [name for name in kinds if name.startswith(incomplete)]
+        if which == "topics":
+            words: Iterable[str] = topic_titles()
+        else:
+            words = SPEC_SECTIONS if which == "kinds of specs" else WORKLOAD_SECTIONS
+        return [word for word in words if word.startswith(incomplete)]
 
     return complete
 
@@ -142,3 +162,16 @@ def _filling(fills: Callable[[Path], Mapping[str, Any]]) -> Callable[..., Path |
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
     return value.value if isinstance(value, StrEnum) else value
+
+
+def with_signature(command: Command, parameters: Sequence[Parameter]) -> Command:
+    """Return the command with the parameters that Typer shall see."""
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command
+
+
+def typed_option(name: str, kind: Any, option: Any, default: object = None) -> Parameter:  # noqa: ANN401
+    """Return a parameter that Typer makes this option (or argument) of."""
+    form = Annotated[kind, option]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=form)

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
+from trnbench.asking.question import Question, option
+from trnbench.cli.derived_options import asks
 from trnbench.cli.output import terminal_width
 from trnbench.facts.terminal_text import shown_lines
 
 
-def _completes(incomplete: str) -> list[str]:
-    from trnbench.facts.catalog.concepts import topic_titles
+class HelpQuestion(Question):
+    """A word to be explained."""
 
-    return [name for name in topic_titles() if name.startswith(incomplete)]
+    topic: str | None = option(
+        "A concept, a word of the glossary, a knob, or a command; default: list them.",
+        default=None,
+        metavar="TOPIC",
+        argument=True,
+        completes=("topics",),
+    )
 
 
-def concepts(
-    context: typer.Context,
-    topic: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TOPIC",
-            help="A concept, a word of the glossary, a knob, or a command; default: list them.",
-            autocompletion=_completes,
-        ),
-    ] = None,
-) -> None:
+@asks(HelpQuestion)
+def concepts(context: typer.Context, question: HelpQuestion) -> None:
     """Explain a concept (layout, calibration, evidence, purchase, engines) or a word."""
     from trnbench.cli.main import VERBS, application
     from trnbench.facts.catalog.concepts import concept, explained, glossary, topic_titles
     from trnbench.facts.workload.layout import KNOBS
     from trnbench.show.concepts import concept_text, knob_text, list_text
 
+    topic = question.topic
     if topic is None:
         text = list_text(topic_titles(), glossary(), terminal_width())
     elif topic in VERBS:

@@ -10,7 +10,8 @@ from typing import Any
 
 import typer
 
-from trnbench.cli.printing import Command, hints_of, typed_option, with_signature
+from trnbench.cli.derived_options import Command, typed_option, with_signature
+from trnbench.cli.printing import hints_of
 from trnbench.facts.workload.layout import KNOBS, Knob
 from trnbench.facts.workload.partial_layout import knob_parser, value_parser
 

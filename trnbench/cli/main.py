@@ -7,13 +7,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from trnbench import __version__
+from trnbench.asking.question import Question, option
 from trnbench.cli.asking import Options, answering, asked, question_options
 from trnbench.cli.defaults import configured
+from trnbench.cli.derived_options import parameter_of, with_signature
 from trnbench.cli.diagnostics import DEBUG_VARIABLE, guarded
 
 if TYPE_CHECKING:
@@ -86,7 +89,13 @@ def application(*verbs: str) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    made.callback()(_options)
+    version, debug = StartQuestion.options().values()
+    parameters = [
+        Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context),
+        parameter_of(version, callback=_version, is_eager=True),
+        parameter_of(debug),
+    ]
+    made.callback()(with_signature(_options, parameters))
     for verb in () if verbs else VERBS:
         made.command(verb, short_help=VERBS[verb])(_nothing)
     for verb in verbs:
@@ -120,13 +129,14 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _options(
-    context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
-) -> None:
+class StartQuestion(Question):
+    """What may be said before the verb."""
+
+    version: bool = option("Show the version.", default=False)
+    debug: bool = option("Show tracebacks of errors.", default=False)
+
+
+def _options(context: typer.Context, **_: bool) -> None:
     """Take the options that stand before the verb; `main` has acted on --debug already."""
     if context.invoked_subcommand is None:
         typer.echo(EXAMPLES)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from trnbench.asking.question import Question, option
 from trnbench.cli.diagnostics import pipe_may_end, say
 from trnbench.errors import EnvironmentFault, InputError
 from trnbench.facts.catalog.whole_file import write_whole
@@ -37,6 +38,37 @@ class OutputFormat(StrEnum):
     JSONL = "jsonl"
     CSV = "csv"
     MARKDOWN = "markdown"
+
+
+SPEC_DIRS: Any = option(
+    "Look here first for specs and workloads.",
+    default=(),
+    name="spec_dir",
+    several="repeated",
+    metavar="DIR",
+)
+
+
+class Printed(Question):
+    """How and where an answer is printed, and which data files it rests on."""
+
+    said_format: OutputFormat | None = option(
+        "How to print the rows; default: table.",
+        default=None,
+        name="format",
+        choices=tuple(OutputFormat),
+        parse=OutputFormat,
+    )
+    json: bool = option("Short for --format json.", default=False)
+    destination: str | None = option(
+        "Write to FILE (.json, .csv, .md ... as named); - is stdout.",
+        default=None,
+        name="output",
+        short="-o",
+        metavar="FILE",
+    )
+    quiet: bool = option("No narration on stderr.", default=False, short="-q")
+    spec_dirs: tuple[Path, ...] = SPEC_DIRS
 
 
 _ENDINGS = {
@@ -111,17 +143,19 @@ class Output(Record):
             say(text)
 
 
-def chosen_output(
-    output_format: OutputFormat | None, json: bool, destination: str | None, quiet: bool
-) -> Output:
+def chosen_output(printed: Printed) -> Output:
     """Return the output that the shared options describe; contradictions are refused."""
-    said, destination = destination is not None, destination or STDOUT
-    if json and output_format is not None and output_format is not OutputFormat.JSON:
-        raise InputError(f"--json contradicts --format {output_format.value}; give one of them")
-    chosen = OutputFormat.JSON if json else output_format
+    output_format, destination = printed.said_format, printed.destination or STDOUT
+    if printed.json and output_format not in (None, OutputFormat.JSON):
+        raise InputError(f"--json contradicts --format {output_format}; give one of them")
     if destination != STDOUT:
         _check_writable(Path(destination))
-    return Output(said_format=chosen, destination=destination, quiet=quiet, said=said)
+    return Output(
+        said_format=OutputFormat.JSON if printed.json else output_format,
+        destination=destination,
+        quiet=printed.quiet,
+        said=printed.destination is not None,
+    )
 
 
 def check_outputs(
@@ -134,18 +168,18 @@ def check_outputs(
     """
     kept = list(outputs.items())
     folders = [*folders, *(path for path in inputs if path.is_dir())]
-    for i, (option, path) in enumerate(kept):
+    for i, (asked, path) in enumerate(kept):
         _check_writable(path)
         for other, second in kept[:i]:
             if _same(path, second):
-                raise InputError(f"{option} and {other} name one file: {path}")
+                raise InputError(f"{asked} and {other} name one file: {path}")
         for read in inputs:
             if path.is_file() and _same(path, read):
-                raise InputError(f"{option}: {path} is a file that this command reads")
+                raise InputError(f"{asked}: {path} is a file that this command reads")
         for folder in folders:
             if path.is_file() and path.suffix in _DATA and _is_below(path, folder):
                 raise InputError(
-                    f"{option}: {path} is one of the data files in {folder}",
+                    f"{asked}: {path} is one of the data files in {folder}",
                     hint="name another file; to replace this one, remove it first",
                 )
 

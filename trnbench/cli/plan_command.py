@@ -27,8 +27,8 @@ def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanSho
     Every valid layout on every cluster size of every instance type, bought in every way; spot
     (interruptible) only with --purchase spot.
     """
-    from trnbench.app.launching import known_scheduler, refuse_full
     from trnbench.app.searching import Watch
+    from trnbench.verbs.launch.folders import known_scheduler, refuse_full
     from trnbench.verbs.plan.run import plan_run
     from trnbench.verbs.plan.text import plan_report
 
@@ -56,18 +56,17 @@ def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanSho
 
 def _launched(out: Output, catalog: Catalog, best: Quote, folder: Path, scheduler: str) -> bool:
     """Write the files that start a plan, or say why there are none."""
-    from trnbench.app.launching import launch_row, write_launch
+    from trnbench.verbs.launch.folders import launch_row, write_launch
 
     try:
-        found = launch_row(catalog, best.row(), scheduler=scheduler)
+        answer, question = launch_row(catalog, best.row(), scheduler=scheduler)
     except InputError as error:
         out.narrate(f"nothing is launched: {error.message}")
         return False
-    answer = found.answer
     if answer.folder is None:
         out.narrate(f"nothing is launched: {'; '.join(answer.step.reasons)}")
         return False
-    write_launch(folder, answer, found.inputs)
+    write_launch(folder, answer, question.inputs())
     out.narrate(f"written: {folder}; {folder / 'README.md'} says how to start it")
     if answer.folder.empty:
         named = ", ".join(value.name for value in answer.folder.empty)

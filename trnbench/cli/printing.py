@@ -10,28 +10,38 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 
+from trnbench.asking.question import Question, option
 from trnbench.cli.asking import AGAIN, WORDS, files_read, given_options
 from trnbench.cli.defaults import money_origins
+from trnbench.cli.derived_options import Command, parameter_of, taken, with_signature
 from trnbench.cli.diagnostics import say
-from trnbench.cli.output import STDOUT, Output, OutputFormat, check_outputs, chosen_output
-from trnbench.cli.reporting import PLOTTING, REPORTING, beside_of
+from trnbench.cli.output import STDOUT, Output, Printed, check_outputs, chosen_output
+from trnbench.cli.reporting import Beside
 from trnbench.facts.parsing import short_text
 from trnbench.facts.records import replace
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
 
-Command = Callable[..., int | None]
-_WRITTEN = ("trace", "into")
+_WRITTEN = ("trace", "into", "output")
 """Options whose paths are written, not read."""
 _CONFIGURATION = "config"
 """Names what people run: their keys may be in it."""
 _SAYS_PATH = ("source",)
 """Options that name a file among other things."""
+
+
+class Keeping(Question):
+    """Whether an answer is kept, and under which name."""
+
+    no_keep: bool = option("Leave the answer out of `trnbench runs`.", default=False)
+    tag: str | None = option(
+        "Keep the answer under this name.", default=None, read=short_text, metavar="TEXT"
+    )
 
 
 def printing(
@@ -51,45 +61,41 @@ def printing(
     """
     own = list(inspect.signature(command).parameters.values())[2:]
     hints = hints_of(command, [parameter.name for parameter in own])
-    beside_answers = [*(PLOTTING if plots else ()), *(REPORTING if reports else ())]
+    beside = [*(["plot_file"] if plots else []), *(["report", "redact_prices"] if reports else [])]
+    shared = [Beside.options()[name] for name in beside]
+    shared += [*Keeping.options().values()] if kept else []
+    shared += [one for one in Printed.options().values() if to_file or one.name != "output"]
     parameters = [
         *(p.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own),
-        *beside_answers,
-        *(KEEPING if kept else ()),
-        *(one for one in SHARED if to_file or one.name != "output"),
+        *([Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)] if kept else []),
+        *map(parameter_of, shared),
     ]
 
     @functools.wraps(command)
-    def run(
-        *,
-        output_format: OutputFormat | None,
-        json: bool,
-        quiet: bool,
-        spec_dir: list[Path] | None,
-        output: str | None = None,
-        **options: Any,  # noqa: ANN401
-    ) -> int | None:
+    def run(**options: Any) -> int | None:  # noqa: ANN401
         from trnbench.facts.catalog.search import open_catalog
 
-        asked = {name: options.pop(name) for name in (_KEPT_NAMES if kept else ())}
-        made = {one.name: options.pop(one.name) for one in beside_answers}
+        said = {one.name: options.pop(one.name) for one in shared}
+        context = options.pop("context") if kept else None
         again = AGAIN.get()
         if again is not None:
             out = Output(quiet=True, silent=True, reports=again.reports)
             return command(out, again.catalog or open_catalog(), **options)
-        out = chosen_output(output_format, json, output, quiet)
-        catalog = open_catalog(spec_dir or ())
+        printed, keep, made = taken(Printed, said), taken(Keeping, said), taken(Beside, said)
+        out = chosen_output(printed)
+        catalog = open_catalog(printed.spec_dirs)
         folders = () if "force" in options else [folder.path for folder in catalog.folders]
-        beside = beside_of(made)
         outputs, inputs = _paths(out.destination, options)
-        check_outputs(outputs | beside.outputs, inputs, folders)
+        check_outputs(outputs | made.outputs, inputs, folders)
         if kept:
-            out = replace(out, origins=money_origins(asked["context"]))
-        if beside.outputs:
-            out = replace(out, beside=functools.partial(beside.write, quiet=quiet))
+            assert context is not None
+            out = replace(out, origins=money_origins(context))
+        if made.outputs:
+            out = replace(out, beside=functools.partial(made.write, quiet=printed.quiet))
         began = time.time()
         code = command(out, catalog, **options)
-        if kept and out.reports and not asked["no_keep"]:
+        if kept and out.reports and not keep.no_keep:
+            asked = {"context": context, "tag": keep.tag}
             _keep(out, catalog, code or 0, began, options, asked)
         return code
 
@@ -161,13 +167,6 @@ def _paths(output: str, options: Mapping[str, object]) -> tuple[dict[str, Path],
     return outputs, inputs
 
 
-def with_signature(command: Command, parameters: Sequence[Parameter]) -> Command:
-    """Return the command with the parameters that Typer shall see."""
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
-
-
 def hints_of(command: Command, names: Sequence[str]) -> dict[str, Any]:
     """Return the types of some of a command's parameters.
 
@@ -175,55 +174,3 @@ def hints_of(command: Command, names: Sequence[str]) -> dict[str, Any]:
     """
     own = SimpleNamespace(__annotations__={name: command.__annotations__[name] for name in names})
     return get_type_hints(own, globalns=command.__globals__, include_extras=True)
-
-
-def typed_option(name: str, kind: Any, option: Any, default: object = None) -> Parameter:  # noqa: ANN401
-    """Return a parameter that Typer makes this option (or argument) of."""
-    form = Annotated[kind, option]
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=form)
-
-
-_KEPT_NAMES = ("no_keep", "tag", "context")
-KEEPING = [
-    Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context),
-    typed_option(
-        "no_keep",
-        bool,
-        typer.Option("--no-keep", help="Leave the answer out of `trnbench runs`."),
-        False,
-    ),
-    typed_option(
-        "tag",
-        str | None,
-        typer.Option(
-            parser=short_text("--tag"), metavar="TEXT", help="Keep the answer under this name."
-        ),
-    ),
-]
-SHARED = [
-    typed_option(
-        "output_format",
-        OutputFormat | None,
-        typer.Option("--format", help="How to print the rows; default: table."),
-    ),
-    typed_option("json", bool, typer.Option("--json", help="Short for --format json."), False),
-    typed_option(
-        "output",
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write to FILE (.json, .csv, .md ... as named); - is stdout.",
-        ),
-        None,
-    ),
-    typed_option(
-        "quiet", bool, typer.Option("--quiet", "-q", help="No narration on stderr."), False
-    ),
-    typed_option(
-        "spec_dir",
-        list[Path] | None,
-        typer.Option("--spec-dir", metavar="DIR", help="Look here first for specs and workloads."),
-    ),
-]

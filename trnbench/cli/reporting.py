@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
-from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
-
+from trnbench.asking.question import Question, option
 from trnbench.cli.asking import WORDS
 from trnbench.cli.diagnostics import say
 from trnbench.errors import InputError
 from trnbench.facts.catalog.whole_file import write_whole
-from trnbench.facts.records import Record
 
 if TYPE_CHECKING:
     from trnbench.show.report import Report
@@ -23,12 +19,30 @@ PAGES = (".html", ".md")
 CHART = ".svg"
 
 
-class Beside(Record):
+class Beside(Question):
     """Which files are made beside an answer, and whether the report leaves money out."""
 
-    page: Path | None = None
-    redact: bool = False
-    chart: Path | None = None
+    page: Path | None = option(
+        "Also write a report to hand on: FILE.html or FILE.md.",
+        default=None,
+        name="report",
+        metavar="FILE",
+    )
+    redacted: bool = option(
+        "Leave out of the report what tells a price.", default=False, name="redact_prices"
+    )
+    chart: Path | None = option(
+        "Also write a chart: FILE.svg.", default=None, name="plot_file", metavar="FILE"
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse files that are named for another kind, and money left out of no file."""
+        if self.page is not None and self.page.suffix not in PAGES:
+            raise InputError(f"--report: {self.page} must end in {' or '.join(PAGES)}")
+        if self.chart is not None and self.chart.suffix != CHART:
+            raise InputError(f"--plot-file: {self.chart} must end in {CHART}")
+        if self.redacted and self.page is None:
+            raise InputError("--redact-prices is about a file to hand on: give --report FILE.html")
 
     @property
     def outputs(self) -> dict[str, Path]:
@@ -39,21 +53,9 @@ class Beside(Record):
     def write(self, report: Report, *, quiet: bool) -> None:
         """Make the files of an answer."""
         if self.page is not None:
-            _write_page(self.page, report, redact=self.redact, quiet=quiet)
+            _write_page(self.page, report, redact=self.redacted, quiet=quiet)
         if self.chart is not None:
             _write_chart(self.chart, report)
-
-
-def beside_of(options: Mapping[str, Any]) -> Beside:
-    """Return what the options ask for; they are refused before any work."""
-    page, redact, chart = (options.get(name) for name in ("report", "redact_prices", "plot_file"))
-    if page is not None and page.suffix not in PAGES:
-        raise InputError(f"--report: {page} must end in {' or '.join(PAGES)}")
-    if chart is not None and chart.suffix != CHART:
-        raise InputError(f"--plot-file: {chart} must end in {CHART}")
-    if redact and page is None:
-        raise InputError("--redact-prices is about a file to hand on: give --report FILE.html")
-    return Beside(page=page, redact=bool(redact), chart=chart)
 
 
 def _write_page(path: Path, report: Report, *, redact: bool, quiet: bool) -> None:
@@ -76,32 +78,3 @@ def _write_chart(path: Path, report: Report) -> None:
         say(f"trnbench: no chart: the answer has nothing to draw, {path} is not written")
         return
     write_whole(path, chart_svg(report.charts[0], alone=True).encode())
-
-
-def _option(name: str, kind: Any, option: Any, default: object = None) -> Parameter:  # noqa: ANN401
-    form = Annotated[kind, option]
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=form)
-
-
-REPORTING = [
-    _option(
-        "report",
-        Path | None,
-        typer.Option(
-            "--report", metavar="FILE", help="Also write a report to hand on: FILE.html or FILE.md."
-        ),
-    ),
-    _option(
-        "redact_prices",
-        bool,
-        typer.Option("--redact-prices", help="Leave out of the report what tells a price."),
-        False,
-    ),
-]
-PLOTTING = [
-    _option(
-        "plot_file",
-        Path | None,
-        typer.Option("--plot-file", metavar="FILE", help="Also write a chart: FILE.svg."),
-    )
-]

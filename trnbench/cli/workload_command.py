@@ -9,7 +9,7 @@ import typer
 
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode, help_alone, say
-from trnbench.cli.output import STDOUT, OutputFormat, check_outputs, chosen_output
+from trnbench.cli.output import STDOUT, Printed, check_outputs, chosen_output
 from trnbench.cli.printing import printing
 from trnbench.facts.catalog.search import WORKLOAD_SECTIONS, listed, sections_of
 from trnbench.verbs.shared import PathsQuestion
@@ -79,7 +79,7 @@ def import_workload(question: ImportQuestion) -> None:
         question.config, question.model, family=question.family, depths=question.depths
     )
     output = str(own_model_path(made.name)) if question.save else question.output
-    out = chosen_output(OutputFormat.TABLE, False, output, False)
+    out = chosen_output(Printed(destination=output))
     if output != STDOUT:
         check_outputs({"--output": Path(output)}, [question.config], ())
     out.write_bytes(made.text.encode())

@@ -489,7 +489,7 @@ def known_bindings() -> Iterator[Binding]:
     yield from every_binding([TrnbenchApp, View, *map(class_of, VIEWS)])
 
 
-def run(spec_dirs: list[Path], view: str | None) -> int:
+def run(spec_dirs: Sequence[Path], view: str | None) -> int:
     """Run the application until the user leaves; return the exit code."""
     if view is not None and view not in VIEWS:
         raise UnknownNameError("view", view, VIEWS)

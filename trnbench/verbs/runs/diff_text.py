@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from trnbench.facts.units import Dimension
+from trnbench.show.charts.record import Bar, BarChart, ChartAxis, parts_of
 from trnbench.show.report import Report, cell_text, columns, figure_or_key
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from trnbench.answers.launch import Launched
 from trnbench.app.use_case import Progress, quiet
-from trnbench.app.verbs.launch import MachinesFrom, inputs_of, launch, run
 from trnbench.errors import EnvironmentFault, InputError, UnknownNameError
 from trnbench.facts.calibration.training_stack import training_stack_of
 from trnbench.facts.catalog.foreign import read_object
@@ -21,6 +19,9 @@ from trnbench.facts.units import counted
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.launch.catalogue import SCHEDULERS, framework_for, frameworks_on, schedulers_on
 from trnbench.launch.folder import PREDICTION
+from trnbench.verbs.launch.answer import Launched
+from trnbench.verbs.launch.question import LaunchQuestion, MachinesFrom
+from trnbench.verbs.launch.run import run
 
 _NUMBERS = ("nodes", "lnc", "tokens", "checkpoint_interval_s")
 _TEXTS = ("model", "instance", "calibration", "job", "purchase")
@@ -36,13 +37,6 @@ class LaunchChoices(Record):
     stack: str | None
     frameworks: tuple[str, ...]
     schedulers: tuple[str, ...]
-
-
-class RowLaunch(Record, eq=False):
-    """A row that is launched, with what was asked: `write_launch(folder, answer, inputs)`."""
-
-    answer: Launched
-    inputs: Mapping[str, object]
 
 
 def options_of_answer(catalog: Catalog, path: Path, number: int = 1) -> dict[str, Any]:
@@ -110,8 +104,8 @@ def launch_row(
     scheduler: str,
     stack: str | None = None,
     progress: Progress = quiet,
-) -> RowLaunch:
-    """Return the files that start a row of compare, plan or a list of layouts; nothing is written.
+) -> tuple[Launched, LaunchQuestion]:
+    """Return the files that start a row of another answer, and what was asked; none is written.
 
     `stack` is the framework; without it that which the row's training stack stands for.
     """
@@ -123,8 +117,8 @@ def launch_row(
             "no framework that files are written for stands for the training stack of this row",
             hint=f"frameworks on {row['instance']}: {known}",
         )
-    request = launch.request(**options, scheduler=scheduler)
-    return RowLaunch(answer=run(catalog, request, progress=progress), inputs=inputs_of(request))
+    question = LaunchQuestion.asked(catalog, {**options, "with": scheduler})
+    return run(catalog, question, progress=progress), question
 
 
 def _stack(catalog: Catalog, row: Mapping[str, Any]) -> str | None:
@@ -163,9 +157,9 @@ def write_launch(
     folder: str | Path, answer: Launched, inputs: Mapping[str, object], *, force: bool = False
 ) -> None:
     """Write the files of an answer, each whole; the prediction last, so that it vouches for all."""
-    from trnbench.report.launch import launch_report
     from trnbench.show.formats import render
     from trnbench.show.text_table import Style
+    from trnbench.verbs.launch.text import launch_report
 
     if answer.folder is None:
         raise InputError(f"nothing to write: {'; '.join(answer.step.reasons)}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnbench.answers.launch import Launched, LaunchPair
 from trnbench.facts.units import Dimension, show
 from trnbench.show.report import Report, columns
 from trnbench.show.text_table import Style
+from trnbench.verbs.launch.answer import Launched, LaunchPair
 
 
 def launch_report(answer: Launched, inputs: Mapping[str, object]) -> Report:
