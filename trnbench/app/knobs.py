@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 from trnbench.asking.function import signature_of
 from trnbench.asking.option import Given, Option
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.workload.layout import ANY, KNOBS, Knob, Value
-from trnbench.facts.workload.partial_layout import PartialLayout, knob_parser, value_parser
+from trnbench.facts.workload.partial_layout import PartialLayout, knob_parser
 from trnbench.program.precision import recipe_named
-
-KnobParser: TypeAlias = Callable[[Knob, str], Callable[[str], Value]]
-"""A knob and its name in errors -> the parser of its texts."""
 
 
 def layout_of(**knobs: Any) -> PartialLayout:  # noqa: ANN401
     """Return the layout of which these knobs are settled; None leaves one open."""
-    return _read(knobs, knob_parser)
+    return _read(knobs)
 
 
 def refuse_wanted(layout: PartialLayout) -> None:
@@ -30,19 +27,19 @@ def refuse_wanted(layout: PartialLayout) -> None:
         )
 
 
-def _read(knobs: Given, parser: KnobParser) -> PartialLayout:
+def _read(knobs: Given) -> PartialLayout:
     for name in knobs:
         if name not in KNOBS:
             raise UnknownNameError("option", name, KNOBS)
     given = {name: one for name, one in knobs.items() if one is not None}
-    return PartialLayout(**{name: _value(KNOBS[name], given[name], parser) for name in given})
+    return PartialLayout(**{name: _value(KNOBS[name], given[name]) for name in given})
 
 
-def _value(knob: Knob, given: Value, parser: KnobParser) -> Value:
+def _value(knob: Knob, given: Value) -> Value:
     """Return a checked value: what is given is read as its text would be."""
     what = knob.option if knob.kind is not str else knob.option.strip("-").replace("-", " ")
     text = ("on" if given else "off") if isinstance(given, bool) else str(given)
-    value = parser(knob, what)(text)
+    value = knob_parser(knob, what)(text)
     return recipe_named(str(value)).name if knob.name == "precision" else value
 
 
@@ -60,7 +57,10 @@ class _Knobs:
         return {name: _option(knob, self.about) for name, knob in KNOBS.items()}
 
     def value(self, given: Given) -> PartialLayout:
-        return _read(given, value_parser if self.about else knob_parser)
+        layout = _read(given)
+        if self.about:
+            refuse_wanted(layout)
+        return layout
 
     def said(self, layout: PartialLayout) -> dict[str, Any]:
         return dict(layout.said)

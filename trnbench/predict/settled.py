@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from trnbench.errors import InputError
 from trnbench.facts.calibration.training_stack import TrainingStack
 from trnbench.facts.numbers.formats import format_named
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, replace
 from trnbench.facts.units import BITS_PER_BYTE
 from trnbench.facts.workload.choices import job_defaults
 from trnbench.facts.workload.layout import KNOBS, AttentionKernel, FrozenFormat, Value
@@ -57,6 +57,13 @@ class Assumption(Record):
     name: str
     value: Value
     why: str
+    place: str = ""
+    """The cluster for which alone the value holds; empty where it holds for all."""
+
+    @property
+    def reason(self) -> str:
+        """The reason as text, with the place."""
+        return f"{self.why} ({self.place})" if self.place else self.why
 
     @property
     def pair(self) -> str:
@@ -67,12 +74,12 @@ class Assumption(Record):
     @property
     def text(self) -> str:
         """The assumption as text: micro-batch 4: the fastest that fits."""
-        return f"{self.pair}: {self.why}"
+        return f"{self.pair}: {self.reason}"
 
     @property
     def plain(self) -> dict[str, Any]:
         """The assumption as plain data, for machine outputs."""
-        return {"name": self.name, "value": self.value, "why": self.why}
+        return {"name": self.name, "value": self.value, "why": self.reason}
 
 
 class Settled(Record):
@@ -288,7 +295,7 @@ def merged(by_place: Mapping[str, Sequence[Assumption]]) -> tuple[Assumption, ..
     # An assumption that holds at every place is said once, without a place.
     shared = [one for one in every if all(one in listed for listed in places.values())]
     own = [
-        Assumption(name=one.name, value=one.value, why=f"{one.why} ({place})")
+        replace(one, place=place)
         for place, listed in places.items()
         for one in listed
         if one not in shared
@@ -299,17 +306,17 @@ def merged(by_place: Mapping[str, Sequence[Assumption]]) -> tuple[Assumption, ..
 def assumed_lines(assumed: Iterable[Assumption]) -> list[str]:
     """Assumptions as lines of text, those with one reason together."""
     # Reasons keep the order in which they first occur.
-    order = dict.fromkeys(one.why for one in assumed)
-    ranked = sorted(assumed, key=lambda one: list(order).index(one.why))
+    order = dict.fromkeys(one.reason for one in assumed)
+    ranked = sorted(assumed, key=lambda one: list(order).index(one.reason))
     return [
         f"{', '.join(one.pair for one in alike)}: {why}"
-        for why, alike in groupby(ranked, key=lambda one: one.why)
+        for why, alike in groupby(ranked, key=lambda one: one.reason)
     ]
 
 
-def brief(assumed: Iterable[Assumption]) -> list[Assumption]:
-    """Assumptions without the habits of single places."""
-    return [one for one in assumed if not one.why.endswith(")") or one.why.startswith(FASTEST)]
+def of_all_places(assumed: Iterable[Assumption]) -> list[Assumption]:
+    """Assumptions that hold for every cluster compared."""
+    return [one for one in assumed if not one.place]
 
 
 def _shown(value: Value) -> str:

@@ -9,7 +9,7 @@ from trnbench.answers.lead import verdict_is
 from trnbench.answers.quote import Quote
 from trnbench.facts.records import replace
 from trnbench.facts.units import money_text
-from trnbench.predict.settled import brief
+from trnbench.predict.settled import of_all_places
 from trnbench.report.notes import (
     assumed_block,
     availability_lines,
@@ -103,7 +103,7 @@ def _draw(report: Report, answer: CompareAnswer, plot: bool, details: bool, styl
         groups["Details"] = [*_details(answer), *_looked(answer)]
     blocks += [
         grouped(groups, style),
-        assumed_block(answer.assumed if details else brief(answer.assumed), style),
+        assumed_block(answer.assumed if details else of_all_places(answer.assumed), style),
     ]
     blocks += [*([] if answer.complete else [interrupted(answer.unseen)])]
     return "\n\n".join(block for block in blocks if block)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from trnbench.answers.fleet import FLEET_KEYS, FleetAnswer, SpotRisk
 from trnbench.facts.units import counted, money_text, significant
-from trnbench.predict.settled import brief
+from trnbench.predict.settled import of_all_places
 from trnbench.report.notes import assumed_block
 from trnbench.report.verdict import share_text
 from trnbench.show.charts.record import ChartAxis, GanttChart, GanttLane, Span, SpanKind
@@ -105,7 +105,7 @@ def _draw(report: Report, answer: FleetAnswer, style: Style) -> str:
         "notes": [*answer.notes, *answer.warnings],
     }
     blocks += [style.titled(title, style.lines(lines, "  ")) for title, lines in told.items()]
-    blocks.append(assumed_block(brief(answer.assumed), style))
+    blocks.append(assumed_block(of_all_places(answer.assumed), style))
     return "\n\n".join(block for block in blocks if block)
 
 

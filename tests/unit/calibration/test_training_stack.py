@@ -10,6 +10,7 @@ import pytest
 from trnbench.errors import DataFileError, InputError, UnknownNameError
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
 from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.hosts import JobRates
 from trnbench.facts.calibration.training_stack import (
     CHIP_PREFIX,
     STACK_PREFIX,
@@ -80,7 +81,11 @@ def test_every_chip_has_exactly_one_efficiency():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_calibration_is_read_as_what_it_holds_and_names_what_exists(name):
     record: Any = READERS["calibration"](CALIBRATION / f"{name}.toml")
-    kinds: dict[str, type] = {CHIP_PREFIX: ChipEfficiency, STACK_PREFIX: TrainingStack}
+    kinds: dict[str, type] = {
+        CHIP_PREFIX: ChipEfficiency,
+        STACK_PREFIX: TrainingStack,
+        "job-": JobRates,
+    }
     prefix = name[: name.index("-") + 1]
     assert issubclass(type(record), kinds.get(prefix, CollectiveStack))
     assert list(cross_faults(record, CATALOG)) == []
