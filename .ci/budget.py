@@ -25,7 +25,7 @@ LINES = {
     "launch": 3_326,
     "machine": 6_187,
     "money": 3_580,
-    "predict": 4_565,
+    "predict": 4_575,
     "program": 7_478,
     "report": 2_237,
     "show": 3_245,
