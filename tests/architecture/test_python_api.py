@@ -130,7 +130,11 @@ def test_options_of_the_command_are_arguments_of_the_verb(verb):
         ("measure", {"kind": "matrix", "decoder": "tp=2"}, "measure all or train, not matrix"),
         ("calibrate", {"measurements": "a,b.csv"}, "^a,b.csv: no such file"),
         ("calibrate", {"measurements": Path("a.csv"), "start": "eager"}, "name it with --stack"),
-        ("calibrate", {"measurements": "a.csv", "stack": "mine", "tp": "any"}, "--tp any: nothing is searched for here"),
+        (
+            "calibrate",
+            {"measurements": "a.csv", "stack": "mine", "tp": "any"},
+            "--tp any: nothing is searched for here",
+        ),
         ("numerics", {"steps": 0}, "steps"),
         ("numerics", {"global_batch": 0}, "global_batch must be at least 1, found 0"),
         ("compare", {"model": "llama2-7b", "tokns": "1T"}, "did you mean 'tokens'"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trnbench.asking.function import signature_of
@@ -18,9 +18,9 @@ def layout_of(**knobs: Any) -> PartialLayout:  # noqa: ANN401
     return _read(knobs)
 
 
-def refuse_wanted(layout: PartialLayout) -> None:
+def refuse_wanted(names: Iterable[str]) -> None:
     """Refuse knobs that a search is asked for, where nothing is searched for."""
-    for name in layout.wanted:
+    for name in names:
         raise InputError(
             f"{KNOBS[name].option} {ANY}: nothing is searched for here",
             hint="give a value, or leave it out",
@@ -57,10 +57,9 @@ class _Knobs:
         return {name: _option(knob, self.about) for name, knob in KNOBS.items()}
 
     def value(self, given: Given) -> PartialLayout:
-        layout = _read(given)
         if self.about:
-            refuse_wanted(layout)
-        return layout
+            refuse_wanted(name for name, value in given.items() if value == ANY)
+        return _read(given)
 
     def said(self, layout: PartialLayout) -> dict[str, Any]:
         return dict(layout.said)

@@ -111,7 +111,7 @@ train_functional = verb_of("train_functional", FunctionalQuestion, run_functiona
 
 def _settled(model: Model, given: PartialLayout) -> PartialLayout:
     """Return the layout with what a search would choose filled in: nothing is searched for here."""
-    refuse_wanted(given)
+    refuse_wanted(given.wanted)
     length = model.transformer.position.length if model.transformer else 1
     sequence = given.number("sequence") or min(length, LONGEST_SEQUENCE)
     together = given.degree("dp") * given.degree("micro_batch")
