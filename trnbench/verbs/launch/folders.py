@@ -43,7 +43,7 @@ def options_of_answer(catalog: Catalog, path: Path, number: int = 1) -> dict[str
     """Return what a row of an answer in JSON says to `launch`; rows count from 1."""
     told = read_object(path)
     rows = told.get("rows")
-    if told.get("schema") not in {f"trnbench.{verb}/1" for verb in _ANSWERS}:
+    if told.get("schema") not in [f"trnbench.{verb}/1" for verb in _ANSWERS]:
         known = ", ".join(_ANSWERS)
         raise refused(path, f"is no answer in JSON of {known}: `trnbench plan ... --json`")
     if not isinstance(rows, list) or not rows:
