@@ -17,21 +17,21 @@ PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "answers": 1_173,
     "app": 3_974,
-    "asking": 506,
-    "cli": 3_281,
+    "asking": 490,
+    "cli": 3_305,
     "engines": 17_369,
     "evidence": 12_884,
-    "facts": 12_352,
+    "facts": 12_335,
     "launch": 3_326,
     "machine": 6_187,
     "money": 3_580,
-    "predict": 4_575,
+    "predict": 4_585,
     "program": 7_478,
     "report": 2_237,
     "show": 3_245,
     "store": 2_109,
     "tui": 9_024,
-    "verbs": 12_119,
+    "verbs": 12_135,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

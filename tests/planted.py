@@ -19,7 +19,7 @@ from trnbench.evidence.explain.effects import Effect, Pricer, StepFigure
 from trnbench.evidence.explain.observed import ObservedStep
 from trnbench.evidence.explain.score import Suspect, scored
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.facts.records import replace
+from trnbench.facts.records import replace, tag_of
 from trnbench.facts.workload.layout import Layout
 from trnbench.predict.setup import train_setup
 
@@ -184,9 +184,8 @@ class Cluster:
         return one
 
     def _way(self, cause: str, kind: str) -> CauseWay:
-        (found,) = [one for one in self.causes.cause if one.id == cause]
-        way: CauseWay = getattr(found, kind)[0]
-        return way
+        (listed,) = [one for one in self.causes.cause if one.id == cause]
+        return next(way for way in listed.ways if tag_of(way) == kind)
 
 
 @functools.cache

@@ -183,7 +183,8 @@ def test_no_circle_of_imports():
     of = {path.relative_to(ROOT).as_posix(): name for name, path in modules("trnbench").items()}
     graph: dict[str, set[str]] = {}
     for one in imports("trnbench"):
-        if one.module in modules("trnbench"):
+        # The package itself names its functions for the type checker, and imports none at start.
+        if one.module in modules("trnbench") and one.path != "trnbench/__init__.py":
             graph.setdefault(of[one.path], set()).add(one.module)
     try:
         TopologicalSorter(graph).prepare()

@@ -98,12 +98,13 @@ def test_rows_that_tell_their_memory_set_its_numbers(run, tmp_path):
 
     path = tmp_path / "own.csv"
     lines = [
-        "id,model,seq,instance,nodes,tp,pp,mbs,gbs,zero,recompute,precision,step_time_s,memory_gb"
+        "id,model,seq,instance,nodes,tp,pp,mbs,gbs,zero,recompute,sequence_parallel,"
+        "precision,step_time_s,memory_gb"
     ]
     for name_of, model, _, _, _, tp, *_, seconds in THREE:
         size = held(model, tp, "before") / 2**30 + 1.5
         lines.append(
-            f"{name_of},{model},4096,trn1.32xlarge,1,{tp},1,1,64,1,full,bf16-master,{seconds},{size}"
+            f"{name_of},{model},4096,trn1.32xlarge,1,{tp},1,1,64,1,full,0,bf16-master,{seconds},{size}"
         )
     path.write_text("\n".join(lines) + "\n")
     target = tmp_path / "after" / "calibration" / name

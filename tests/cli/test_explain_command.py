@@ -14,6 +14,7 @@ COLUMNS = (
     "id,instance,nodes,model,seq,tp,pp,dp,zero,mbs,gbs,recompute,precision,framework,step_time_s"
 )
 CELLS = "4096,1,1,8,0,1,8,none,bf16,NeMo"
+FITS = "4096,2,1,4,1,1,32,none,bf16,NeMo"
 RAN = ("llama3.1-8b", "p5.48xlarge")
 ROWS = (
     {"nodes": 1, "tp": 2, "dp": 4, "zero": 1, "global_batch": 32},
@@ -107,7 +108,7 @@ def test_what_cannot_be_explained_is_refused_in_a_line(tmp_path, capsys, text, o
 def test_a_time_that_cannot_be_is_said_to_be_one(tmp_path, capsys, step_time_s, said):
     path = tmp_path / "steps.csv"
     path.write_text(
-        f"{COLUMNS}\nr0,p5.48xlarge,1,llama3.1-8b,{CELLS},{step_time_s}\n", encoding="utf-8"
+        f"{COLUMNS}\nr0,p5.48xlarge,1,llama3.1-8b,{FITS},{step_time_s}\n", encoding="utf-8"
     )
     assert main(["explain", str(path)]) == 0
     told = capsys.readouterr().out

@@ -303,7 +303,7 @@ def test_the_bill_is_told_term_by_term(run):
     assert usd + row["storage_usd"] == pytest.approx(row["cost_usd"], abs=1)
     for words in ("training ", "checkpoints ", "work lost ", "restarts ", "less 10 %", "rate: "):
         assert words in out
-    assert "failures per node per day: 0.005 (0.0023 to 0.009), assumed" in out
+    assert "failures per node per day 0.005 (0.0023 to 0.009): assumed" in out
 
 
 def test_what_never_ends_has_no_plan(run):

@@ -207,7 +207,7 @@ async def test_a_plan_and_the_memory_of_its_cluster(made, small, until):
         assert "failures expected" in panels["purchase"]
         assert "price x 0.8" in panels["what if"]
         assert "break-even MFU" in panels["break-even"]
-        assert "quotas to request" in panels["needs"]
+        assert "Quotas to request" in panels["needs"]
         assert "to repeat" in panels["in words"] or "again" in panels["in words"]
         await pilot.press("enter")
         await until(pilot, lambda: app.view.NAME == "layouts")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from trnbench.answers.lead import Lead
 from trnbench.answers.quote import Quote
 from trnbench.facts.records import Record
+from trnbench.predict.assumption import Assumption
 from trnbench.predict.search.result import Tally
-from trnbench.predict.settled import Assumption
 from trnbench.show.interval import Interval, interval_cells
 from trnbench.show.row import Row, cells
 

@@ -10,7 +10,7 @@ from trnbench.evidence.explain.explanation import Explanation
 from trnbench.evidence.explain.score import Suspect
 from trnbench.evidence.readers.devices import DeviceSummary
 from trnbench.facts.records import Record
-from trnbench.predict.settled import Assumption, merged
+from trnbench.predict.assumption import Assumption, merged
 from trnbench.show.row import Row, cells
 
 

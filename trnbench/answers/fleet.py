@@ -8,7 +8,7 @@ from typing import Literal
 
 from trnbench.facts.records import Record, asdict
 from trnbench.money.fleet.relax import LimitCost
-from trnbench.predict.settled import Assumption, merged
+from trnbench.predict.assumption import Assumption, merged
 from trnbench.show.interval import Interval, interval_cells
 from trnbench.show.row import Cell, cells
 

@@ -11,7 +11,7 @@ from trnbench.facts.workload.layout import RANK_DEGREES
 from trnbench.money.billing import Bill
 from trnbench.money.goodput import Goodput
 from trnbench.money.objective import Candidate
-from trnbench.predict.settled import Assumption, merged
+from trnbench.predict.assumption import Assumption, merged
 from trnbench.show.interval import Interval, interval_cells, with_end
 from trnbench.show.row import Cell, cells
 

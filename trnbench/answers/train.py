@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.records import Record
 from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.predict.assumption import Assumption
 from trnbench.predict.prediction import PhaseFigures, RankMemory, StepFigures
-from trnbench.predict.settled import USUAL_STACK, Assumption, assumptions
+from trnbench.predict.settled import USUAL_STACK, assumptions
 from trnbench.show.figures import HIGH, LOW
 from trnbench.show.interval import with_end
 from trnbench.show.row import Cell, Row, cells

@@ -20,15 +20,10 @@ from trnbench.money.market import Market
 from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
 from trnbench.money.quotas import cluster_limit
+from trnbench.predict.assumption import Assumption
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.result import Found, SearchResult, Tally, joined
-from trnbench.predict.settled import (
-    Assumption,
-    assumptions,
-    modes_between,
-    refuse_senseless,
-    with_habits,
-)
+from trnbench.predict.settled import assumptions, modes_between, refuse_senseless, with_habits
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.predict.step import predict_between
 

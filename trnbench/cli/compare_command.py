@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from trnbench.asking.question import Question, group, option
 from trnbench.cli.against import refuse_limit_alone, write_against
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
@@ -12,11 +14,32 @@ from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
 from trnbench.facts.parsing import literal
-from trnbench.verbs.compare.question import CompareQuestion, CompareShowing
+from trnbench.verbs.compare.question import CompareQuestion
+from trnbench.verbs.compare.scenario import scenario_file_options
+from trnbench.verbs.shared import DETAILS, AgainstKept
 
 if TYPE_CHECKING:
     from trnbench.cli.output import Output
     from trnbench.facts.catalog.search import Catalog
+
+
+class CompareShowing(Question):
+    """How a comparison is shown, and what it is held against."""
+
+    scenario: Path | None = option(
+        "A scenario that the terminal UI saved; options beside it win.",
+        default=None,
+        metavar="FILE",
+        fills=scenario_file_options,
+    )
+    scaling: str | None = option(
+        "Instead: the chosen layout on every cluster size, replicas scaled.",
+        default=None,
+        metavar="strong|weak",
+    )
+    held: AgainstKept = group(AgainstKept)
+    plot: bool = option("Draw cost over days, or scaling.", default=False)
+    details: bool = DETAILS
 
 
 @keeping(reports=True, plots=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet
 from trnbench.evidence.step_row import MemoryHolder
 from trnbench.facts.records import Record
-from trnbench.predict.settled import Assumption
+from trnbench.predict.assumption import Assumption
 
 EVEN = 0.5
 """Probability from which on a layout counts as fitting."""

@@ -26,7 +26,7 @@ from trnbench.facts.workload.model import (
     Transformer,
     Vocabulary,
 )
-from trnbench.predict.settled import Assumption
+from trnbench.predict.assumption import Assumption
 
 _MAKER = re.compile(r"^(hugging\s?face|meta|nvidia|google)\s+", re.IGNORECASE)
 _REMARK = re.compile(r"\s*[(\[].*?[)\]]")

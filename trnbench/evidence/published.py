@@ -18,7 +18,8 @@ from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.choices import OF_ADAPTERS
 from trnbench.facts.workload.layout import Layout, StageSplit, Value, ZeroStage
 from trnbench.facts.workload.model import Model
-from trnbench.predict.settled import FASTEST, Assumption, adapter_places, frozen_habit
+from trnbench.predict.assumption import Assumption
+from trnbench.predict.settled import FASTEST, adapter_places, frozen_habit
 from trnbench.program.precision import recipe_named
 from trnbench.program.stages import ENDS
 

@@ -96,6 +96,16 @@ def _fields(kind: type[Struct]) -> tuple[RecordField, ...]:
     )
 
 
+def tag_of(record: Struct | type[Struct]) -> str:
+    """The tag of a record in its union; empty without one."""
+    return str(record.__struct_config__.tag or "")
+
+
+def tag_key_of(record: type[Struct]) -> str:
+    """Key of the tag in a table of a union of records."""
+    return str(record.__struct_config__.tag_field)
+
+
 def asdict(record: Struct) -> dict[str, Any]:
     """Values by field name; nested records, also in tuples and tables, become tables."""
     return {name: _plain(getattr(record, name)) for name in record.__struct_fields__}

@@ -12,20 +12,20 @@ Steps 1 and 2 arrive as one partial layout. A published row has one rule more, i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterable, Mapping
 from math import lcm
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 from trnbench.errors import InputError
 from trnbench.facts.calibration.training_stack import TrainingStack
 from trnbench.facts.numbers.formats import format_named
-from trnbench.facts.records import Record, replace
+from trnbench.facts.records import Record
 from trnbench.facts.units import BITS_PER_BYTE
 from trnbench.facts.workload.choices import job_defaults
 from trnbench.facts.workload.layout import KNOBS, AttentionKernel, FrozenFormat, Value
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.predict.assumption import Assumption
 from trnbench.predict.batch import fitted_batch
 from trnbench.program.keeping import recompute_that_runs
 from trnbench.program.precision import recipe_named
@@ -49,37 +49,6 @@ _OF_SOFTWARE = ("attention", "stage_split", "precision", "frozen_format")
 _OF_LAYERS = tuple(
     name for name, knob in KNOBS.items() if knob.part == "layers" and not knob.searched
 )
-
-
-class Assumption(Record):
-    """A value that nobody stated, with its reason in plain words."""
-
-    name: str
-    value: Value
-    why: str
-    place: str = ""
-    """The cluster for which alone the value holds; empty where it holds for all."""
-
-    @property
-    def reason(self) -> str:
-        """The reason as text, with the place."""
-        return f"{self.why} ({self.place})" if self.place else self.why
-
-    @property
-    def pair(self) -> str:
-        """Name and value as text: micro-batch 4."""
-        title = KNOBS[self.name].title if self.name in KNOBS else self.name
-        return f"{title} {_shown(self.value)}"
-
-    @property
-    def text(self) -> str:
-        """The assumption as text: micro-batch 4: the fastest that fits."""
-        return f"{self.pair}: {self.reason}"
-
-    @property
-    def plain(self) -> dict[str, Any]:
-        """The assumption as plain data, for machine outputs."""
-        return {"name": self.name, "value": self.value, "why": self.reason}
 
 
 class Settled(Record):
@@ -286,46 +255,3 @@ def _why(layout: PartialLayout, name: str, value: Value, software: str) -> str:
     if KNOBS[name].of_jobs:
         return f"usual of --job {layout['job'] or KNOBS['job'].default}"
     return "usual"
-
-
-def merged(by_place: Mapping[str, Sequence[Assumption]]) -> tuple[Assumption, ...]:
-    """Assumptions of several places, each once; those that differ say where they hold."""
-    places = {place: dict.fromkeys(listed) for place, listed in by_place.items()}
-    every = dict.fromkeys(one for listed in places.values() for one in listed)
-    # An assumption that holds at every place is said once, without a place.
-    shared = [one for one in every if all(one in listed for listed in places.values())]
-    own = [
-        replace(one, place=place)
-        for place, listed in places.items()
-        for one in listed
-        if one not in shared
-    ]
-    return tuple(dict.fromkeys((*shared, *own)))
-
-
-def assumed_lines(assumed: Iterable[Assumption]) -> list[str]:
-    """Assumptions as lines of text, those with one reason together."""
-    # Reasons keep the order in which they first occur.
-    order = dict.fromkeys(one.reason for one in assumed)
-    ranked = sorted(assumed, key=lambda one: list(order).index(one.reason))
-    return [
-        f"{', '.join(one.pair for one in alike)}: {why}"
-        for why, alike in groupby(ranked, key=lambda one: one.reason)
-    ]
-
-
-def of_all_places(assumed: Iterable[Assumption]) -> list[Assumption]:
-    """Assumptions that hold for every cluster compared."""
-    return [one for one in assumed if not one.place]
-
-
-def _shown(value: Value) -> str:
-    match value:
-        case bool():
-            return "on" if value else "off"
-        case int():
-            return f"{value:,}"
-        case float():
-            return f"{value:g}"
-        case _:
-            return str(value)

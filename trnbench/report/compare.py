@@ -9,7 +9,7 @@ from trnbench.answers.lead import verdict_is
 from trnbench.answers.quote import Quote
 from trnbench.facts.records import replace
 from trnbench.facts.units import money_text
-from trnbench.predict.settled import of_all_places
+from trnbench.predict.assumption import of_all_places
 from trnbench.report.notes import (
     assumed_block,
     availability_lines,

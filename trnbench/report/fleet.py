@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from trnbench.answers.fleet import FLEET_KEYS, FleetAnswer, SpotRisk
 from trnbench.facts.units import counted, money_text, significant
-from trnbench.predict.settled import of_all_places
+from trnbench.predict.assumption import of_all_places
 from trnbench.report.notes import assumed_block
 from trnbench.report.verdict import share_text
 from trnbench.show.charts.record import ChartAxis, GanttChart, GanttLane, Span, SpanKind

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from trnbench.answers.quote import Quote, price_day
 from trnbench.facts.units import money_text
 from trnbench.money.billing import Bill, added
-from trnbench.predict.settled import Assumption, assumed_lines
+from trnbench.predict.assumption import Assumption, assumed_lines
 from trnbench.report.quote_text import purchase_text
 from trnbench.show.text_table import GAP, Style
 

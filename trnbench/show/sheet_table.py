@@ -9,13 +9,13 @@ from trnbench.facts.calibration.supports import KEY
 from trnbench.facts.calibration.transfer import AS_IN, BY_KERNELS, FIT_SOURCE
 from trnbench.facts.catalog.document import Documented
 from trnbench.facts.catalog.provenance import Kind, Provenance, join
-from trnbench.facts.catalog.schema import content_of, tag_of
+from trnbench.facts.catalog.schema import content_of
 from trnbench.facts.catalog.search import Entry
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.fabric import Level
 from trnbench.facts.hardware.figures import SheetFigure
 from trnbench.facts.prices.price import Price, PriceList
-from trnbench.facts.records import Record, replace
+from trnbench.facts.records import Record, replace, tag_of
 
 FIRST_LOOKED_AT = ("on-demand", "capacity-block")
 """Purchase options whose listed rate is shown before anything is computed, in this order."""

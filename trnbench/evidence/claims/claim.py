@@ -16,9 +16,9 @@ from trnbench.errors import DataFileError, Fault, UnitError, did_you_mean, unhan
 from trnbench.facts.catalog.document import load
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Ratio
-from trnbench.facts.catalog.schema import BY_TAG, tag_of
+from trnbench.facts.catalog.schema import BY_TAG
 from trnbench.facts.hardware.instance import PurchaseOption
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, tag_of
 from trnbench.facts.units import EXAMPLES, UNITS, Dimension, parse
 
 _DIMENSIONS = (Dimension.BYTES, Dimension.BYTES_PER_S, Dimension.FLOP_PER_S, Dimension.COUNT)

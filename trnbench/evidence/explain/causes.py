@@ -14,9 +14,9 @@ from trnbench.facts.calibration.training_stack import RankOrder, number_keys
 from trnbench.facts.catalog.document import load_once
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Ratio, Seconds
-from trnbench.facts.catalog.schema import BY_TAG, tag_of
+from trnbench.facts.catalog.schema import BY_TAG
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.records import MAX_SIZE, Record, field
+from trnbench.facts.records import MAX_SIZE, Record, field, tag_of
 from trnbench.facts.workload.layout import KNOBS
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from trnbench.evidence.predict import Predictor, PricedSteps
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.training_cases import EvidenceCase
 from trnbench.facts.records import Record
-from trnbench.predict.settled import Assumption
+from trnbench.predict.assumption import Assumption
 
 Quantity = Literal["step", "micro-batch", "optimizer", "memory"]
 """Wall time of a step; device time of a micro-batch and of the optimizer, s; a rank's memory,

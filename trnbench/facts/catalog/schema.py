@@ -20,7 +20,7 @@ from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_t
 
 from trnbench.facts.catalog.provenance import PROVENANCE, join
 from trnbench.facts.catalog.quantity import Count, Total
-from trnbench.facts.records import Record, fields
+from trnbench.facts.records import Record, fields, tag_key_of, tag_of
 from trnbench.facts.units import Dimension
 
 TypeForm: TypeAlias = Any
@@ -59,17 +59,12 @@ def is_tagged_union(form: TypeForm) -> bool:
 
 def tagged(form: TypeForm) -> dict[str, TypeForm]:
     """Tag -> record class, for a union of records."""
-    return {member.__struct_config__.tag: member for member in get_args(form)}
+    return {tag_of(member): member for member in get_args(form)}
 
 
 def tag_field(form: TypeForm) -> str:
     """Key of the tag in a table of a union of records."""
-    return str(get_args(form)[0].__struct_config__.tag_field)
-
-
-def tag_of(record: Record) -> str:
-    """The tag of a record in its union; empty without one."""
-    return str(record.__struct_config__.tag or "")
+    return tag_key_of(get_args(form)[0])
 
 
 @cache

@@ -9,11 +9,10 @@ from typing import ClassVar, Literal
 
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Bytes, BytesPerS, FlopPerS
-from trnbench.facts.catalog.schema import tag_of
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import check_formats
 from trnbench.facts.hardware.fabric import Level, Network, OnChip, Switch
-from trnbench.facts.records import Record, field, replace
+from trnbench.facts.records import Record, field, replace, tag_of
 
 PurchaseOption = Literal["on-demand", "spot", "reserved", "savings-plan", "capacity-block", "quote"]
 

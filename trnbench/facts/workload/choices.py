@@ -1,18 +1,12 @@
-"""Names and texts that choose work: collective operations, jobs, exchanges, products.
+"""Names and texts that choose work: collective operations, jobs, exchanges.
 
 Light, since questions name them before the catalogue loads.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, get_args
-
-from trnbench.errors import InputError
-
-if TYPE_CHECKING:
-    from trnbench.facts.workload.library import Product
+from typing import Literal, get_args
 
 Op = Literal[
     "all-reduce",
@@ -25,6 +19,8 @@ Op = Literal[
 ]
 OPS: tuple[Op, ...] = get_args(Op)
 
+MachinesFrom = Literal["on-demand", "capacity-block"]
+"""Purchases that the files of a launch can ask for."""
 Job = Literal["pretrain", "finetune", "lora", "dpo", "orpo", "grpo", "ppo"]
 """Purposes of a training step."""
 JOBS: tuple[Job, ...] = get_args(Job)
@@ -98,29 +94,3 @@ def exchange_named(text: str) -> str:
 def neighbours_of(exchange: str) -> int | None:
     """Ranks of an all-to-all inside a ring; None without a hybrid."""
     return int(exchange.removeprefix(_HYBRID)) if exchange.startswith(_HYBRID) else None
-
-
-MAX_DIGITS = 12
-_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:x(\d+))?")
-
-
-def parse_product(text: str) -> Product:
-    """The product in a text such as 4096x8192x8192."""
-    from trnbench.facts.workload.library import Product
-
-    match = _SHAPE.fullmatch(text.strip().lower())
-    if match is None or any(len(size) > MAX_DIGITS for size in match.groups(default="1")):
-        raise InputError(
-            f"{text!r} is not a product; write MxKxN or MxKxNxBATCH, e.g. 4096x8192x8192"
-        )
-    m, k, n, batch = (int(size) for size in match.groups(default="1"))
-    try:
-        return Product(m=m, k=k, n=n, batch=batch)
-    except ValueError as error:
-        raise InputError(f"{text!r}: {error}") from None
-
-
-def product_text(product: Product) -> str:
-    """The text of a product."""
-    batch = f"x{product.batch}" if product.batch > 1 else ""
-    return f"{product.m}x{product.k}x{product.n}{batch}"

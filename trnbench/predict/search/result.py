@@ -10,7 +10,7 @@ import numpy as np
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import Layout
-from trnbench.predict.settled import Assumption
+from trnbench.predict.assumption import Assumption
 
 
 class Found(Record):

@@ -12,7 +12,6 @@ from textual.widget import Widget
 
 from trnbench.facts import parsing
 from trnbench.facts.units import Dimension
-from trnbench.facts.workload.choices import parse_product
 from trnbench.show.charts.record import Bar, BarChart, ChartAxis, parts_of
 from trnbench.tui.forms import field, list_of, plain
 from trnbench.tui.found import TableFound
@@ -30,7 +29,7 @@ from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
-from trnbench.verbs.matrix.question import MatrixQuestion
+from trnbench.verbs.matrix.question import MatrixQuestion, parse_product
 
 if TYPE_CHECKING:
     from trnbench.verbs.matrix.answer import MatrixAnswer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trnbench.app.run_request import (
@@ -17,8 +16,6 @@ from trnbench.asking.question import Question, group, option
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.units import Dimension, show
-from trnbench.verbs.compare.scenario import scenario_file_options
-from trnbench.verbs.shared import DETAILS, AgainstKept
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -121,22 +118,3 @@ class CompareQuestion(Question):
     def inputs(self) -> dict[str, object]:
         """Return the question as plain data, with the deadline that is kept."""
         return super().inputs() | {"deadline_s": self.limits.deadline_s}
-
-
-class CompareShowing(Question):
-    """How a comparison is shown, and what it is held against."""
-
-    scenario: Path | None = option(
-        "A scenario that the terminal UI saved; options beside it win.",
-        default=None,
-        metavar="FILE",
-        fills=scenario_file_options,
-    )
-    scaling: str | None = option(
-        "Instead: the chosen layout on every cluster size, replicas scaled.",
-        default=None,
-        metavar="strong|weak",
-    )
-    held: AgainstKept = group(AgainstKept)
-    plot: bool = option("Draw cost over days, or scaling.", default=False)
-    details: bool = DETAILS

@@ -48,8 +48,9 @@ from trnbench.money.objective import (
     nearest,
     ranked,
 )
+from trnbench.predict.assumption import Assumption
 from trnbench.predict.common_draws import CommonDraws
-from trnbench.predict.settled import UNSAID, Assumption
+from trnbench.predict.settled import UNSAID
 from trnbench.predict.setup import TrainSetup, family_of, train_setup
 from trnbench.report.quote_text import time_text
 from trnbench.verbs.compare.question import CompareQuestion

@@ -25,6 +25,7 @@ from trnbench.facts.catalog.quantity import Ratio, Seconds
 from trnbench.facts.records import Record, asdict
 from trnbench.facts.units import Dimension
 from trnbench.facts.workload.layout import KNOBS
+from trnbench.verbs.compare.question import CompareQuestion
 
 NEEDED = ("model", "tokens", "instances")
 KEYS = (
@@ -45,9 +46,6 @@ _FORMS: Mapping[object, Any] = {
 @cache
 def scenario_options() -> Mapping[str, Option]:
     """Options of `compare` that a scenario has, by key."""
-    # The question names this module, which reads the file of one of its options.
-    from trnbench.verbs.compare.question import CompareQuestion
-
     by_key = {one.field.removesuffix("_s"): one for one in CompareQuestion.options().values()}
     return {key: by_key[key] for key in KEYS}
 

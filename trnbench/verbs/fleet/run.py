@@ -35,7 +35,7 @@ from trnbench.money.fleet.problem import (
 from trnbench.money.fleet.programme import Solved, solve
 from trnbench.money.fleet.relax import LimitCost, binding, limit_costs
 from trnbench.money.market import cost_of
-from trnbench.predict.settled import Assumption
+from trnbench.predict.assumption import Assumption
 from trnbench.show.row import Cell
 from trnbench.verbs.fleet.question import FleetQuestion
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Literal
 
 from trnbench.app.knobs import KNOB_OPTIONS
 from trnbench.asking.option import Given
@@ -12,9 +11,8 @@ from trnbench.asking.question import Question, group, option
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.workload.choices import MachinesFrom
 from trnbench.facts.workload.partial_layout import PartialLayout
-
-MachinesFrom = Literal["on-demand", "capacity-block"]
 
 
 def _place(place: tuple[str, int]) -> str:
@@ -109,7 +107,7 @@ class LaunchQuestion(Question):
             return given
         if given.get("on") is not None:
             raise InputError("a plan says where: leave out --on")
-        from trnbench.verbs.launch.folders import options_of_answer
+        from trnbench.verbs.launch.rows import options_of_answer
 
         planned = options_of_answer(catalog, Path(given["model"]), given.get("row") or 1)
         said = {name: value for name, value in given.items() if value is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,38 @@ from trnbench.asking.question import Question, option
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.numbers.formats import RoundingRule
-from trnbench.facts.workload.choices import parse_product, product_text
 from trnbench.machine.tiling import Cores, Kernel, Precision
 from trnbench.verbs.shared import engine_option
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
     from trnbench.facts.workload.library import Product
+
+
+MAX_DIGITS = 12
+_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)(?:x(\d+))?")
+
+
+def parse_product(text: str) -> Product:
+    """The product in a text such as 4096x8192x8192."""
+    from trnbench.facts.workload.library import Product
+
+    match = _SHAPE.fullmatch(text.strip().lower())
+    if match is None or any(len(size) > MAX_DIGITS for size in match.groups(default="1")):
+        raise InputError(
+            f"{text!r} is not a product; write MxKxN or MxKxNxBATCH, e.g. 4096x8192x8192"
+        )
+    m, k, n, batch = (int(size) for size in match.groups(default="1"))
+    try:
+        return Product(m=m, k=k, n=n, batch=batch)
+    except ValueError as error:
+        raise InputError(f"{text!r}: {error}") from None
+
+
+def product_text(product: Product) -> str:
+    """The text of a product."""
+    batch = f"x{product.batch}" if product.batch > 1 else ""
+    return f"{product.m}x{product.k}x{product.n}{batch}"
 
 
 def _cores(text: str) -> Cores:

@@ -12,8 +12,8 @@ from trnbench.facts.records import Record
 from trnbench.money.choices import Objective
 from trnbench.money.quotas import QuotaRequest
 from trnbench.money.sensitivity import Change
+from trnbench.predict.assumption import Assumption
 from trnbench.predict.search.result import Tally
-from trnbench.predict.settled import Assumption
 
 
 class Asked(Record):

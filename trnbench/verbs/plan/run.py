@@ -45,8 +45,9 @@ from trnbench.money.objective import (
 from trnbench.money.purchase import load_offers
 from trnbench.money.quotas import QuotaRequest, quota_request
 from trnbench.money.sensitivity import Change, sensitivity
+from trnbench.predict.assumption import Assumption
 from trnbench.predict.common_draws import CommonDraws
-from trnbench.predict.settled import UNSAID, Assumption
+from trnbench.predict.settled import UNSAID
 from trnbench.report.quote_text import time_text
 from trnbench.verbs.again import command_question
 from trnbench.verbs.plan.answer import PlanAnswer, Ways

@@ -10,13 +10,12 @@ from pathlib import Path
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.catalog.document import load
-from trnbench.facts.catalog.schema import tag_of
 from trnbench.facts.catalog.search import SINGULAR, Catalog, user_folder
 from trnbench.facts.hardware.fabric import FullMesh, Switch
 from trnbench.facts.hardware.instance import Instance, Platform
 from trnbench.facts.hardware.library import load_chip, load_instance, load_platform
 from trnbench.facts.prices.owned import RateTerm, rate_terms
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, tag_of
 from trnbench.facts.units import Dimension, show
 from trnbench.machine.fabric import build_fabric
 from trnbench.verbs.spec.question import SpecNewQuestion

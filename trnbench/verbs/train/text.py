@@ -9,8 +9,8 @@ from trnbench.facts.units import Dimension, counted, show, significant
 from trnbench.facts.workload.choices import PAIRED
 from trnbench.facts.workload.layout import DEGREES, KNOBS, RANK_DEGREES
 from trnbench.facts.workload.partial_layout import shown_degrees
+from trnbench.predict.assumption import Assumption, merged
 from trnbench.predict.prediction import StepFigures
-from trnbench.predict.settled import Assumption, merged
 from trnbench.report.notes import assumed_block
 from trnbench.report.train_tables import memory_table, phases_table, step_scale, time_table
 from trnbench.show.charts.record import AnyChart
