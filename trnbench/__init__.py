@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from trnbench.app import plan as plan
     from trnbench.app import search_layouts as search_layouts
     from trnbench.app import train as train
+    from trnbench.app import train_functional as train_functional
     from trnbench.app import validate as validate
     from trnbench.app import verify as verify
 
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 _PUBLIC = (
     *("matrix", "collective", "train", "compare", "plan", "fleet", "measure", "validate"),
     *("verify", "calibrate", "explain", "numerics", "claims", "search_layouts", "open_catalog"),
+    "train_functional",
 )
 __all__ = ["__version__", *_PUBLIC]
 

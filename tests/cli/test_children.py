@@ -145,7 +145,16 @@ def test_no_process_outlives_its_command(tmp_path, words, count):
     killed_and_gone(tmp_path, words, count)
 
 
+@pytest.fixture
+def hang_up_heard():
+    """SIGHUP ends children, also where these tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("hang_up_heard")
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
 def test_a_whole_study_that_is_asked_to_end_says_only_that(tmp_path, number):
     prepare(tmp_path, 4000)

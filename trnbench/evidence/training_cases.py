@@ -131,7 +131,7 @@ class Reader(State, kw_only=False):
         said, of_precision = _said(step, setup, ranks)
         # What ran is supported by the software that ran it.
         asked = replace(setup, assume_supported=step.ran)
-        key = (id(setup.memo), id(setup.model), setup.nodes, step.ran, said)
+        key = (setup.memo, setup.model, setup.nodes, step.ran, said)
         settled = self._answers.of(key, lambda: settle(asked, said))
         if settled.reasons and step.ran:
             raise RowFault(f"no layout fits: {'; '.join(settled.reasons)}; say the one that ran")

@@ -208,11 +208,6 @@ def read(one: Callable[[str], T], given: T | str) -> T:
     return one(given) if isinstance(given, str) else given
 
 
-def maybe(one: Callable[[str], T], given: T | str | None) -> T | None:
-    """Parse a text; a value of another type, or None, passes unchanged."""
-    return None if given is None else read(one, given)
-
-
 def names(what: str, given: str | Sequence[T]) -> tuple[str | T, ...]:
     """Names of a list, or of a text that lists them."""
     return several(what, str)(given) if isinstance(given, str) else tuple(given)

@@ -28,7 +28,7 @@ def run(
     answered, a step for each of its parts with their days and bill (`answer.part`), bought as
     `purchase` to `assume_price` say. `trace` keeps what was played, `memory` tells what the worst
     rank holds slot by slot (`answer.memory_timeline`). `progress` hears of each case before it
-    starts, and of layouts searched for one. `trnbench.app.train_functional` trains with real
+    starts, and of layouts searched for one. `trnbench.train_functional` trains with real
     numbers.
 
     >>> from trnbench import train
@@ -37,7 +37,7 @@ def run(
     True
     """
     if question.engines == FUNCTIONAL:
-        raise InputError("engine functional: call trnbench.app.train_functional")
+        raise InputError("engine functional: call trnbench.train_functional")
     if question.parts:
         from trnbench.verbs.train.whole_run import quotes_of_runs
 
