@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from trnbench.app.knobs import layout_of
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import Record, replace
@@ -19,6 +18,7 @@ from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
 from trnbench.predict.step import prices_of
 from trnbench.program.slots import STEP_CATEGORIES
 from trnbench.program.step import training_step
+from trnbench.verbs.asking.knobs import layout_of
 
 MODELS: Mapping[str, int | None] = {
     "llama2-13b": 4096,

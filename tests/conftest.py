@@ -36,7 +36,7 @@ from pathlib import Path  # noqa: E402
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
-from trnbench.app.configuration import CURRENT, Configuration  # noqa: E402
+from trnbench.verbs.asking.configuration import CURRENT, Configuration  # noqa: E402
 
 CURRENT.set(Configuration(files=(Path(_cache.name) / "config" / "trnbench.toml",)))
 

@@ -11,38 +11,42 @@ numbers in base units, or texts with units. A name is imported when first asked 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trnbench.app import calibrate as calibrate
-    from trnbench.app import claims as claims
-    from trnbench.app import collective as collective
-    from trnbench.app import compare as compare
-    from trnbench.app import explain as explain
-    from trnbench.app import fleet as fleet
-    from trnbench.app import matrix as matrix
-    from trnbench.app import measure as measure
-    from trnbench.app import numerics as numerics
-    from trnbench.app import open_catalog as open_catalog
-    from trnbench.app import plan as plan
-    from trnbench.app import search_layouts as search_layouts
-    from trnbench.app import train as train
-    from trnbench.app import train_functional as train_functional
-    from trnbench.app import validate as validate
-    from trnbench.app import verify as verify
+    from trnbench.facts.catalog.search import open_catalog as open_catalog
+    from trnbench.verbs.calibrate.run import calibrate as calibrate
+    from trnbench.verbs.claims.run import claims as claims
+    from trnbench.verbs.collective.run import collective as collective
+    from trnbench.verbs.compare.run import compare as compare
+    from trnbench.verbs.explain.run import explain as explain
+    from trnbench.verbs.fleet.run import fleet as fleet
+    from trnbench.verbs.matrix.run import matrix as matrix
+    from trnbench.verbs.measure.run import measure as measure
+    from trnbench.verbs.numerics.run import numerics as numerics
+    from trnbench.verbs.plan.run import plan as plan
+    from trnbench.verbs.search_layouts.run import search_layouts as search_layouts
+    from trnbench.verbs.train.functional import train_functional as train_functional
+    from trnbench.verbs.train.run import train as train
+    from trnbench.verbs.validate.run import validate as validate
+    from trnbench.verbs.verify.run import verify as verify
 
 __version__ = "0.1.0"
-_PUBLIC = (
+_VERBS = (
     *("matrix", "collective", "train", "compare", "plan", "fleet", "measure", "validate"),
-    *("verify", "calibrate", "explain", "numerics", "claims", "search_layouts", "open_catalog"),
-    "train_functional",
+    *("verify", "calibrate", "explain", "numerics", "claims", "search_layouts"),
 )
-__all__ = ["__version__", *_PUBLIC]
+_HOMES = {
+    **{verb: f"trnbench.verbs.{verb}.run" for verb in _VERBS},
+    "train_functional": "trnbench.verbs.train.functional",
+    "open_catalog": "trnbench.facts.catalog.search",
+}
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PUBLIC:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from trnbench import app
+    from importlib import import_module
 
-    return getattr(app, name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 import trnbench
-from trnbench import app, cli
-from trnbench import verbs as folded
-from trnbench.app import verbs
+from trnbench import cli, verbs
 from trnbench.cli.main import VERBS as COMMANDS
 from trnbench.errors import InputError
 
-VERBS = tuple(app.VERBS)
+VERBS = trnbench._VERBS
+_SHARED = {"asking", "quotes"}
+"""Folders of what several verbs share."""
 CLUSTER = {
     **{"model": "llama2-7b", "instance": "trn1.32xlarge", "nodes": 1, "global_batch": 8},
     **{"sequence": 4096, "precision": "bf16-master"},
@@ -29,30 +29,29 @@ CLUSTER = {
 
 
 def test_every_module_of_verbs_holds_the_verb_of_its_name():
-    modules = {module.name for module in pkgutil.iter_modules(verbs.__path__)}
-    folders = {module.name for module in pkgutil.iter_modules(folded.__path__) if module.ispkg}
-    assert set(VERBS) <= modules | folders <= {*VERBS, *COMMANDS}
+    folders = {module.name for module in pkgutil.iter_modules(verbs.__path__)}
+    assert set(VERBS) <= folders <= {*VERBS, *COMMANDS, *_SHARED}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_is_a_function_before_and_after_any_import(verb):
     code = (
-        f"from trnbench.app import {verb} as before\n"
+        f"from trnbench import {verb} as before\n"
         "import importlib, pkgutil, trnbench\n"
-        "for module in pkgutil.walk_packages(trnbench.app.__path__, 'trnbench.app.'):\n"
+        "for module in pkgutil.walk_packages(trnbench.verbs.__path__, 'trnbench.verbs.'):\n"
         "    importlib.import_module(module.name)\n"
-        f"from trnbench.app import {verb} as after\n"
+        f"from trnbench import {verb} as after\n"
         "import inspect\n"
         "assert after is before and inspect.isfunction(after), after"
     )
     subprocess.run(
-        [sys.executable, "-c", f"import trnbench.app\n{code}"], check=True, capture_output=True
+        [sys.executable, "-c", f"import trnbench.verbs\n{code}"], check=True, capture_output=True
     )
 
 
 def test_the_package_imports_nothing_heavy():
-    code = "import sys; from trnbench import app; assert 'numpy' not in sys.modules; dir(app)"
+    code = "import sys; import trnbench; assert 'numpy' not in sys.modules; dir(trnbench)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -70,10 +69,10 @@ def test_a_public_name_is_a_function_of_the_package_itself(name):
     assert find_spec(f"trnbench.{name}") is None
 
 
-@pytest.mark.parametrize("name", sorted(app.__all__))
+@pytest.mark.parametrize("name", sorted(trnbench.__all__))
 def test_every_exported_name_is_there(name):
-    assert getattr(app, name) is not None
-    assert name in dir(app)
+    assert getattr(trnbench, name) is not None
+    assert name in dir(trnbench)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -81,7 +80,7 @@ def test_the_example_of_a_verb_runs_without_touching_signals(verb):
     if verb == "measure" and find_spec("jaxlib") is None:
         pytest.skip("JAX is not installed")
     before = signal.getsignal(signal.SIGINT)
-    found = doctest.DocTestFinder(recurse=False).find(getattr(app, verb), verb, globs={})
+    found = doctest.DocTestFinder(recurse=False).find(getattr(trnbench, verb), verb, globs={})
     examples = [one for one in found if one.examples]
     assert examples, f"{verb} has no example"
     runner = doctest.DocTestRunner()
@@ -114,7 +113,7 @@ def test_options_of_the_command_are_arguments_of_the_verb(verb):
     offered = set(inspect.signature(getattr(command, verb)).parameters) - own
     renamed = {"names": "claim", "sets": "set"}
     wanted = {renamed.get(name, name) for name in offered - other.get(verb, set())}
-    assert wanted <= set(inspect.signature(getattr(app, verb)).parameters)
+    assert wanted <= set(inspect.signature(getattr(trnbench, verb)).parameters)
 
 
 @pytest.mark.parametrize(
@@ -147,15 +146,15 @@ def test_options_of_the_command_are_arguments_of_the_verb(verb):
 )
 def test_faults_are_input_errors(verb, arguments, said):
     with pytest.raises(InputError, match=said):
-        getattr(app, verb)(**arguments)
+        getattr(trnbench, verb)(**arguments)
 
 
-_FORKING = ("trnbench.app.searching", "trnbench.app.side_by_side")
+_FORKING = ("trnbench.verbs.quotes.searching", "trnbench.verbs.compare.side_by_side")
 
 
 def test_the_command_line_owns_the_signals():
     assert cli.__name__ == "trnbench.cli"
-    for module in pkgutil.walk_packages(app.__path__, "trnbench.app."):
+    for module in pkgutil.walk_packages(verbs.__path__, "trnbench.verbs."):
         if module.name not in _FORKING:  # processes of their own, that ignore Ctrl-C
             source = inspect.getsource(importlib.import_module(module.name))
             assert "import signal" not in source, module.name

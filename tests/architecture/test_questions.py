@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.asking.question import Question, group, option
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.parsing import duration, whole
-from trnbench.verbs.again import command_question
+from trnbench.verbs.asking.command_lines import command_question
+from trnbench.verbs.asking.question import Question, group, option
 from trnbench.verbs.fleet.question import FleetQuestion
 
 ROOT = Path(__file__).parents[2]
@@ -22,9 +22,9 @@ BEFORE = '    suite: str | None = option("A matrix suite."'
 FIELD = '    made_up: int = option("An option of a test.", default=4, metavar="N")\n'
 ASKED = """
 import inspect, json
-from trnbench.app import matrix
+from trnbench.verbs.matrix.run import matrix
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.verbs.again import command_question
+from trnbench.verbs.asking.command_lines import command_question
 
 asked = matrix.request("8x8x8", on="trainium2", made_up=7)
 print(json.dumps({

@@ -70,12 +70,12 @@ def test_python_versions_agree():
 
 
 def test_every_use_case_of_the_python_api_can_be_had():
-    from trnbench import app
+    import trnbench
 
-    assert sorted(app.__all__) == sorted(app._HOMES)
-    assert all(getattr(app, name) is not None for name in app.__all__)
+    assert sorted(trnbench.__all__) == sorted(["__version__", *trnbench._HOMES])
+    assert all(getattr(trnbench, name) is not None for name in trnbench.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        app.nothing  # noqa: B018
+        trnbench.nothing  # noqa: B018
 
 
 def test_every_dependency_is_locked_by_hash_to_a_version_that_is_allowed():

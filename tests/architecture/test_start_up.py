@@ -25,7 +25,11 @@ def imported(arguments, heavy):
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["spec", "--help"], []])
 def test_version_and_help_import_nothing_heavy(arguments):
-    unasked = "trnbench.facts.catalog.structure", "trnbench.app", "trnbench.cli.train_command"
+    unasked = (
+        "trnbench.facts.catalog.structure",
+        "trnbench.verbs.quotes",
+        "trnbench.cli.train_command",
+    )
     assert imported(arguments, (*HEAVY, *unasked)) == ""
 
 
@@ -41,7 +45,7 @@ def test_a_step_whose_groups_are_known_imports_nothing_that_places_buys_or_launc
     step = ["train", "llama2-7b", "--on", "trn1.32xlarge:4", "--tp", "8", "--pp", "1", "-q"]
     others = (
         *("trnbench.machine.placement", "trnbench.machine.message_plan.select"),
-        *("trnbench.money.market", "trnbench.launch.catalogue", "trnbench.report.compare"),
+        *("trnbench.money.market", "trnbench.launch.catalogue", "trnbench.verbs.compare.text"),
     )
     imported(step, others)  # which keeps the closed forms of the groups
     assert imported(step, others) == ""

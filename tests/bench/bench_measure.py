@@ -9,7 +9,7 @@ from __future__ import annotations
 from statistics import median
 
 from tests.bench.figure import show
-from trnbench.app import measure
+from trnbench.verbs.measure.run import measure
 
 BAR = 0.25
 DEVICES = (2, 8)

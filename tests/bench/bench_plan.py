@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable
 
 from tests.bench.figure import best_of, show
-from trnbench.answers.compare import CompareAnswer
-from trnbench.app.buying import Buying
-from trnbench.app.run_parts import Part
-from trnbench.app.run_request import RunRequest
-from trnbench.app.searching import Watch
 from trnbench.cli.interrupts import processors
 from trnbench.facts.catalog.search import open_catalog
+from trnbench.verbs.asking.run_parts import Part
+from trnbench.verbs.compare.answer import CompareAnswer
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import compare_run
 from trnbench.verbs.plan.answer import PlanAnswer
 from trnbench.verbs.plan.question import PlanQuestion
 from trnbench.verbs.plan.run import plan_run
+from trnbench.verbs.quotes.buying import Buying
+from trnbench.verbs.quotes.question import RunRequest
+from trnbench.verbs.quotes.searching import Watch
 
 RUN = RunRequest(
     model="llama3.1-70b",

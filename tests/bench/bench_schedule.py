@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tests.bench.figure import best_of, show
-from trnbench.app import train
 from trnbench.engines.emulate.schedule.play import play
 from trnbench.engines.emulate.schedule.times import EndingTimes, OverlapRules, Sends, StageTimes
 from trnbench.facts.workload.layout import Schedule
 from trnbench.program.schedule import slot_order
 from trnbench.program.slots import Lane, SlotTimes
+from trnbench.verbs.train.run import train
 
 NETWORK: Lane = "network"
 FROM_STAGES = 8

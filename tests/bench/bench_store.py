@@ -11,7 +11,6 @@ from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
 
 from tests.bench.figure import REPEATS, best_of, show
-from trnbench.app.keeping import GivenAnswer, keep
 from trnbench.cli.main import ask
 from trnbench.cli.main import main as trnbench
 from trnbench.facts.catalog.search import open_catalog
@@ -20,6 +19,7 @@ from trnbench.store.database import opened
 from trnbench.store.place import FILE_VARIABLE, KEEP_VARIABLE, store_path
 from trnbench.store.runs import MOST_RUNS, UTC_FORMAT, RunFilter, add, answer_of, found, listed
 from trnbench.store.schema import transaction
+from trnbench.verbs.runs.keeping import GivenAnswer, keep
 
 QUESTION = ("matrix", {"shapes": ["512x512x512"], "on": "trainium1"})
 LIST_BAR_S = 0.5

@@ -29,12 +29,12 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 def large_search(catalog, hooks):
     """Search more than ten million layouts, and say how many; keep what is found if cancelled."""
-    from trnbench import app
+    import trnbench
 
     def told(done, total, what):
         hooks.note(done, total, f"layouts, {what}")
 
-    return app.search_layouts(
+    return trnbench.search_layouts(
         model="llama3.1-70b",
         instance="trn2.48xlarge",
         nodes=NODES,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.figure import best_of, show
-from trnbench.app import search_layouts
+from trnbench.verbs.search_layouts.run import search_layouts
 
 RANKS, BATCH, EVERY = 512, 512, 40
 SYSTEM, MODEL = "a100_80g.json", "gpt3-175B.json"

@@ -10,13 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trnbench.app.buying import Buying
-from trnbench.app.command_lines import (
-    command_line,
-)
-from trnbench.app.given_run import GivenRun
-from trnbench.app.run_parts import Part
-from trnbench.app.run_request import RunRequest
 from trnbench.cli.main import main
 from trnbench.engines.emulate.schedule.disturbance import Straggler
 from trnbench.facts.catalog.search import open_catalog
@@ -35,7 +28,12 @@ from trnbench.facts.parsing import (
 from trnbench.facts.workload.library import Place, Product
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.machine.fabric import LinkFault
-from trnbench.verbs.again import command_question
+from trnbench.verbs.asking.command_lines import (
+    command_line,
+    command_question,
+)
+from trnbench.verbs.asking.given_run import GivenRun
+from trnbench.verbs.asking.run_parts import Part
 from trnbench.verbs.calibrate.question import CalibrateQuestion
 from trnbench.verbs.claims.question import ClaimsQuestion
 from trnbench.verbs.collective.question import CollectiveQuestion, Neighbour
@@ -43,6 +41,8 @@ from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion
 from trnbench.verbs.measure.question import MeasureQuestion
 from trnbench.verbs.plan.question import PlanQuestion
+from trnbench.verbs.quotes.buying import Buying
+from trnbench.verbs.quotes.question import RunRequest
 from trnbench.verbs.train.question import TrainQuestion
 
 DAY = datetime.date(2026, 11, 21)
@@ -304,7 +304,7 @@ def test_evidence_is_asked_again(monkeypatch, verb, options):
         heard.asked = asked
         raise Asked
 
-    monkeypatch.setattr(f"trnbench.app.verbs.{verb}.{verb}", hear)
+    monkeypatch.setattr(f"trnbench.verbs.{verb}.run.{verb}", hear)
     monkeypatch.setattr("trnbench.cli.main.guarded", lambda action, debug: action())
     with pytest.raises(Asked):
         main(shlex.split(command_line(verb, **options))[1:])

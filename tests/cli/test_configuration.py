@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.app.configuration import CURRENT, SETTINGS, configuration, template
 from trnbench.facts.catalog.toml_file import read_toml
+from trnbench.verbs.asking.configuration import CURRENT, SETTINGS, configuration, template
 
 QUESTION = ("compare", "llama3.1-8b", "--tokens", "100B", "--nodes", "1", "--json")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trnbench.app import train
 from trnbench.cli.main import main
+from trnbench.verbs.train.run import train
 
 COLUMNS = (
     "id,instance,nodes,model,seq,tp,pp,dp,zero,mbs,gbs,recompute,precision,framework,step_time_s"

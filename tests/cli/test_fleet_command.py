@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from trnbench.answers.fleet import FLEET_KEYS
-from trnbench.app import fleet, plan
+from trnbench.verbs.fleet.answer import FLEET_KEYS
+from trnbench.verbs.fleet.run import fleet
+from trnbench.verbs.plan.run import plan
 
 HEAD = """
 name = "mine"

@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def cells():
-    from trnbench.app import support
+    from trnbench.verbs.info.support import support
 
     return {(cell.stack, cell.instance, cell.family): cell for cell in support()}
 

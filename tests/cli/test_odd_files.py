@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.app.configuration import CURRENT
+from trnbench.verbs.asking.configuration import CURRENT
 
 STUDY = (
     'name = "s"\ntitle = "t"\nverb = "train"\n'

@@ -168,14 +168,14 @@ def test_what_could_not_be_read_again_is_not_written(run, own, tmp_path):
 
 
 def test_rates_that_others_added_meanwhile_stay(run, own, tmp_path):
-    from trnbench import app
+    from trnbench.verbs.prices import run as prices
 
-    first = app.refresh_prices(str(own))
+    first = prices.refresh_prices(str(own))
     own.write_text(RATES.replace("8.5", "8.25").replace("30", "29"))
-    second = app.refresh_prices(str(own))
+    second = prices.refresh_prices(str(own))
     # Both were read before either was written.
-    app.write_rates(first, str(own))
-    done = app.write_rates(second, str(own))
+    prices.write_rates(first, str(own))
+    done = prices.write_rates(second, str(own))
     assert {one.change for one in done.rates} == {"changed"}
     text = files(tmp_path)["trn1.32xlarge.toml"].decode()
     assert "8.5 USD/h" in text

@@ -73,7 +73,7 @@ def test_a_planted_calibration_and_another_question_are_told_apart(kept, planted
 
 
 def test_what_an_older_program_answered_otherwise_is_told_as_code(kept, monkeypatch):
-    from trnbench.app import keeping
+    from trnbench.verbs.runs import keeping
 
     real = keeping.kept_answer
 

@@ -146,7 +146,9 @@ def test_a_study_of_which_nothing_is_kept_is_answered_all_the_same(
         monkeypatch.delenv("TRNBENCH_KEEP")
         monkeypatch.chdir(tmp_path)
         (tmp_path / "trnbench.toml").write_text("keep = false\n")
-        monkeypatch.setattr("trnbench.app.configuration.CURRENT", ContextVar("none", default=None))
+        monkeypatch.setattr(
+            "trnbench.verbs.asking.configuration.CURRENT", ContextVar("none", default=None)
+        )
     options = ("--no-keep",) if way == "option" else ()
     outcome = kept("study", "run", path, "--workers", "1", "--json", *options)
     assert outcome.code == 0, outcome.err

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trnbench.app import train
+from trnbench.verbs.train.run import train
 
 ON = "p5.48xlarge:2"
 KNOBS = (

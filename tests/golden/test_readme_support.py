@@ -7,8 +7,8 @@ import re
 import pytest
 
 from tests.golden.test_readme import README, check
-from trnbench.app import jobs_supported, support
 from trnbench.show.text_table import markdown
+from trnbench.verbs.info.support import jobs_supported, support
 from trnbench.verbs.info.text import jobs_table, support_table
 
 

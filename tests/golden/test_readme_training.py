@@ -7,8 +7,8 @@ import re
 import pytest
 
 from tests.golden.test_readme import README, check
-from trnbench.app import validate
 from trnbench.show.text_table import TextTable, markdown
+from trnbench.verbs.validate.run import validate
 
 TABLE = re.compile(r"(?<=<!-- training -->\n).*?(?=<!-- /training -->)", re.DOTALL)
 GROUPS = {

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trnbench import app
 from trnbench.errors import DataFileError
 from trnbench.facts.catalog.search import SECTIONS, built_in_folder
+from trnbench.verbs.spec.run import READERS
 
 FILES = sorted(
     path
     for section, folder in SECTIONS.items()
     for path in (built_in_folder() / folder / section).glob("*.toml")
     # What is like another file cannot be read alone.
-    if section in app.READERS and "\nlike = " not in path.read_text()
+    if section in READERS and "\nlike = " not in path.read_text()
 )
 JUNK = [
     "nan",
@@ -45,7 +45,7 @@ def outcome(path: Path, text: str, folder: Path):
     copy.parent.mkdir(exist_ok=True)
     copy.write_text(text)
     try:
-        app.READERS[path.parent.name](copy)
+        READERS[path.parent.name](copy)
     except DataFileError as error:
         faults = error.faults
     else:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from trnbench.app import sheet
 from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.instance import Instance
@@ -19,6 +18,7 @@ from trnbench.facts.hardware.library import load_chip, load_instance
 from trnbench.show.formats import render
 from trnbench.show.sheet import sheet_report
 from trnbench.show.text_table import PLAIN
+from trnbench.verbs.spec.run import sheet
 
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))
 

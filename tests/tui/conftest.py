@@ -9,8 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from trnbench.answers.quote import Quote
-from trnbench.answers.train import TrainAnswer
 from trnbench.engines.analytic.step.memory_parts import CATEGORIES
 from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.catalog.search import open_catalog
@@ -18,11 +16,13 @@ from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.prediction import RankMemory, StepFigures
 from trnbench.program.slots import STEP_CATEGORIES
-from trnbench.report.quote_charts import ClusterPoint
 from trnbench.show.interval import Interval
 from trnbench.show.report import Report, columns
 from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.compare_questions import COLUMNS, CompareFound
+from trnbench.verbs.quotes.answer import Quote
+from trnbench.verbs.quotes.charts import ClusterPoint
+from trnbench.verbs.train.answer import TrainAnswer
 
 TODAY = datetime.date(2026, 11, 21)
 LIMIT_S = 20.0

@@ -10,14 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.style import Style
 
-from trnbench.answers.step_beside import time_beside
-from trnbench.report.quote_charts import (
-    ClusterPoint,
-    Picked,
-    cost_chart,
-    front_chart,
-    time_chart,
-)
 from trnbench.show.charts.record import HUES, Bar, BarChart, ChartAxis, parts_of
 from trnbench.show.report import Report, as_table, columns
 from trnbench.show.text_table import Style as TextStyle
@@ -27,11 +19,19 @@ from trnbench.tui.heat import COARSE, POWERS, HeatMap, draw_heat, level_of, size
 from trnbench.tui.layout_questions import Window
 from trnbench.tui.memory_pictures import LEFT, Area, draw_area, stretches
 from trnbench.tui.picker import found
+from trnbench.tui.step_beside import time_beside
 from trnbench.tui.torus import draw_planes
 from trnbench.tui.widgets.bars import draw_bars
 from trnbench.tui.widgets.chart import flowed
 from trnbench.verbs.collective.steps import Plane
 from trnbench.verbs.plan.details import break_even_block
+from trnbench.verbs.quotes.charts import (
+    ClusterPoint,
+    Picked,
+    cost_chart,
+    front_chart,
+    time_chart,
+)
 
 PLAIN = (Style(), Style(), Style(), Style(), Style())
 

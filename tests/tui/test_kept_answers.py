@@ -14,8 +14,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from trnbench.app.command_lines import CommandQuestion
-from trnbench.app.keeping import kept_answer
 from trnbench.cli.main import ask
 from trnbench.facts.workload.library import Place, Product
 from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
@@ -32,8 +30,10 @@ from trnbench.tui.plan_questions import plan_rows
 from trnbench.tui.run_questions import run_suite
 from trnbench.tui.work import WorkLane
 from trnbench.tui.work_process import WorkAnswer, WorkHooks, WorkNotice, WorkProgress
+from trnbench.verbs.asking.command_lines import CommandQuestion
 from trnbench.verbs.collective.question import AUTO, CollectiveQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion
+from trnbench.verbs.runs.keeping import kept_answer
 from trnbench.verbs.runs.run import read_run
 
 SCENARIO = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 from textual.widgets import Input
 
-from trnbench.answers.evidence import comparison_row
 from trnbench.evidence.comparison import Comparison
 from trnbench.show.report import Report
 from trnbench.tui.app import TrnbenchApp
@@ -22,6 +21,7 @@ from trnbench.tui.layout_questions import DrawnSchedule, LayoutDetail, RankedLay
 from trnbench.tui.widgets.panels import ErrorPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
+from trnbench.verbs.validate.answer import comparison_row
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 

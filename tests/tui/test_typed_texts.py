@@ -13,7 +13,7 @@ from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.compare_questions import compare_question
 from trnbench.tui.scenario_form import scenario_fields, texts_of
 from trnbench.tui.settings import SessionState, read_config, read_state, write_state
-from trnbench.verbs.again import command_question
+from trnbench.verbs.asking.command_lines import command_question
 
 
 def test_a_scenario_has_a_command_line():
@@ -37,7 +37,7 @@ def test_a_scenario_has_a_command_line():
 def test_forms_begin_with_the_users_own_defaults(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     unset = ContextVar("none", default=None)
-    monkeypatch.setattr("trnbench.app.configuration.CURRENT", unset)
+    monkeypatch.setattr("trnbench.verbs.asking.configuration.CURRENT", unset)
     (tmp_path / "trnbench.toml").write_text(
         'region = "us-east-2"\ndiscount = "18%"\ninstances = ["trn2.48xlarge", "p5.48xlarge"]\n'
         '[prices]\n"trn2.48xlarge" = 30.0\n"dgx-h100" = 20.0\n'

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.app import train
 from trnbench.evidence.rows import read_evidence
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_chip
+from trnbench.verbs.train.run import train
 
 PUBLISHED = Path(__file__).parents[2] / "workloads" / "published" / "attention_kernels.csv"
 FORWARD_SLOW = ("nkisamples-flashfwd-32k-1h", "nkisamples-flashfwd-32k-6h-train")

@@ -8,7 +8,6 @@ from statistics import fmean, median
 import pytest
 import tomli
 
-from trnbench.app import calibrate, validate
 from trnbench.evidence.fit.calibrate import mean_error
 from trnbench.evidence.predict import Predictor
 from trnbench.evidence.rows import RowFault, read_evidence
@@ -16,6 +15,8 @@ from trnbench.evidence.training_cases import Reader
 from trnbench.facts.catalog.search import built_in_folder, open_catalog
 from trnbench.facts.units import Dimension, parse
 from trnbench.predict.setup import family_of
+from trnbench.verbs.calibrate.run import calibrate
+from trnbench.verbs.validate.run import validate
 
 SPECS = built_in_folder() / "specs"
 PUBLISHED = built_in_folder() / "workloads" / "published"

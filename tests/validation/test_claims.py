@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.app import claims, open_catalog
 from trnbench.evidence.claims.claim import load_claims
 from trnbench.evidence.claims.verdict import VERDICTS
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.verbs.claims.run import claims
 
 CATALOG = open_catalog(environment={})
 BY_SPECS = {

@@ -8,8 +8,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from trnbench.app import compare, explain, plan, train, validate
 from trnbench.facts.catalog.search import open_catalog
+from trnbench.verbs.compare.run import compare
+from trnbench.verbs.explain.run import explain
+from trnbench.verbs.plan.run import plan
+from trnbench.verbs.train.run import train
+from trnbench.verbs.validate.run import validate
 
 CATALOG = open_catalog(environment={})
 PLACES = (

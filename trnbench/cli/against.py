@@ -42,7 +42,7 @@ def write_against(
     """Write a report, beside a kept run if one is named; tell whether it got worse than allowed."""
     regressed = False
     if against is not None:
-        from trnbench.verbs.against import compared_with
+        from trnbench.verbs.runs.against import compared_with
 
         report, regressed = compared_with(report, against, fail_over)
     out.write(report)

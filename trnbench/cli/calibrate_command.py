@@ -72,7 +72,7 @@ def calibrate(
 
 
 def _check_destination(out: Output, question: CalibrateQuestion, into: Path | None) -> None:
-    from trnbench.app.measured_files import may_tell_links
+    from trnbench.verbs.asking.measured_files import may_tell_links
 
     if into is not None and question.stack is not None:
         raise InputError("--into writes all stacks, --stack fits one: write that with -o FILE.toml")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from trnbench.asking.question import Question, group, option
 from trnbench.cli.against import refuse_limit_alone, write_against
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
@@ -14,9 +13,10 @@ from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
 from trnbench.errors import InputError
 from trnbench.facts.parsing import literal
+from trnbench.verbs.asking.question import Question, group, option
+from trnbench.verbs.asking.shared_options import DETAILS, AgainstKept
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.scenario import scenario_file_options
-from trnbench.verbs.shared import DETAILS, AgainstKept
 
 if TYPE_CHECKING:
     from trnbench.cli.output import Output
@@ -53,9 +53,9 @@ def compare(
     spot (interruptible) only with --purchase spot. Without MODEL, --tokens or --on usual ones are
     taken, and the answer says which.
     """
-    from trnbench.app.searching import Watch
-    from trnbench.report.compare import compare_report
     from trnbench.verbs.compare.run import compare_run
+    from trnbench.verbs.compare.text import compare_report
+    from trnbench.verbs.quotes.searching import Watch
 
     question = question.settled(catalog)
     if showing.plot:
@@ -78,10 +78,10 @@ def compare(
 def _scaling(
     out: Output, catalog: Catalog, question: CompareQuestion, scaling: str, *, plot: bool
 ) -> int:
-    from trnbench.answers.scaling import Scaling
-    from trnbench.app.searching import Watch
-    from trnbench.report.scaling import scaling_report
     from trnbench.verbs.compare.scaling import scale_run
+    from trnbench.verbs.compare.scaling_answer import Scaling
+    from trnbench.verbs.compare.scaling_text import scaling_report
+    from trnbench.verbs.quotes.searching import Watch
 
     how = literal("scaling", scaling, Scaling)
     with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:

@@ -20,7 +20,7 @@ def configured(words: Sequence[str], verbs: Mapping[str, object]) -> Iterator[De
     if not verb or any(word in _SHOWN for word in words):
         yield {}
         return
-    from trnbench.app.configuration import CURRENT, configuration
+    from trnbench.verbs.asking.configuration import CURRENT, configuration
 
     found = configuration()
     before = {name: os.environ.get(name) for name in found.environment}
@@ -43,7 +43,7 @@ def money_origins(context: typer.Context) -> tuple[str, ...]:
 
     Who works in a folder of somebody else has not said them, and answers differ by them.
     """
-    from trnbench.app.configuration import CURRENT, SETTINGS
+    from trnbench.verbs.asking.configuration import CURRENT, SETTINGS
 
     found = CURRENT.get()
     if found is None or not found.files:

@@ -13,9 +13,9 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from trnbench.asking.option import Option
-from trnbench.asking.question import Question
 from trnbench.cli.names import completes, completes_stacks
+from trnbench.verbs.asking.option import Option
+from trnbench.verbs.asking.question import Question
 
 Command = Callable[..., int | None]
 Q = TypeVar("Q", bound=Question)

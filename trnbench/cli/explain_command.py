@@ -55,8 +55,8 @@ def explain(
     tied, explained, explained_alone, experiment, remedy. Its summary: verdict, says, steps, tied,
     telling_run.
     """
-    from trnbench.app.verbs import explain as use_case
-    from trnbench.report.explain import explain_report
+    from trnbench.verbs.explain import run as use_case
+    from trnbench.verbs.explain.text import explain_report
 
     knobs: dict[str, Any] = dict(layout.given)
     request = use_case.explain.request(

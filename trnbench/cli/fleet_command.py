@@ -25,9 +25,9 @@ def fleet(out: Output, catalog: Catalog, question: FleetQuestion) -> int:
     mixed-integer programme to be within a gap of the least cost; one made job by job starts it, and
     stands in where it finds none. What cannot be done says what stands in the way.
     """
-    from trnbench.app.searching import Watch
-    from trnbench.report.fleet import fleet_report
     from trnbench.verbs.fleet.run import fleet_run
+    from trnbench.verbs.fleet.text import fleet_report
+    from trnbench.verbs.quotes.searching import Watch
 
     question = question.settled(catalog)
     with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from trnbench.asking.question import Question, option
 from trnbench.cli.derived_options import asks
 from trnbench.cli.output import terminal_width
 from trnbench.facts.terminal_text import shown_lines
+from trnbench.verbs.asking.question import Question, option
 
 
 class HelpQuestion(Question):

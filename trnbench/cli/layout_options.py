@@ -61,7 +61,7 @@ def takes_layout(about: str = "") -> Callable[[Command], Command]:
 
         @functools.wraps(command)
         def with_layout(out: object, catalog: object, **options: Any) -> int | None:  # noqa: ANN401
-            from trnbench.app.knobs import layout_of
+            from trnbench.verbs.asking.knobs import layout_of
 
             layout = layout_of(**{name: options.pop(name) for name in KNOBS})
             return command(out, catalog, layout=layout, **options)

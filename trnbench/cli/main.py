@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from trnbench import __version__
-from trnbench.asking.question import Question, option
 from trnbench.cli.asking import Options, answering, asked, question_options
 from trnbench.cli.defaults import configured
 from trnbench.cli.derived_options import parameter_of, with_signature
 from trnbench.cli.diagnostics import DEBUG_VARIABLE, guarded
+from trnbench.verbs.asking.question import Question, option
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog

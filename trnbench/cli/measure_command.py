@@ -64,7 +64,7 @@ def measure(
 
 
 def _check(catalog: Catalog, question: MeasureQuestion, showing: MeasureShowing) -> None:
-    from trnbench.app.measured_machine import refuse_taken
+    from trnbench.verbs.measure.machine import refuse_taken
 
     if showing.quick and question.suite != "quick":
         raise InputError(f"--quick contradicts --suite {question.suite}; give one of them")

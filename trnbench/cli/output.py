@@ -12,12 +12,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trnbench.asking.question import Question, option
 from trnbench.cli.diagnostics import pipe_may_end, say
 from trnbench.errors import EnvironmentFault, InputError
 from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.terminal_text import shown
+from trnbench.verbs.asking.question import Question, option
 
 if TYPE_CHECKING:
     from trnbench.show.report import Report

@@ -14,9 +14,9 @@ from trnbench.errors import InputError
 from trnbench.verbs.plan.question import PlanQuestion, PlanShowing
 
 if TYPE_CHECKING:
-    from trnbench.answers.quote import Quote
     from trnbench.cli.output import Output
     from trnbench.facts.catalog.search import Catalog
+    from trnbench.verbs.quotes.answer import Quote
 
 
 @keeping(reports=True, plots=True)
@@ -27,10 +27,10 @@ def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanSho
     Every valid layout on every cluster size of every instance type, bought in every way; spot
     (interruptible) only with --purchase spot.
     """
-    from trnbench.app.searching import Watch
     from trnbench.verbs.launch.folders import known_scheduler, refuse_full
     from trnbench.verbs.plan.run import plan_run
     from trnbench.verbs.plan.text import plan_report
+    from trnbench.verbs.quotes.searching import Watch
 
     into, scheduler = showing.into, showing.scheduler
     if showing.plot:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
 
-from trnbench.asking.question import Question, option
 from trnbench.cli.asking import AGAIN, WORDS, files_read, given_options
 from trnbench.cli.defaults import money_origins
 from trnbench.cli.derived_options import Command, parameter_of, taken, with_signature
@@ -23,6 +22,7 @@ from trnbench.cli.output import STDOUT, Output, Printed, check_outputs, chosen_o
 from trnbench.cli.reporting import Beside
 from trnbench.facts.parsing import short_text
 from trnbench.facts.records import replace
+from trnbench.verbs.asking.question import Question, option
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -126,7 +126,7 @@ def _keep(
     if not keeps():
         return
     seconds = time.time() - began
-    from trnbench.app.keeping import GivenAnswer, keep, kept_or_said
+    from trnbench.verbs.runs.keeping import GivenAnswer, keep, kept_or_said
 
     def keep_it() -> None:
         from datetime import UTC, datetime

@@ -6,11 +6,11 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trnbench.asking.question import Question, option
 from trnbench.cli.asking import WORDS
 from trnbench.cli.diagnostics import say
 from trnbench.errors import InputError
 from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.verbs.asking.question import Question, option
 
 if TYPE_CHECKING:
     from trnbench.show.report import Report

@@ -15,7 +15,7 @@ from trnbench.cli.printing import printing
 from trnbench.facts.catalog.search import SPEC_SECTIONS, listed, sections_of
 from trnbench.facts.catalog.whole_file import make_folder, write_whole
 from trnbench.facts.records import replace
-from trnbench.verbs.shared import PathsQuestion
+from trnbench.verbs.asking.shared_options import PathsQuestion
 from trnbench.verbs.spec.question import (
     SpecDiffQuestion,
     SpecListQuestion,

@@ -44,10 +44,10 @@ def run_command(out: Output, catalog: Catalog, effort: StudyEffort) -> int:
     """
     from datetime import UTC, datetime
 
-    from trnbench.app.keeping import GivenAnswer, kept_or_said
-    from trnbench.app.keeping import keep as keep_answer
     from trnbench.cli.main import options_of
     from trnbench.store.place import keeps
+    from trnbench.verbs.runs.keeping import GivenAnswer, kept_or_said
+    from trnbench.verbs.runs.keeping import keep as keep_answer
     from trnbench.verbs.study.options import check_options
     from trnbench.verbs.study.run import kept_study, run_study, study_named
     from trnbench.verbs.study.text import study_report

@@ -80,7 +80,7 @@ def _whole_runs(out: Output, catalog: Catalog, question: TrainQuestion) -> int:
 
 
 def _write_trace(out: Output, path: Path, played: Timeline | None) -> None:
-    from trnbench.report.schedule_trace import schedule_trace
+    from trnbench.verbs.train.schedule_trace import schedule_trace
 
     if played is None:
         out.narrate("no trace: nothing was played")

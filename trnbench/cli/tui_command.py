@@ -8,12 +8,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from trnbench.asking.question import Question, option
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import say
 from trnbench.cli.output import SPEC_DIRS
 from trnbench.errors import EnvironmentFault, InputError
 from trnbench.facts import parsing
+from trnbench.verbs.asking.question import Question, option
 
 WEB_DRIVER = "textual.drivers.web_driver:WebDriver"
 """What textual-serve tells the process of a tab to paint with."""

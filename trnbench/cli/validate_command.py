@@ -85,8 +85,8 @@ def validate(
     Rows that cannot be predicted are listed with the reason. Fitted and unseen rows, and rows of
     fitted and of other software, are counted apart, beside a naive baseline.
     """
-    from trnbench import app
-    from trnbench.report.validation import validation_report
+    from trnbench.verbs.validate.run import validate as run
+    from trnbench.verbs.validate.text import validation_report
 
     if template:
         asked = (evidence, sets, model, on, stack, fail_above, against, fail_over, plot or None)
@@ -98,7 +98,7 @@ def validate(
         out.refuse_plot()
     knobs: dict[str, Any] = dict(layout.given)
     with ProgressLine(quiet=out.quiet) as progress:
-        found = app.validate(
+        found = run(
             evidence=evidence or (),
             set=sets or (),
             model=model,

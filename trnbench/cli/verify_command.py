@@ -36,8 +36,8 @@ def verify(
     Rows of --json: id, measured_s, predicted_s, low_s, high_s, difference, verdict. Its summary:
     as_predicted, largest_terms, explain, remarks.
     """
-    from trnbench.app.verbs import verify as use_case
-    from trnbench.report.verify import verify_report
+    from trnbench.verbs.verify import run as use_case
+    from trnbench.verbs.verify.text import verify_report
 
     request = use_case.verify.request(folder, logs, catalog=catalog)
     with ProgressLine(quiet=out.quiet) as progress:

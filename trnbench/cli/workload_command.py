@@ -12,7 +12,7 @@ from trnbench.cli.diagnostics import ExitCode, help_alone, say
 from trnbench.cli.output import STDOUT, Printed, check_outputs, chosen_output
 from trnbench.cli.printing import printing
 from trnbench.facts.catalog.search import WORKLOAD_SECTIONS, listed, sections_of
-from trnbench.verbs.shared import PathsQuestion
+from trnbench.verbs.asking.shared_options import PathsQuestion
 from trnbench.verbs.workload.question import (
     ImportQuestion,
     WorkloadListQuestion,

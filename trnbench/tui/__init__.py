@@ -1,1 +1,1 @@
-"""The terminal UI: shows answers of `trnbench.app` and asks for more; computes nothing itself."""
+"""The terminal UI: shows answers of `trnbench.verbs` and asks for more; computes nothing itself."""

@@ -20,9 +20,8 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widget import Widget
 
-from trnbench import app as use_cases
 from trnbench.errors import TrnbenchError, UnknownNameError
-from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.search import Catalog, open_catalog
 from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.facts.units import counted
 from trnbench.tui.asking import Asking
@@ -49,9 +48,9 @@ from trnbench.tui.views import VIEWS
 from trnbench.tui.widgets.field import Form
 
 if TYPE_CHECKING:
-    from trnbench.asking.option import Given
     from trnbench.show.report import Report
     from trnbench.tui.views.compare import CompareView
+    from trnbench.verbs.asking.option import Given
 
 _ENDED_BY = 128
 """And the number of the signal: the exit code of who is asked to end."""
@@ -399,7 +398,7 @@ class TrnbenchApp(ViewModes):
 
     def copy_command(self, command: str, what: str) -> None:
         """Copy a command line, with the folders that data files were looked for in."""
-        from trnbench.app.command_lines import with_folders
+        from trnbench.verbs.asking.command_lines import with_folders
 
         lines = [with_folders(line, self.catalog) for line in command.splitlines()]
         self.copy_text("\n".join(lines), what)
@@ -493,7 +492,7 @@ def run(spec_dirs: Sequence[Path], view: str | None) -> int:
     """Run the application until the user leaves; return the exit code."""
     if view is not None and view not in VIEWS:
         raise UnknownNameError("view", view, VIEWS)
-    opened = TrnbenchApp(use_cases.open_catalog(spec_dirs), view=view)
+    opened = TrnbenchApp(open_catalog(spec_dirs), view=view)
     opened.run()
     if opened.failure is not None:
         raise opened.failure

@@ -11,8 +11,8 @@ from trnbench.facts.catalog.search import Catalog
 from trnbench.tui.cluster import Cluster
 
 if TYPE_CHECKING:
-    from trnbench.asking.option import Given
     from trnbench.show.report import Report
+    from trnbench.verbs.asking.option import Given
 
 
 class Application(Protocol):

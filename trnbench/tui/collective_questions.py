@@ -39,7 +39,7 @@ def collective_sweep(
     catalog: Catalog, question: CollectiveQuestion, algorithms: tuple[str, ...], hooks: WorkHooks
 ) -> TableFound:
     """The sweep in closed form, for each place and algorithm."""
-    from trnbench.verbs.again import command_question
+    from trnbench.verbs.asking.command_lines import command_question
     from trnbench.verbs.collective.run import run
     from trnbench.verbs.collective.text import collective_report
 

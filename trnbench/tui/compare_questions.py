@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from trnbench.facts.records import replace
 from trnbench.facts.units import DAY_S
-from trnbench.report.quote_charts import ClusterPoint
 from trnbench.show.report import Report, columns
 from trnbench.show.row import Row
 from trnbench.tui.found import TableFound
+from trnbench.verbs.quotes.charts import ClusterPoint
 
 if TYPE_CHECKING:
-    from trnbench.app.markets import Explored
-    from trnbench.app.run_request import RunRequest
-    from trnbench.app.searching import Watch
-    from trnbench.asking.option import Given
     from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
+    from trnbench.verbs.asking.option import Given
     from trnbench.verbs.compare.question import CompareQuestion
+    from trnbench.verbs.quotes.markets import Explored
+    from trnbench.verbs.quotes.question import RunRequest
+    from trnbench.verbs.quotes.searching import Watch
 
 COLUMNS = (
     *columns("instance", "nodes"),
@@ -64,7 +64,7 @@ def compare_question(scenario: Given) -> CompareQuestion:
 
 def with_own_prices(run: RunRequest) -> RunRequest:
     """A run with the own prices that count: those of a file only where the run asks for them."""
-    from trnbench.app.buying import IF_ASKED
+    from trnbench.verbs.quotes.buying import IF_ASKED
 
     prices = tuple(
         text.removesuffix(IF_ASKED)
@@ -76,7 +76,7 @@ def with_own_prices(run: RunRequest) -> RunRequest:
 
 def watch_of(hooks: WorkHooks) -> Watch:
     """The hooks by which a search reports progress and is cancelled."""
-    from trnbench.app.searching import Watch
+    from trnbench.verbs.quotes.searching import Watch
 
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     return Watch(progress=hooks.note, cancel=hooks.ended, workers=workers)
@@ -84,12 +84,12 @@ def watch_of(hooks: WorkHooks) -> Watch:
 
 def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> CompareFound:
     """The comparison, and the clusters searched for it."""
-    from trnbench.app.markets import explore_all
-    from trnbench.report.compare import compare_report
-    from trnbench.report.notes import basis_text
-    from trnbench.report.verdict import verdict_text
-    from trnbench.verbs.again import command_question
+    from trnbench.verbs.asking.command_lines import command_question
     from trnbench.verbs.compare.run import compare_run
+    from trnbench.verbs.compare.text import compare_report
+    from trnbench.verbs.quotes.markets import explore_all
+    from trnbench.verbs.quotes.notes import basis_text
+    from trnbench.verbs.quotes.verdict import verdict_text
 
     question = compare_question(scenario)
     explored = explore_all(catalog, question.run, watch=watch_of(hooks))
@@ -111,7 +111,7 @@ def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> Compare
 
 def compare_points(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> tuple[ClusterPoint, ...]:
     """Clusters of every size of every instance type."""
-    from trnbench.app.markets import explore_all
+    from trnbench.verbs.quotes.markets import explore_all
 
     run = compare_question(scenario).run.but(nodes=())
     explored = explore_all(catalog, run, watch=watch_of(hooks))
@@ -146,12 +146,12 @@ def spec_report(catalog: Catalog, instances: Sequence[str]) -> Report:
 
 
 def _spec_row(catalog: Catalog, name: str) -> Row:
-    from trnbench import app
     from trnbench.show.sheet_table import first_price
+    from trnbench.verbs.spec.run import platform_named, prices_named
 
-    platform = app.platform_named(catalog, name)
+    platform = platform_named(catalog, name)
     chips, chip = platform.instance.chips, platform.chip
-    listed = app.prices_named(catalog, name)
+    listed = prices_named(catalog, name)
     price = None if listed is None else first_price(listed)
     return {
         "instance": platform.instance.name,

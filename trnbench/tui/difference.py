@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from rich.text import Text
 
-from trnbench.answers.step_beside import PartBeside, memory_beside, time_beside
 from trnbench.facts.units import Dimension, scale_for, significant
+from trnbench.tui.step_beside import PartBeside, memory_beside, time_beside
 
 if TYPE_CHECKING:
-    from trnbench.answers.train import TrainAnswer
+    from trnbench.verbs.train.answer import TrainAnswer
 
 PIN_TWO = "pin two rows (space) to see in what their step times and their memory differ"
 NAME, CELL = 16, 12

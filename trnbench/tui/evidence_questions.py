@@ -29,11 +29,11 @@ class EvidenceFound(TableFound):
 
 def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: WorkHooks) -> EvidenceFound:
     """The shipped measurements, each with its prediction."""
-    from trnbench import app
-    from trnbench.app.command_lines import CommandQuestion
-    from trnbench.report.validation import validation_report
+    from trnbench.verbs.asking.command_lines import CommandQuestion
+    from trnbench.verbs.validate.run import validate
+    from trnbench.verbs.validate.text import validation_report
 
-    sections = app.validate(set=sets, catalog=catalog, progress=hooks.progress)
+    sections = validate(set=sets, catalog=catalog, progress=hooks.progress)
     report = validation_report(sections, {"sets": sets})
     hooks.keep(catalog, CommandQuestion(verb="validate", options={"set": sets}), report, good=True)
     answers = [row for section in sections for row in section.rows]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from trnbench.facts.records import Record
 
 if TYPE_CHECKING:
-    from trnbench.app.command_lines import CommandQuestion
     from trnbench.facts.catalog.search import Catalog
     from trnbench.show.report import Report
+    from trnbench.verbs.asking.command_lines import CommandQuestion
 
 STOOD_S = 2.0
 """An answer that stood for less is replaced by the next."""
@@ -45,8 +45,8 @@ class AnswerKeeper:
 
         `stood`: the answer before is kept beside it.
         """
-        from trnbench.app.keeping import kept_answer, kept_or_said
         from trnbench.store.place import keeps
+        from trnbench.verbs.runs.keeping import kept_answer, kept_or_said
 
         if not keeps():
             return
@@ -72,8 +72,8 @@ class AnswerKeeper:
         said: list[str],
     ) -> tuple[str, ...]:
         """Keep answers in place of some runs, and return their ids."""
-        from trnbench.app.command_lines import with_folders
-        from trnbench.app.keeping import GivenAnswer, keep
+        from trnbench.verbs.asking.command_lines import with_folders
+        from trnbench.verbs.runs.keeping import GivenAnswer, keep
 
         ids: list[str] = []
         for one in answers:

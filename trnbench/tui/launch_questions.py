@@ -52,7 +52,7 @@ def launch_files(
     from trnbench.launch.folder import PREDICTION
     from trnbench.show.formats import render
     from trnbench.show.text_table import PLAIN
-    from trnbench.verbs.again import command_question
+    from trnbench.verbs.asking.command_lines import command_question
     from trnbench.verbs.launch.folders import launch_row, write_launch
     from trnbench.verbs.launch.text import launch_report
 

@@ -13,9 +13,9 @@ from trnbench.show.report import Column, Report, columns
 from trnbench.show.row import Row
 
 if TYPE_CHECKING:
-    from trnbench.answers.train import TrainAnswer
     from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
+    from trnbench.verbs.train.answer import TrainAnswer
     from trnbench.verbs.train.question import TrainQuestion
 
 MOST = 2_000
@@ -59,10 +59,10 @@ class LayoutDetail(Record):
 
 def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> RankedLayouts:
     """Every layout of a cluster, the fastest first; after a cancel those seen until then."""
-    from trnbench import app
+    from trnbench.verbs.search_layouts.run import search_layouts
 
     asked: dict[str, Any] = dict.fromkeys(job.layout.wanted, ANY)
-    found = app.search_layouts(
+    found = search_layouts(
         catalog=catalog,
         model=job.model,
         instance=job.instance,
@@ -120,7 +120,7 @@ def keep_step(
     catalog: Catalog, question: TrainQuestion, answer: TrainAnswer, hooks: WorkHooks
 ) -> Report:
     """Keep a step as `train` would, and return its report."""
-    from trnbench.verbs.again import command_question
+    from trnbench.verbs.asking.command_lines import command_question
     from trnbench.verbs.train.memory_text import memory_report
     from trnbench.verbs.train.text import train_report
 
@@ -179,9 +179,9 @@ def schedule_chart(
     hooks: WorkHooks,
 ) -> DrawnSchedule:
     """The chart of a window; `style`: columns, rows, colour, lanes of communication."""
-    from trnbench.report.schedule_chart import schedule_figure
     from trnbench.show.charts.gantt import gantt_text
     from trnbench.show.text_table import Style
+    from trnbench.verbs.train.schedule_chart import schedule_figure
 
     hooks.note(0, 2, "playing the step")
     question = step_question(job, layout).but(engines=("emulate",))

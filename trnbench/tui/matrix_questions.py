@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: WorkHooks) -> TableFound:
     """The answers in closed form."""
-    from trnbench.verbs.again import command_question
+    from trnbench.verbs.asking.command_lines import command_question
     from trnbench.verbs.matrix.run import run
     from trnbench.verbs.matrix.text import matrix_report
 

@@ -11,9 +11,9 @@ from trnbench.tui.found import TableFound
 from trnbench.tui.layout_questions import keep_step, step_question
 
 if TYPE_CHECKING:
-    from trnbench.answers.train import TrainAnswer
     from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
+    from trnbench.verbs.train.answer import TrainAnswer
     from trnbench.verbs.train.question import TrainQuestion
 
 

@@ -10,9 +10,9 @@ from trnbench.tui.compare_questions import watch_of, with_own_prices
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
-    from trnbench.asking.option import Given
     from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
+    from trnbench.verbs.asking.option import Given
     from trnbench.verbs.plan.answer import PlanAnswer
     from trnbench.verbs.plan.question import PlanQuestion
 
@@ -45,7 +45,7 @@ def plan_question(asked: Given) -> PlanQuestion:
 def plan_rows(catalog: Catalog, asked: Given, hooks: WorkHooks) -> PlanFound:
     """The plan, with the words that its command prints."""
     from trnbench.show.text_table import Style
-    from trnbench.verbs.again import command_question
+    from trnbench.verbs.asking.command_lines import command_question
     from trnbench.verbs.plan.run import plan_run
     from trnbench.verbs.plan.text import plan_report, plan_verdict_text
 

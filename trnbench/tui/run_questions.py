@@ -10,9 +10,9 @@ from trnbench.show.report import Report, columns
 from trnbench.show.row import Row
 
 if TYPE_CHECKING:
-    from trnbench.app.command_lines import CommandQuestion
     from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
+    from trnbench.verbs.asking.command_lines import CommandQuestion
 
 VERBS = {"matrix": "matrix", "collective": "collective", "training": "train"}
 """By kind of suite, the verb that runs it."""
@@ -47,7 +47,7 @@ def suites(catalog: Catalog) -> Report:
 
 def suite_question(kind: str, name: str, engine: str) -> CommandQuestion:
     """The question of the command line that runs a suite."""
-    from trnbench.app.command_lines import CommandQuestion
+    from trnbench.verbs.asking.command_lines import CommandQuestion
 
     return CommandQuestion(verb=VERBS[kind], options={"suite": name, "engine": engine})
 

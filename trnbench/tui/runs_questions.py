@@ -9,9 +9,9 @@ from trnbench.show.report import columns
 from trnbench.tui.found import TableFound
 
 if TYPE_CHECKING:
-    from trnbench.asking.option import Given
     from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
+    from trnbench.verbs.asking.option import Given
     from trnbench.verbs.runs.run import AnsweredRun
 
 COLUMNS = columns(

@@ -15,7 +15,7 @@ from trnbench.tui.dialogs import AskPath, Confirm
 if TYPE_CHECKING:
     from textual.app import App
 
-    from trnbench.asking.option import Given
+    from trnbench.verbs.asking.option import Given
 
 USUAL = "scenario.toml"
 

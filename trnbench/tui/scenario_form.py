@@ -6,7 +6,6 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from trnbench.asking.option import Given
 from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.units import counted
@@ -23,6 +22,7 @@ from trnbench.tui.forms import (
     titles,
 )
 from trnbench.tui.widgets.field import FieldSpec, Form
+from trnbench.verbs.asking.option import Given
 
 PURCHASES = ("on-demand", "spot", "reserved", "savings-plan", "capacity-block", "quote")
 REGIONS = ("us-east-1", "us-east-2", "us-west-2", "eu-north-1")
@@ -111,7 +111,7 @@ _CONFIGURED = {
 
 def configured_texts() -> dict[str, str]:
     """The texts of the fields that the user's `trnbench.toml` fills in."""
-    from trnbench.app.configuration import configuration
+    from trnbench.verbs.asking.configuration import configuration
 
     texts = {}
     for option, value in configuration().options("compare").items():
@@ -170,7 +170,7 @@ def texts_of(scenario: Given) -> dict[str, str]:
 
 def _phases(text: str) -> tuple[str, ...]:
     """The parts that a text lists with semicolons; knobs of a part have commas."""
-    from trnbench.app.run_parts import parts_of
+    from trnbench.verbs.asking.run_parts import parts_of
 
     phases = tuple(part.strip() for part in text.split(";") if part.strip())
     parts_of(1.0, None, phases)
@@ -208,8 +208,8 @@ def _is_assumed(text: str) -> bool:
 
 
 def _own_price(text: str) -> str:
-    from trnbench.app.buying import IF_ASKED
     from trnbench.money.price_terms import parse_assumption, parse_own_price
+    from trnbench.verbs.quotes.buying import IF_ASKED
 
     if _is_assumed(text):
         parse_assumption(text)

@@ -10,11 +10,11 @@ from textual.binding import BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
-from trnbench.asking.option import Given
 from trnbench.tui.launch_view import LaunchingView
 from trnbench.tui.scenario_form import SCENARIO_KEYS, scenario_line, scenario_of, texts_of
 from trnbench.tui.view import hidden
 from trnbench.tui.widgets.field import Field, Form
+from trnbench.verbs.asking.option import Given
 
 
 class ScenarioView(LaunchingView):

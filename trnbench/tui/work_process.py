@@ -21,9 +21,9 @@ from trnbench.facts.records import Record
 from trnbench.tui.keeping import STOOD_S, AnswerKeeper, AskedAnswer
 
 if TYPE_CHECKING:
-    from trnbench.app.command_lines import CommandQuestion
     from trnbench.facts.catalog.search import Catalog
     from trnbench.show.report import Report
+    from trnbench.verbs.asking.command_lines import CommandQuestion
 
 INTERVAL_S = 0.1
 """Seconds between two reports of progress, at least."""

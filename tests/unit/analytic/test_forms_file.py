@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from trnbench.app import search_layouts
 from trnbench.engines.analytic.step import engines
 from trnbench.engines.analytic.step.engines import ExchangeSite
 from trnbench.engines.analytic.step.forms_file import read, write
+from trnbench.verbs.search_layouts.run import search_layouts
 
 ASKED: dict[str, Any] = {
     **{"model": "llama2-7b", "nodes": (1, 3), "global_batch": 96, "sequence": 4096},

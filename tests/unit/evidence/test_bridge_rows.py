@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trnbench.app import validate
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.program.step import training_step
+from trnbench.verbs.validate.run import validate
 
 CATALOG = open_catalog(environment={})
 ROWS = Path(__file__).parents[3] / "workloads" / "published" / "bridge_steps.csv"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.app import validate
+from trnbench.verbs.validate.run import validate
 
 PUBLISHED = Path(__file__).parents[3] / "workloads" / "published" / "mlperf_lora.csv"
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trnbench.app import validate
 from trnbench.errors import InputError
 from trnbench.evidence import kernels
 from trnbench.evidence.comparison import Comparison
@@ -19,6 +18,7 @@ from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import replace
+from trnbench.verbs.validate.run import validate
 
 CATALOG = open_catalog()
 PUBLISHED = Path(__file__).parents[3] / "workloads" / "published" / "attention_kernels.csv"

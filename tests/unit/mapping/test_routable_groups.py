@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.app import search_layouts
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import replace
@@ -14,6 +13,7 @@ from trnbench.machine.torus_blocks import is_block, routable
 from trnbench.predict.setup import train_setup
 from trnbench.predict.step import predict
 from trnbench.program.grid import grid_of
+from trnbench.verbs.search_layouts.run import search_layouts
 
 CATALOG = open_catalog()
 TRN2 = load_platform(CATALOG, "trn2.48xlarge")

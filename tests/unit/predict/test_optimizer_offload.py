@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import trnbench
 from tests.unit.program.test_program_step import decoder
-from trnbench import app
 from trnbench.engines.emulate.step.host_update import HostPace, host_updates_s
 from trnbench.engines.emulate.step.stages import chunk_counts
 from trnbench.engines.execute.coverage import problems
@@ -53,7 +53,7 @@ def step_of(**asked):
         **{"on": "p5.48xlarge", "tp": 8, "pp": 1, "zero": 0, "micro_batch": 1, "vpp": 1},
         **{"global_batch": 16, "sequence": 2048, "recompute": "none", "schedule": "1f1b"},
     }
-    (answer,) = app.train("llama3.1-8b", **{**knobs, **asked})
+    (answer,) = trnbench.train("llama3.1-8b", **{**knobs, **asked})
     return answer
 
 
@@ -151,9 +151,9 @@ def test_a_host_that_is_too_small_is_refused():
     }
     settled = {"micro_batch": 1, "vpp": 1, "cp": 1, "schedule": "1f1b"}
     for knobs in (asked, {**asked, **settled, "sequence_parallel": False}):
-        (sliced,) = app.train("tinyllama-1.1b", **knobs, zero=1)
+        (sliced,) = trnbench.train("tinyllama-1.1b", **knobs, zero=1)
         assert sliced.reasons == ()
-        (answer,) = app.train("tinyllama-1.1b", **knobs, zero=0)
+        (answer,) = trnbench.train("tinyllama-1.1b", **knobs, zero=0)
         # Two replicas of 1,100,048,384 parameters with 18 bytes each.
         (why,) = answer.reasons
         assert "the optimizer on the host needs 36.88 GiB of its memory on a node" in why
@@ -161,7 +161,7 @@ def test_a_host_that_is_too_small_is_refused():
 
 
 def test_stacks_without_one_refuse_it():
-    (answer,) = app.train(
+    (answer,) = trnbench.train(
         "llama3.1-8b", on="trn1.32xlarge:4", stack="nxd-trn1", tp=8, optimizer_offload="host"
     )
     assert any("does not run optimizer offload" in why for why in answer.reasons)
@@ -175,7 +175,8 @@ def test_it_is_not_executed():
 def test_a_search_finds_what_fits_the_host():
     asked: dict[str, Any] = {"on": "p5.48xlarge", "global_batch": 64, "sequence": 2048}
     near, away = (
-        app.train("llama3.1-8b", **asked, optimizer_offload=where)[0] for where in ("none", "host")
+        trnbench.train("llama3.1-8b", **asked, optimizer_offload=where)[0]
+        for where in ("none", "host")
     )
     assert near.step is not None
     assert away.step is not None

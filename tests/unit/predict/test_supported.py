@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from trnbench.app import compare, train
 from trnbench.evidence.rows import read_evidence
 from trnbench.evidence.training_cases import Reader
 from trnbench.facts.calibration.supports import SupportLine
@@ -21,8 +20,10 @@ from trnbench.predict.setup import train_setup
 from trnbench.predict.step import predict
 from trnbench.predict.supported import runs, support_of
 from trnbench.program.features import EXPERTS_APART, features_of, known_features
-from trnbench.verbs.again import command_question
+from trnbench.verbs.asking.command_lines import command_question
+from trnbench.verbs.compare.run import compare
 from trnbench.verbs.spec.records import cross_faults
+from trnbench.verbs.train.run import train
 
 ROOT = Path(__file__).parents[3]
 CATALOG = open_catalog()

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import trnbench
 from tests.unit.program.test_program_step import decoder
-from trnbench import app
-from trnbench.answers.train import TrainAnswer
 from trnbench.engines.execute.coverage import problems
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import open_catalog
@@ -20,6 +19,7 @@ from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.program.job_phases import ENGINE, phases_of
 from trnbench.program.step import training_step
+from trnbench.verbs.train.answer import TrainAnswer
 
 GRPO = Layout(job="grpo", global_batch=8, sequence=16, response=12, precision="bf16-master")
 PPO = replace(GRPO, job="ppo", reward=None)
@@ -204,7 +204,7 @@ def trained(**change: Any) -> TrainAnswer:
         **{"job": "grpo", "tp": 8, "pp": 1, "zero": 1, "micro_batch": 1, "recompute": "full"},
         **{"on": "p5.48xlarge:2", "global_batch": 128, "sequence": 2048},
     }
-    (answer,) = app.train("llama3.1-8b", **{**asked, **change})
+    (answer,) = trnbench.train("llama3.1-8b", **{**asked, **change})
     return answer
 
 
@@ -264,7 +264,7 @@ def test_a_played_step_has_every_update():
     }
 
     def played(epochs):
-        (answer,) = app.train("tiny-gpt", **asked, update_epochs=epochs, engine="emulate")
+        (answer,) = trnbench.train("tiny-gpt", **asked, update_epochs=epochs, engine="emulate")
         assert answer.step is not None
         return answer.step.step_time_s
 
@@ -365,7 +365,7 @@ def test_the_peak_is_that_of_the_worst_phase_whatever_is_asked(batch, response):
 
 def test_a_search_finds_what_a_prediction_says():
     found = trained(tp=None, pp=None, zero=None, micro_batch=None, recompute=None)
-    result = app.search_layouts(
+    result = trnbench.search_layouts(
         model="llama3.1-8b",
         instance="p5.48xlarge",
         nodes=2,
@@ -399,7 +399,7 @@ def test_phases_are_played_one_after_the_other(on):
 def test_all_nodes_writing_leave_none_to_train():
     with pytest.raises(InputError, match="--generation-nodes 2 leaves no node of 2 to train"):
         trained(generation_nodes=2)
-    (other,) = app.compare(
+    (other,) = trnbench.compare(
         "llama3.1-8b", on="p5.48xlarge", nodes=1, tokens="1B", job="grpo", generation_nodes=1
     ).compared
     assert "--generation-nodes 1 leaves no node of 1 to train" in other.quote.reasons

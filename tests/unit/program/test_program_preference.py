@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import trnbench
 from tests.unit.program.test_program_step import decoder
-from trnbench import app
 from trnbench.engines.execute.coverage import problems
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import open_catalog
@@ -160,7 +160,7 @@ def test_dpo_takes_a_forward_pass_and_its_weights_more(engine):
     }
     found = {}
     for job in ("orpo", "dpo"):
-        (found[job],) = app.train(
+        (found[job],) = trnbench.train(
             "tinyllama-1.1b", on="trn1.32xlarge", engine=engine, job=job, **given
         )
     orpo, dpo = found["orpo"], found["dpo"]
@@ -179,7 +179,7 @@ def test_dpo_takes_a_forward_pass_and_its_weights_more(engine):
 
 def test_compare_prices_pairs_by_all_their_tokens():
     costs = {
-        job: app.compare(
+        job: trnbench.compare(
             "llama3.1-8b", on="trn2.48xlarge", nodes=4, tokens="1B", sequence=2048, job=job
         )
         for job in ("finetune", "dpo")
@@ -191,7 +191,7 @@ def test_compare_prices_pairs_by_all_their_tokens():
 
 def test_an_unknown_job_is_one_line():
     with pytest.raises(InputError, match="job"):
-        app.train("tiny-gpt", on="trn1.2xlarge", job="dpoo")
+        trnbench.train("tiny-gpt", on="trn1.2xlarge", job="dpoo")
 
 
 ADAPTED = replace(DPO, adapter_rank=4)
@@ -221,7 +221,7 @@ def test_dpo_with_adapters_holds_one_copy_of_the_weights():
     given: dict[str, Any] = {"tp": 8, "pp": 1, "dp": 4, "micro_batch": 1, "global_batch": 8}
     given["sequence"] = 1024
     found = [
-        app.train("tinyllama-1.1b", on="trn1.32xlarge", job=job, adapter_rank=8, **given)[0]
+        trnbench.train("tinyllama-1.1b", on="trn1.32xlarge", job=job, adapter_rank=8, **given)[0]
         for job in ("lora", "dpo")
     ]
     lora, dpo = (one.memory.by_category for one in found if one.memory is not None)

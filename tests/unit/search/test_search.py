@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.steps import step_prices
-from trnbench.app.searching import Watch, search_all
 from trnbench.engines.analytic.step.memory import memory
 from trnbench.engines.analytic.step.utilization import utilization
 from trnbench.errors import InputError
@@ -38,6 +37,7 @@ from trnbench.predict.search.runs import Seen
 from trnbench.predict.search.search import SearchHooks, search
 from trnbench.program.schedule import slot_order
 from trnbench.program.step import training_step
+from trnbench.verbs.quotes.searching import Watch, search_all
 from trnbench.verbs.search_layouts.run import search_layouts
 
 CATALOG = open_catalog()

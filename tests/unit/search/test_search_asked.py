@@ -6,7 +6,6 @@ import pytest
 
 from tests.steps import step_prices
 from tests.unit.search.test_search import adds_up, everything, question
-from trnbench.app import calibrate, explain, train, train_functional
 from trnbench.engines.analytic.step.memory import memory
 from trnbench.errors import InputError
 from trnbench.facts.records import replace
@@ -14,9 +13,13 @@ from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.pipeline_layout import lighter_ends, stages_of, written
 from trnbench.program.step import training_step
-from trnbench.verbs.again import command_question
+from trnbench.verbs.asking.command_lines import command_question
+from trnbench.verbs.calibrate.run import calibrate
+from trnbench.verbs.explain.run import explain
 from trnbench.verbs.search_layouts.run import search_layouts
+from trnbench.verbs.train.functional import train_functional
 from trnbench.verbs.train.question import TrainQuestion
+from trnbench.verbs.train.run import train
 
 FEW = {"tp": 4, "schedule": "1f1b", "zero": 1, "recompute": "none", "cp": 1}
 NEMO: dict[str, Any] = {"stack": "nemo-hopper", "batch": 16, "sequence": 4096, "nodes": (2,)}

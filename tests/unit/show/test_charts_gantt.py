@@ -19,9 +19,9 @@ from trnbench.engines.emulate.schedule.times import (
 )
 from trnbench.program.schedule import slot_order
 from trnbench.program.slots import Lane, SlotTimes
-from trnbench.report.schedule_chart import schedule_figure
 from trnbench.show.charts.gantt import gantt_text
 from trnbench.show.text_table import PLAIN, Style
+from trnbench.verbs.train.schedule_chart import schedule_figure
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 NETWORK: Lane = "network"

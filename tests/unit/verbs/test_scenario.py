@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnbench.app.run_parts import parts_of
 from trnbench.errors import DataFileError
 from trnbench.tui.compare_questions import compare_question
+from trnbench.verbs.asking.run_parts import parts_of
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.scenario import (
     KEYS,

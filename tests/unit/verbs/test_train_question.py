@@ -6,12 +6,13 @@ import datetime
 
 import pytest
 
-from trnbench.app import train, train_functional
-from trnbench.app.configuration import CURRENT, Configuration, Configured
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import open_catalog
-from trnbench.verbs.again import command_question
+from trnbench.verbs.asking.command_lines import command_question
+from trnbench.verbs.asking.configuration import CURRENT, Configuration, Configured
+from trnbench.verbs.train.functional import train_functional
 from trnbench.verbs.train.question import TrainQuestion
+from trnbench.verbs.train.run import train
 
 CATALOG = open_catalog(environment={})
 STEP = {"model": "llama2-7b", "on": "trn1.32xlarge:4"}

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from trnbench.answers.train import Searched, TrainAnswer
 from trnbench.engines.analytic.step.memory_parts import CATEGORIES
 from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.records import replace
@@ -15,6 +14,7 @@ from trnbench.predict.prediction import RankMemory, StepFigures
 from trnbench.program.slots import STEP_CATEGORIES
 from trnbench.show.formats import RENDERERS, render
 from trnbench.show.text_table import PLAIN, Style
+from trnbench.verbs.train.answer import Searched, TrainAnswer
 from trnbench.verbs.train.text import train_report
 
 GIB = 2.0**30

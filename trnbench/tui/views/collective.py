@@ -31,7 +31,7 @@ from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.verbs.again import command_question
+from trnbench.verbs.asking.command_lines import command_question
 from trnbench.verbs.collective.question import AUTO, CollectiveQuestion
 
 if TYPE_CHECKING:

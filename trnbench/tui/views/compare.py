@@ -13,16 +13,6 @@ from textual.widget import Widget
 from trnbench.errors import TrnbenchError
 from trnbench.facts.records import replace
 from trnbench.facts.units import counted
-from trnbench.report.quote_charts import (
-    ClusterPoint,
-    Picked,
-    cluster_label,
-    cost_chart,
-    memory_bars,
-    speed_chart,
-    step_bars,
-    time_chart,
-)
 from trnbench.show.charts.record import PointChart
 from trnbench.show.figures import FIGURES
 from trnbench.show.row import Row
@@ -46,9 +36,19 @@ from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
+from trnbench.verbs.quotes.charts import (
+    ClusterPoint,
+    Picked,
+    cluster_label,
+    cost_chart,
+    memory_bars,
+    speed_chart,
+    step_bars,
+    time_chart,
+)
 
 if TYPE_CHECKING:
-    from trnbench.answers.quote import Quote
+    from trnbench.verbs.quotes.answer import Quote
 
 
 class CompareView(ScenarioView):
@@ -94,7 +94,7 @@ class CompareView(ScenarioView):
 
     def compose(self) -> ComposeResult:
         """Start the process that plans while the screen is painted."""
-        self.warm("compare", "trnbench.verbs.compare.run", "trnbench.report.compare")
+        self.warm("compare", "trnbench.verbs.compare.run", "trnbench.verbs.compare.text")
         yield from super().compose()
 
     def begin(self) -> None:
@@ -104,7 +104,7 @@ class CompareView(ScenarioView):
 
     def command(self) -> str:
         """The command line of the rows."""
-        from trnbench.verbs.again import command_question
+        from trnbench.verbs.asking.command_lines import command_question
 
         baseline = self.query_one(ResultTable).state.baseline
         question = compare_question(self.scenario)

@@ -20,7 +20,7 @@ from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
-from trnbench.verbs.again import command_question
+from trnbench.verbs.asking.command_lines import command_question
 from trnbench.verbs.claims.question import ClaimsQuestion
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class EvidenceView(View):
 
     def command(self) -> str:
         """The command line of the rows."""
-        from trnbench.app.command_lines import command_line
+        from trnbench.verbs.asking.command_lines import command_line
 
         if self._claims:
             question = ClaimsQuestion(price_date=self.trnbench.today)
@@ -126,7 +126,7 @@ class EvidenceView(View):
             self.ask("evidence", evidence_rows, SETS[self._sets])
 
     def _scatter(self) -> PointChart:
-        from trnbench.report.validation import error_chart
+        from trnbench.verbs.validate.text import error_chart
 
         shown = () if self._claims or self._found is None else self._found.answers
         here = cast("Comparison | None", self.query_one(ResultTable).answer)

@@ -15,7 +15,6 @@ from trnbench.facts.records import replace
 from trnbench.facts.units import Dimension, show, significant
 from trnbench.facts.workload.layout import ANY
 from trnbench.facts.workload.partial_layout import PartialLayout, shown_degrees
-from trnbench.report.quote_charts import memory_bars, step_bars
 from trnbench.show.row import Row
 from trnbench.tui.cluster import BY_HAND, Cluster, layout_of, partial_layout_of
 from trnbench.tui.cluster_view import ClusterView
@@ -36,9 +35,10 @@ from trnbench.tui.widgets.field import Field
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
+from trnbench.verbs.quotes.charts import memory_bars, step_bars
 
 if TYPE_CHECKING:
-    from trnbench.answers.train import TrainAnswer
+    from trnbench.verbs.train.answer import TrainAnswer
 
 FOLLOW_S = 0.1
 """Seconds of a resting cursor after which the row under the cursor is drawn."""
@@ -85,7 +85,7 @@ class LayoutsView(ClusterView, LaunchingView):
 
     def command(self) -> str:
         """The command line of the layout by hand, or of the layout under the cursor."""
-        from trnbench.verbs.again import command_question
+        from trnbench.verbs.asking.command_lines import command_question
 
         row = self.query_one(ResultTable).row
         by_hand = self.layout_by_hand

@@ -86,7 +86,7 @@ class MatrixView(View):
 
     def command(self) -> str:
         """The command line of the rows."""
-        from trnbench.verbs.again import command_question
+        from trnbench.verbs.asking.command_lines import command_question
 
         return command_question("matrix", self._question().settled(self.trnbench.catalog)).line
 

@@ -66,7 +66,7 @@ class MemoryView(ClusterView):
 
     def command(self) -> str:
         """The command line of the rows."""
-        from trnbench.verbs.again import command_question
+        from trnbench.verbs.asking.command_lines import command_question
 
         return command_question("train", memory_question(self.job, self.layout_by_hand)).line
 

@@ -9,7 +9,6 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from trnbench.report.quote_charts import Picked, front_chart
 from trnbench.show.text_table import Style
 from trnbench.tui.cluster import cluster_of
 from trnbench.tui.plan_questions import PlanFound, plan_question, plan_rows
@@ -22,10 +21,11 @@ from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
+from trnbench.verbs.quotes.charts import Picked, front_chart
 
 if TYPE_CHECKING:
-    from trnbench.answers.quote import Quote
-    from trnbench.asking.option import Given
+    from trnbench.verbs.asking.option import Given
+    from trnbench.verbs.quotes.answer import Quote
 
 
 class PlanView(ScenarioView):
@@ -61,7 +61,7 @@ class PlanView(ScenarioView):
 
     def command(self) -> str:
         """The command line of the plan."""
-        from trnbench.verbs.again import command_question
+        from trnbench.verbs.asking.command_lines import command_question
 
         return command_question("plan", plan_question(self._plan_asked)).line
 

@@ -11,7 +11,6 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from trnbench.facts.units import significant
-from trnbench.report.quote_charts import step_bars
 from trnbench.show.report import Report
 from trnbench.tui.cluster_view import ClusterView
 from trnbench.tui.layout_questions import DrawnSchedule, Window, schedule_chart, step_question
@@ -19,6 +18,7 @@ from trnbench.tui.view import hidden
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import Field
 from trnbench.tui.widgets.panels import TextPanel
+from trnbench.verbs.quotes.charts import step_bars
 
 CHROME = 4
 """Lines of the chart's place that are legend and axis."""
@@ -75,7 +75,7 @@ class ScheduleView(ClusterView):
 
     def command(self) -> str:
         """The command line that draws the schedule."""
-        from trnbench.verbs.again import command_question
+        from trnbench.verbs.asking.command_lines import command_question
 
         question = step_question(self.job, self.layout_by_hand).but(engines=("emulate",))
         return f"{command_question('train', question).line} --plot"

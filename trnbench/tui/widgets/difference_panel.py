@@ -10,7 +10,7 @@ from trnbench.tui.difference import difference_text
 from trnbench.tui.widgets.panels import TextPanel
 
 if TYPE_CHECKING:
-    from trnbench.answers.train import TrainAnswer
+    from trnbench.verbs.train.answer import TrainAnswer
 
 
 class DifferencePanel(TextPanel):

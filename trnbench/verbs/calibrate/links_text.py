@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnbench.answers.evidence import fitted_row
 from trnbench.evidence.fit.collectives import CalibratedCollectives
 from trnbench.facts.units import Dimension, counted, show
 from trnbench.show.report import Report, columns
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style, percent
+from trnbench.verbs.validate.answer import fitted_row
 
 COLUMNS = (
     *columns("calibration", "number", "prior"),

@@ -6,10 +6,10 @@ import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trnbench.app.given_run import GivenRun
-from trnbench.asking.question import Question, group, option
 from trnbench.errors import InputError
 from trnbench.facts import parsing
+from trnbench.verbs.asking.given_run import GivenRun
+from trnbench.verbs.asking.question import Question, group, option
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog

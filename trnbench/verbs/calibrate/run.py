@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trnbench.app.measured_files import measured_files
-from trnbench.app.measured_machine import beside, with_machines
-from trnbench.app.use_case import Progress, quiet
-from trnbench.asking.function import verb_of
 from trnbench.errors import InputError
 from trnbench.evidence.fit.calibrate import calibrate as fitted
 from trnbench.evidence.fit.collectives import CalibratedCollectives, fit_collectives, stack_name
@@ -19,7 +15,11 @@ from trnbench.evidence.measured_file import steps_of
 from trnbench.evidence.rows import COLLECTIVES, KERNELS, STEPS, EvidenceFile
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.units import counted
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.measured_files import measured_files
+from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.calibrate.question import CalibrateQuestion
+from trnbench.verbs.measure.machine import beside, with_machines
 
 
 def run(

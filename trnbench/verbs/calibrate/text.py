@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnbench.answers.evidence import fitted_row
 from trnbench.evidence.fit.calibrate import Calibration, FittedRow, mean_error
 from trnbench.evidence.fit.files import Calibrated
 from trnbench.evidence.fit.memory import MemoryFit
@@ -20,6 +19,7 @@ from trnbench.verbs.calibrate.links_text import (
     links_summary,
     rows_of_links,
 )
+from trnbench.verbs.validate.answer import fitted_row
 
 CONVENTIONS = {
     "error": "predicted / measured - 1; mean of absolute values",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING
 
-from trnbench.asking.question import Question, option
 from trnbench.facts import parsing
+from trnbench.verbs.asking.question import Question, option
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog

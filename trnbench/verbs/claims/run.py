@@ -6,9 +6,6 @@ import functools
 import math
 from collections.abc import Sequence
 
-from trnbench.app.step_answers import step_answers
-from trnbench.app.use_case import Progress, quiet
-from trnbench.asking.function import verb_of
 from trnbench.errors import UnknownNameError, unhandled
 from trnbench.evidence.claims.claim import (
     ClaimedRun,
@@ -30,7 +27,10 @@ from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.setup import train_setup
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.claims.question import ClaimsQuestion
+from trnbench.verbs.train.step_answers import step_answers
 
 
 def run(

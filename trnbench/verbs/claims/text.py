@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby, zip_longest
 
-from trnbench.answers.evidence import claim_row
 from trnbench.evidence.claims.verdict import VERDICTS, Claimed, Move
 from trnbench.facts.units import counted
 from trnbench.show.figures import VERDICT_WORDS
 from trnbench.show.report import Report, columns
 from trnbench.show.text_table import GAP, Style, wrap
+from trnbench.verbs.validate.answer import claim_row
 
 CONVENTIONS = {
     "holds only if": "it holds for some of the figures, machines, runs or prices looked at",

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trnbench.asking.question import Question, option
 from trnbench.errors import InputError, UnitError
 from trnbench.facts import parsing
 from trnbench.facts.parsing import number_text, place_text, size_text
@@ -15,7 +14,8 @@ from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension, parse
 from trnbench.facts.workload.choices import Op
 from trnbench.program.collective import op_named
-from trnbench.verbs.shared import engine_option
+from trnbench.verbs.asking.question import Question, option
+from trnbench.verbs.asking.shared_options import engine_option
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog

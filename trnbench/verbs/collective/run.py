@@ -7,8 +7,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from trnbench.app.use_case import Progress, quiet
-from trnbench.asking.function import verb_of
 from trnbench.engines.analytic.collective.sweep import Sweep, sweep
 from trnbench.engines.emulate.collective.data import DataCheck, check_data, most_checked
 from trnbench.engines.emulate.collective.play import PlayedCollective, play
@@ -39,6 +37,8 @@ from trnbench.machine.placement import Placement, place
 from trnbench.predict.setup import strangers
 from trnbench.program.collective import Collective, bus_factor
 from trnbench.show.trace import TraceSpan
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.collective.answer import CollectiveAnswer, LinkLoad, TorusLoad
 from trnbench.verbs.collective.groups import replica_groups
 from trnbench.verbs.collective.question import AUTO, CollectiveQuestion

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trnbench.app.run_request import (
+from trnbench.errors import InputError
+from trnbench.facts import parsing
+from trnbench.facts.units import Dimension, show
+from trnbench.verbs.asking.option import Given
+from trnbench.verbs.asking.question import Question, group, option
+from trnbench.verbs.quotes.question import (
     DEADLINE_S,
     USUAL_INSTANCES,
     USUAL_MODEL,
     USUAL_TOKENS,
     RunRequest,
 )
-from trnbench.asking.option import Given
-from trnbench.asking.question import Question, group, option
-from trnbench.errors import InputError
-from trnbench.facts import parsing
-from trnbench.facts.units import Dimension, show
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -83,7 +83,7 @@ class CompareQuestion(Question):
     @classmethod
     def filled(cls, given: Given, catalog: Catalog) -> Given:
         """Return the options with those of a fleet's job, and usual ones where none are said."""
-        from trnbench.app.fleet_jobs import with_job
+        from trnbench.verbs.fleet.jobs import with_job
 
         named = bool(given.get("model"))
         asked = {**given, "model": given.get("model") or USUAL_MODEL}

@@ -12,27 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from trnbench.answers.compare import CompareAnswer, ComparedQuote, OtherStack
-from trnbench.answers.quote import Quote, quotes_assumed
-from trnbench.app.draws import (
-    cost_ratio,
-    lead_of,
-    outcomes,
-    time_ratio,
-    with_confidence,
-    with_probabilities,
-)
-from trnbench.app.markets import Explored, explore_all, looked
-from trnbench.app.quotes import quote, quote_of_none
-from trnbench.app.searching import Watch
-from trnbench.app.side_by_side import each
-from trnbench.app.use_case import (
-    Cancel,
-    Progress,
-    never,
-    quiet,
-)
-from trnbench.asking.function import verb_of
 from trnbench.errors import InputError
 from trnbench.facts.calibration.training_stack import TrainingStack, stacks_fitted_on
 from trnbench.facts.catalog.search import Catalog
@@ -52,8 +31,29 @@ from trnbench.predict.assumption import Assumption
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.settled import UNSAID
 from trnbench.predict.setup import TrainSetup, family_of, train_setup
-from trnbench.report.quote_text import time_text
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.use_case import (
+    Cancel,
+    Progress,
+    never,
+    quiet,
+)
+from trnbench.verbs.compare.answer import CompareAnswer, ComparedQuote, OtherStack
 from trnbench.verbs.compare.question import CompareQuestion
+from trnbench.verbs.compare.side_by_side import each
+from trnbench.verbs.quotes.answer import Quote, quotes_assumed
+from trnbench.verbs.quotes.draws import (
+    cost_ratio,
+    lead_of,
+    outcomes,
+    time_ratio,
+    with_confidence,
+    with_probabilities,
+)
+from trnbench.verbs.quotes.markets import Explored, explore_all, looked
+from trnbench.verbs.quotes.run import quote, quote_of_none
+from trnbench.verbs.quotes.searching import Watch
+from trnbench.verbs.quotes.text import time_text
 
 LISTED = 5
 """So many cluster sizes are counted up, as 1, 2, 4 ... 512 if they are more."""

@@ -6,11 +6,6 @@ global batch, weak scaling the batch of a node.
 
 from __future__ import annotations
 
-from trnbench.answers.quote import Quote
-from trnbench.answers.scaling import Scaling, ScalingAnswer, ScalingCurve
-from trnbench.app.markets import Explored, explore_all
-from trnbench.app.quotes import quote
-from trnbench.app.searching import Watch
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import replace
@@ -18,6 +13,11 @@ from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.objective import Candidate
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import row_of_market
+from trnbench.verbs.compare.scaling_answer import Scaling, ScalingAnswer, ScalingCurve
+from trnbench.verbs.quotes.answer import Quote
+from trnbench.verbs.quotes.markets import Explored, explore_all
+from trnbench.verbs.quotes.run import quote
+from trnbench.verbs.quotes.searching import Watch
 
 
 def scale_run(

@@ -18,13 +18,13 @@ from pathlib import Path
 from types import new_class
 from typing import Annotated, Any
 
-from trnbench.asking.option import Given, Option
 from trnbench.errors import DataFileError
 from trnbench.facts import parsing
 from trnbench.facts.catalog.quantity import Ratio, Seconds
 from trnbench.facts.records import Record, asdict
 from trnbench.facts.units import Dimension
 from trnbench.facts.workload.layout import KNOBS
+from trnbench.verbs.asking.option import Given, Option
 from trnbench.verbs.compare.question import CompareQuestion
 
 NEEDED = ("model", "tokens", "instances")

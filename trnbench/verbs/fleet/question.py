@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnbench.app.run_request import MAX_AGE_VARIABLE
-from trnbench.asking.question import Question, option
 from trnbench.facts import parsing
 from trnbench.facts.records import replace
+from trnbench.verbs.asking.question import Question, option
+from trnbench.verbs.quotes.question import MAX_AGE_VARIABLE
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -71,7 +71,7 @@ class FleetQuestion(Question):
 
     def settled(self, catalog: Catalog) -> FleetQuestion:
         """Return the question with what its file says."""
-        from trnbench.app.fleet_jobs import fleet_named
+        from trnbench.verbs.fleet.jobs import fleet_named
 
         return self.but(contents=fleet_named(catalog, self.file))
 

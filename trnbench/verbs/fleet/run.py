@@ -5,21 +5,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 
-from trnbench.answers.fleet import (
-    FleetAnswer,
-    FleetPurchase,
-    FleetRow,
-    FoundBy,
-    FrontPoint,
-    MonthBill,
-)
-from trnbench.answers.quote import bill_cells
-from trnbench.app.fleet_jobs import JobWays, WaysFinder
-from trnbench.app.fleet_problem import fleet_problem, refuse_unknown
-from trnbench.app.fleet_risk import FleetRisk, risk_of
-from trnbench.app.searching import Watch
-from trnbench.app.use_case import Cancel, Progress, never, quiet
-from trnbench.asking.function import verb_of
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.fleet import FleetFile
@@ -37,7 +22,22 @@ from trnbench.money.fleet.relax import LimitCost, binding, limit_costs
 from trnbench.money.market import cost_of
 from trnbench.predict.assumption import Assumption
 from trnbench.show.row import Cell
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.use_case import Cancel, Progress, never, quiet
+from trnbench.verbs.fleet.answer import (
+    FleetAnswer,
+    FleetPurchase,
+    FleetRow,
+    FoundBy,
+    FrontPoint,
+    MonthBill,
+)
+from trnbench.verbs.fleet.jobs import JobWays, WaysFinder
+from trnbench.verbs.fleet.problem import fleet_problem, refuse_unknown
 from trnbench.verbs.fleet.question import FleetQuestion
+from trnbench.verbs.fleet.risk import FleetRisk, risk_of
+from trnbench.verbs.quotes.answer import bill_cells
+from trnbench.verbs.quotes.searching import Watch
 
 FRONT_POINTS = 5
 RATE_CELLS = (

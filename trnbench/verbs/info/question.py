@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from trnbench.asking.question import Question, option
 from trnbench.errors import InputError
+from trnbench.verbs.asking.question import Question, option
 
 
 class InfoQuestion(Question):

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trnbench import __version__
-from trnbench.app import configuration as settings
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import SECTIONS, Catalog, user_folder
 from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.facts.units import Dimension, show
 from trnbench.store.place import is_null, shared_file_system, store_path
+from trnbench.verbs.asking import configuration as settings
 
 
 def info(catalog: Catalog) -> Mapping[str, object]:

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import get_args
 
-from trnbench.app.verbs.validate import shipped_evidence
 from trnbench.evidence.training_cases import EvidenceCase, Reader
 from trnbench.facts.calibration.training_stack import TrainingStack, load_training_stack
 from trnbench.facts.calibration.transfer import entries_of
@@ -20,6 +19,7 @@ from trnbench.predict.setup import family_of
 from trnbench.predict.supported import beyond, support_of
 from trnbench.program.features import feature_of
 from trnbench.verbs.info.answer import JobCell, SupportCell, SupportStatus
+from trnbench.verbs.validate.run import shipped_evidence
 
 _OPEN = PartialLayout()
 
@@ -29,7 +29,7 @@ def support(*, catalog: Catalog | None = None) -> tuple[SupportCell, ...]:
 
     A kind is as well supported as the best supported of its models.
 
-    >>> from trnbench.app import support
+    >>> from trnbench.verbs.info.support import support
     >>> next(cell.status for cell in support() if cell.measured_rows)
     'fitted'
     """
@@ -50,7 +50,7 @@ def support(*, catalog: Catalog | None = None) -> tuple[SupportCell, ...]:
 def jobs_supported(*, catalog: Catalog | None = None) -> tuple[JobCell, ...]:
     """Return a cell for every training stack and job.
 
-    >>> from trnbench.app import jobs_supported
+    >>> from trnbench.verbs.info.support import jobs_supported
     >>> next(cell.status for cell in jobs_supported() if cell.job == "pretrain")
     'fitted'
     """

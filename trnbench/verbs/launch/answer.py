@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from trnbench.answers.train import TrainAnswer
 from trnbench.facts.records import Record, replace
 from trnbench.launch.folder import LaunchFolder
 from trnbench.launch.framework import Framework
 from trnbench.launch.scheduler import Scheduler
 from trnbench.show.row import Row, cells
+from trnbench.verbs.train.answer import TrainAnswer
 
 
 class Launched(Record, eq=False):

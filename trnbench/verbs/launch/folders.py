@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trnbench.app.use_case import Progress, quiet
 from trnbench.errors import EnvironmentFault, InputError, UnknownNameError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.catalog.whole_file import write_whole
@@ -14,6 +13,7 @@ from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import Record
 from trnbench.launch.catalogue import SCHEDULERS, frameworks_on, schedulers_on
 from trnbench.launch.folder import PREDICTION
+from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.launch.answer import Launched
 from trnbench.verbs.launch.question import LaunchQuestion
 from trnbench.verbs.launch.rows import framework_of_row, options_of_row

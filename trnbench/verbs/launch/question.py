@@ -5,14 +5,14 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-from trnbench.app.knobs import KNOB_OPTIONS
-from trnbench.asking.option import Given
-from trnbench.asking.question import Question, group, option
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.workload.choices import MachinesFrom
 from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.verbs.asking.knobs import KNOB_OPTIONS
+from trnbench.verbs.asking.option import Given
+from trnbench.verbs.asking.question import Question, group, option
 
 
 def _place(place: tuple[str, int]) -> str:

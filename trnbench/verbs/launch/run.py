@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from trnbench import __version__
-from trnbench.answers.train import TrainAnswer
-from trnbench.app.settled_steps import blank_answer
-from trnbench.app.step_answers import step_answers
-from trnbench.app.use_case import Progress, quiet
-from trnbench.asking.function import verb_of
 from trnbench.facts.calibration.stack_of import Stacks
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import Instance
@@ -27,8 +22,13 @@ from trnbench.money.checkpoint import checkpoint_bytes
 from trnbench.money.failures import operations_of, ranged
 from trnbench.money.goodput import goodput
 from trnbench.predict.setup import TrainSetup, train_setup
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.launch.answer import Launched, LaunchPair
 from trnbench.verbs.launch.question import LaunchQuestion
+from trnbench.verbs.train.answer import TrainAnswer
+from trnbench.verbs.train.settled_steps import blank_answer
+from trnbench.verbs.train.step_answers import step_answers
 
 BLOCK = "capacity-block"
 _OPEN_END_S = 30 * DAY_S
@@ -42,7 +42,7 @@ def run(catalog: Catalog, question: LaunchQuestion, *, progress: Progress = quie
     stack that one stands for, `scheduler` what starts it; `trnbench.verbs.launch.run.pairs` lists
     them. Knobs that are not given are chosen: the fastest layout that fits.
 
-    >>> from trnbench.app import launch
+    >>> from trnbench.verbs.launch.run import launch
     >>> ran = launch("llama3.1-8b", on="trn1.32xlarge:4", stack="nxdt", scheduler="slurm", tp=32)
     >>> "job.sbatch" in ran.folder.texts
     True

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trnbench.asking.question import Question, option
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.numbers.formats import RoundingRule
 from trnbench.machine.tiling import Cores, Kernel, Precision
-from trnbench.verbs.shared import engine_option
+from trnbench.verbs.asking.question import Question, option
+from trnbench.verbs.asking.shared_options import engine_option
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from trnbench.app.use_case import Progress, quiet
-from trnbench.asking.function import verb_of
 from trnbench.engines.analytic.matrix.systolic import ArrayConventions, ArrayTime, array_time
 from trnbench.engines.analytic.matrix.time import MATRIX_PARTS, MatrixTime, matrix_time
 from trnbench.engines.emulate.tensor_engine.matrix import MatrixRun, run_matrix
@@ -23,6 +21,8 @@ from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import replace
 from trnbench.facts.workload.library import Product
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.matrix.answer import MatrixAnswer
 from trnbench.verbs.matrix.question import MatrixQuestion
 

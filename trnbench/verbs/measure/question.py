@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
-from trnbench.asking.question import Question, option
 from trnbench.errors import InputError
 from trnbench.evidence.measure.device import DeviceChoice
 from trnbench.evidence.measure.suites import KINDS, SuiteName
 from trnbench.facts import parsing
 from trnbench.facts.records import asdict
+from trnbench.verbs.asking.question import Question, option
 
 if TYPE_CHECKING:
     from trnbench.evidence.measure.given_decoders import DecoderSizes

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trnbench.app.measured_machine import beside, write_specs
-from trnbench.app.use_case import Cancel, Progress, never, quiet
-from trnbench.asking.function import verb_of
 from trnbench.errors import InputError
 from trnbench.evidence.measure.machine import machine_files
 from trnbench.evidence.measure.machine_fits import RowClock
@@ -17,7 +14,10 @@ from trnbench.evidence.rows import EvidenceFile, EvidenceRow
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import Reader
 from trnbench.facts.catalog.search import Catalog, user_folder
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.use_case import Cancel, Progress, never, quiet
 from trnbench.verbs.measure.answer import MeasureAnswer, MeasuredRow, StepsVerdict, StepVerdict
+from trnbench.verbs.measure.machine import beside, write_specs
 from trnbench.verbs.measure.question import MeasureQuestion
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnbench.asking.question import Question, option
 from trnbench.errors import InputError
 from trnbench.facts import parsing
+from trnbench.verbs.asking.question import Question, option
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnbench.app.use_case import Progress, quiet
-from trnbench.asking.function import verb_of
 from trnbench.engines.execute.coverage import check_memory, problems
 from trnbench.engines.execute.data import text_of
 from trnbench.engines.execute.numbers.demonstrations import accumulate_demo, product_demos
@@ -17,6 +15,8 @@ from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.program.step import training_step
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.numerics.answer import NumericsAnswer, RecipeCurves
 from trnbench.verbs.numerics.question import REFERENCE, NumericsQuestion
 

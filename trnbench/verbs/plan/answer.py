@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from trnbench.answers.fleet import SpotRisk
-from trnbench.answers.lead import Lead
-from trnbench.answers.quote import Quote
 from trnbench.facts.records import Record
 from trnbench.money.choices import Objective
 from trnbench.money.quotas import QuotaRequest
 from trnbench.money.sensitivity import Change
 from trnbench.predict.assumption import Assumption
 from trnbench.predict.search.result import Tally
+from trnbench.verbs.fleet.answer import SpotRisk
+from trnbench.verbs.quotes.answer import Quote
+from trnbench.verbs.quotes.lead import Lead
 
 
 class Asked(Record):

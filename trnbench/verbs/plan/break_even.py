@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trnbench.app.markets import Explored
 from trnbench.money.break_even import break_even_speed
 from trnbench.money.market import candidates
 from trnbench.money.objective import (
@@ -16,6 +15,7 @@ from trnbench.money.objective import (
     soonest_first,
 )
 from trnbench.verbs.plan.answer import BreakEven
+from trnbench.verbs.quotes.markets import Explored
 
 
 def break_even(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trnbench.answers.quote import Quote
-from trnbench.app.markets import Explored
-from trnbench.app.quotes import quote
-from trnbench.app.searching import Watch
 from trnbench.money.market import candidates
 from trnbench.money.objective import Candidate, Limits, Order, ranked
 from trnbench.verbs.plan.answer import Confirmed, replayed
+from trnbench.verbs.quotes.answer import Quote
+from trnbench.verbs.quotes.markets import Explored
+from trnbench.verbs.quotes.run import quote
+from trnbench.verbs.quotes.searching import Watch
 
 
 def confirmed(

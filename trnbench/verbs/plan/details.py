@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from trnbench.answers.quote import Quote
 from trnbench.facts.units import counted, money_text, significant
 from trnbench.money.objective import Candidate
 from trnbench.money.sensitivity import Change
 from trnbench.predict.assumption import assumed_lines
-from trnbench.report.quote_text import chain_text, cluster_text, purchase_text, time_text
 from trnbench.show.text_table import Style
 from trnbench.verbs.plan.answer import PlanAnswer
+from trnbench.verbs.quotes.answer import Quote
+from trnbench.verbs.quotes.text import chain_text, cluster_text, purchase_text, time_text
 
 _MOVED = {"price": "price", "speed": "speed", "failures": "failure rate"}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trnbench.app.run_request import DEADLINE_S, RunRequest
-from trnbench.asking.option import Given
-from trnbench.asking.question import Question, group, option
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.money.choices import Objective
-from trnbench.verbs.shared import DETAILS
+from trnbench.verbs.asking.option import Given
+from trnbench.verbs.asking.question import Question, group, option
+from trnbench.verbs.asking.shared_options import DETAILS
+from trnbench.verbs.quotes.question import DEADLINE_S, RunRequest
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -93,7 +93,7 @@ class PlanQuestion(Question):
     @classmethod
     def filled(cls, given: Given, catalog: Catalog) -> Given:
         """Return the options with those of a fleet's job."""
-        from trnbench.app.fleet_jobs import with_job
+        from trnbench.verbs.fleet.jobs import with_job
 
         if not given.get("model"):
             raise InputError(

@@ -10,23 +10,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trnbench.answers.fleet import SpotRisk
-from trnbench.answers.quote import Quote, quotes_assumed
-from trnbench.app.command_lines import with_folders
-from trnbench.app.draws import lead_of, outcomes, with_confidence, with_probabilities
-from trnbench.app.fleet_jobs import Choice
-from trnbench.app.fleet_risk import on_spot
-from trnbench.app.markets import Explored, explore_all, looked
-from trnbench.app.quotes import quote, quote_of_none
-from trnbench.app.run_request import price_terms
-from trnbench.app.searching import Watch
-from trnbench.app.use_case import (
-    Cancel,
-    Progress,
-    never,
-    quiet,
-)
-from trnbench.asking.function import verb_of
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import PurchaseOption
@@ -48,12 +31,28 @@ from trnbench.money.sensitivity import Change, sensitivity
 from trnbench.predict.assumption import Assumption
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.settled import UNSAID
-from trnbench.report.quote_text import time_text
-from trnbench.verbs.again import command_question
+from trnbench.verbs.asking.command_lines import command_question, with_folders
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.use_case import (
+    Cancel,
+    Progress,
+    never,
+    quiet,
+)
+from trnbench.verbs.fleet.answer import SpotRisk
+from trnbench.verbs.fleet.jobs import Choice
+from trnbench.verbs.fleet.risk import on_spot
 from trnbench.verbs.plan.answer import PlanAnswer, Ways
 from trnbench.verbs.plan.break_even import break_even
 from trnbench.verbs.plan.confirm import confirmed
 from trnbench.verbs.plan.question import PlanQuestion
+from trnbench.verbs.quotes.answer import Quote, quotes_assumed
+from trnbench.verbs.quotes.draws import lead_of, outcomes, with_confidence, with_probabilities
+from trnbench.verbs.quotes.markets import Explored, explore_all, looked
+from trnbench.verbs.quotes.question import price_terms
+from trnbench.verbs.quotes.run import quote, quote_of_none
+from trnbench.verbs.quotes.searching import Watch
+from trnbench.verbs.quotes.text import time_text
 
 WORTH_A_THOUGHT = 0.5
 """Plans that train for less than this part of their time are not shown beside the chosen one."""

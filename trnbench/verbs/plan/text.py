@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnbench.answers.compare import tally_row
-from trnbench.answers.lead import verdict_is
-from trnbench.answers.quote import Quote
 from trnbench.facts.records import asdict, replace
 from trnbench.facts.units import DAY_S, money_text, significant
 from trnbench.facts.workload.layout import RANK_DEGREES
 from trnbench.money.objective import Candidate
 from trnbench.money.sensitivity import Change
 from trnbench.predict.search.result import Tally
-from trnbench.report.fleet import spot_text
-from trnbench.report.notes import (
+from trnbench.show.charts.text import first_chart
+from trnbench.show.report import Column, Report, columns, draw_marked
+from trnbench.show.row import Cell, Row, cells
+from trnbench.show.text_table import Style
+from trnbench.verbs.compare.answer import tally_row
+from trnbench.verbs.fleet.text import spot_text
+from trnbench.verbs.plan.answer import BreakEven, Confirmed, PlanAnswer
+from trnbench.verbs.plan.details import detail_blocks, moved_text
+from trnbench.verbs.quotes.answer import Quote
+from trnbench.verbs.quotes.charts import Picked, front_chart, run_charts
+from trnbench.verbs.quotes.lead import verdict_is
+from trnbench.verbs.quotes.notes import (
     assumed_block,
     availability_lines,
     evidence_lines,
@@ -23,8 +30,7 @@ from trnbench.report.notes import (
     layout_lines,
     price_lines,
 )
-from trnbench.report.quote_charts import Picked, front_chart, run_charts
-from trnbench.report.quote_text import (
+from trnbench.verbs.quotes.text import (
     bill_lines,
     cluster_text,
     degree_columns,
@@ -34,14 +40,8 @@ from trnbench.report.quote_text import (
     settings_text,
     time_text,
 )
-from trnbench.report.train_tables import phase_blocks
-from trnbench.report.verdict import name_among, share_text, tie_text
-from trnbench.show.charts.text import first_chart
-from trnbench.show.report import Column, Report, columns, draw_marked
-from trnbench.show.row import Cell, Row, cells
-from trnbench.show.text_table import Style
-from trnbench.verbs.plan.answer import BreakEven, Confirmed, PlanAnswer
-from trnbench.verbs.plan.details import detail_blocks, moved_text
+from trnbench.verbs.quotes.verdict import name_among, share_text, tie_text
+from trnbench.verbs.train.tables import phase_blocks
 
 CONVENTIONS = {
     "rows": "the purchases that no other beats in both days and cost, fastest first; where nothing "

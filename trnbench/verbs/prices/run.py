@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from trnbench.asking.function import verb_of
 from trnbench.errors import DataFileError, EnvironmentFault, InputError
 from trnbench.evidence.claims.claim import NoCheck, instances_of, load_claims
 from trnbench.facts.catalog.document import load
@@ -24,6 +23,7 @@ from trnbench.facts.prices.feed.reading import FoundRate, RatesRead
 from trnbench.facts.prices.price import PriceList, find_prices, load_prices
 from trnbench.facts.prices.purchase import load_purchase_rules
 from trnbench.facts.records import replace
+from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.claims.run import claims
 from trnbench.verbs.prices.answer import ClaimOnDay, PriceHistory, Refresh
 from trnbench.verbs.prices.question import PriceHistoryQuestion
@@ -34,7 +34,7 @@ AWS = "aws"
 def run(catalog: Catalog, question: PriceHistoryQuestion) -> PriceHistory:
     """Return the dated rates of an instance type, and the verdicts of claims about it by day.
 
-    >>> from trnbench.app import price_history
+    >>> from trnbench.verbs.prices.run import price_history
     >>> history = price_history("trn1.32xlarge")
     >>> history.rows[0].region
     'us-east-1'

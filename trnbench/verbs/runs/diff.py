@@ -9,8 +9,6 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
-from trnbench.app.keeping import DATED, kept_answer
-from trnbench.app.use_case import Progress, quiet
 from trnbench.errors import InputError, TrnbenchError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record
@@ -32,6 +30,8 @@ from trnbench.store.place import store_path
 from trnbench.store.runs import inputs_of
 from trnbench.store.snapshot import KeptFile
 from trnbench.store.studies import KeptCell
+from trnbench.verbs.asking.use_case import Progress, quiet
+from trnbench.verbs.runs.keeping import DATED, kept_answer
 from trnbench.verbs.runs.run import AnsweredRun, read_run
 from trnbench.verbs.study.run import SPEC_DIR, answered_cell, study_named
 from trnbench.verbs.study.text import cell_rows

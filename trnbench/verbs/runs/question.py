@@ -6,8 +6,8 @@ import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trnbench.asking.question import Question, option
 from trnbench.facts import parsing
+from trnbench.verbs.asking.question import Question, option
 
 if TYPE_CHECKING:
     from trnbench.store.runs import RunFilter
@@ -20,7 +20,7 @@ _REDACT: Any = option(
 
 
 def _kept_verb(text: str) -> str:
-    from trnbench.app.keeping import KEPT_VERBS
+    from trnbench.verbs.runs.keeping import KEPT_VERBS
 
     return parsing.one_of("--verb", KEPT_VERBS)(text)
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from trnbench.app.knobs import KNOB_OPTIONS
-from trnbench.app.use_case import Cancel, Progress, never, quiet
-from trnbench.asking.function import verb_of
-from trnbench.asking.question import Question, group, option
 from trnbench.facts import parsing
 from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack
 from trnbench.facts.calibration.hosts import load_job_rates
@@ -26,6 +22,10 @@ from trnbench.predict.search.runs import Seen
 from trnbench.predict.search.search import SearchHooks, search
 from trnbench.predict.settled import assumptions, refuse_senseless, searched_for
 from trnbench.predict.setup import collectives_of, training_efficiency
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.knobs import KNOB_OPTIONS
+from trnbench.verbs.asking.question import Question, group, option
+from trnbench.verbs.asking.use_case import Cancel, Progress, never, quiet
 
 
 def _needed(help: str, **about: Any) -> Any:  # noqa: ANN401 - the type of the field

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trnbench.asking.question import Question, option
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.catalog.search import SPEC_SECTIONS
 from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension, exact, parse, show, unit_scale
+from trnbench.verbs.asking.question import Question, option
 
 if TYPE_CHECKING:
     from trnbench.facts.prices.owned import Owning

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from trnbench.asking.question import Question, option
 from trnbench.errors import InputError
 from trnbench.facts import parsing
+from trnbench.verbs.asking.question import Question, option
 
 _FILE: Any = option(
     "A study file, or the name of a shipped one.",

@@ -14,9 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trnbench.app.code_version import code_version
-from trnbench.app.keeping import kept_answer
-from trnbench.app.use_case import Cancel, Progress, never, quiet
 from trnbench.errors import EnvironmentFault, InputError, TrnbenchError
 from trnbench.facts.catalog.search import SECTIONS, Catalog, open_catalog
 from trnbench.facts.processes.workers import WorkerLost, Workers
@@ -30,6 +27,9 @@ from trnbench.store.faults import StoreFault
 from trnbench.store.place import store_path
 from trnbench.store.runs import utc_now
 from trnbench.store.studies import KeptCell, cells_keeper, cells_kept
+from trnbench.verbs.asking.use_case import Cancel, Progress, never, quiet
+from trnbench.verbs.runs.code_version import code_version
+from trnbench.verbs.runs.keeping import kept_answer
 from trnbench.verbs.study.on_dask import on_dask
 from trnbench.verbs.study.question import StudyEffort
 from trnbench.verbs.study.sample import sample_first, unless_hopeless

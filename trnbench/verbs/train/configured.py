@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from trnbench.app.knobs import layout_of
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.library import load_platform
@@ -13,6 +12,7 @@ from trnbench.facts.parsing import clusters
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.launch.catalogue import FRAMEWORKS
 from trnbench.launch.reading import read_config
+from trnbench.verbs.asking.knobs import layout_of
 
 
 def of_configuration(

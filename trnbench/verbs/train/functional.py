@@ -8,11 +8,6 @@ from hashlib import sha256
 
 import numpy as np
 
-from trnbench.answers.functional import FormatFlop, FunctionalRun, StageHeld
-from trnbench.app.knobs import refuse_wanted
-from trnbench.app.step_answers import step_answers
-from trnbench.app.use_case import Cancel, Progress, never, quiet
-from trnbench.asking.function import verb_of
 from trnbench.engines.analytic.step.memory import memory
 from trnbench.engines.execute.accounting import program_flop, traffic_lines
 from trnbench.engines.execute.checkpoint import resume, save
@@ -30,7 +25,12 @@ from trnbench.money.purchase import load_offers
 from trnbench.predict.settled import SEARCHED
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.program.step import StepProgram, training_step
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.knobs import refuse_wanted
+from trnbench.verbs.asking.use_case import Cancel, Progress, never, quiet
+from trnbench.verbs.train.functional_answer import FormatFlop, FunctionalRun, StageHeld
 from trnbench.verbs.train.question import TASK, FunctionalQuestion
+from trnbench.verbs.train.step_answers import step_answers
 
 TOKENS_PER_STEP = 1024
 LONGEST_SEQUENCE = 128

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnbench.answers.functional import FunctionalRun
 from trnbench.engines.analytic.step.memory_parts import CATEGORIES
 from trnbench.facts.records import asdict, replace
 from trnbench.facts.units import Dimension, counted, show, significant
@@ -14,6 +13,7 @@ from trnbench.show.charts.text import first_chart
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
+from trnbench.verbs.train.functional_answer import FunctionalRun
 
 FEW_STEPS = 10
 """Rows people see of a longer run; machines get all."""

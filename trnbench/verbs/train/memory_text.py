@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnbench.answers.train import TrainAnswer
 from trnbench.engines.analytic.step.memory_timeline import MemoryInstant, MemoryTimeline
 from trnbench.facts.units import Dimension, scale_for, show, significant
 from trnbench.predict.prediction import RankMemory
-from trnbench.report.train_tables import FixedColumn, with_bars
 from trnbench.show.report import Report, columns
 from trnbench.show.row import cells
 from trnbench.show.text_table import Style
+from trnbench.verbs.train.answer import TrainAnswer
+from trnbench.verbs.train.tables import FixedColumn, with_bars
 from trnbench.verbs.train.text import headline_of, layout_of_answer
 
 CONVENTIONS = {

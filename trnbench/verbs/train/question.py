@@ -6,12 +6,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trnbench.app.buying import Buying
-from trnbench.app.knobs import KNOB_OPTIONS
-from trnbench.app.run_parts import LENGTH_IF_ANY, Part
-from trnbench.app.run_request import ASSUME_SUPPORTED, LOGICAL_SIZE, STACK, RunRequest
-from trnbench.asking.option import Given
-from trnbench.asking.question import Question, group, option
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.parsing import number_text, place_text
@@ -19,7 +13,13 @@ from trnbench.facts.records import asdict
 from trnbench.facts.units import Dimension
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
-from trnbench.verbs.shared import engine_option
+from trnbench.verbs.asking.knobs import KNOB_OPTIONS
+from trnbench.verbs.asking.option import Given
+from trnbench.verbs.asking.question import Question, group, option
+from trnbench.verbs.asking.run_parts import LENGTH_IF_ANY, Part
+from trnbench.verbs.asking.shared_options import engine_option
+from trnbench.verbs.quotes.buying import Buying
+from trnbench.verbs.quotes.question import ASSUME_SUPPORTED, LOGICAL_SIZE, STACK, RunRequest
 
 if TYPE_CHECKING:
     from trnbench.engines.emulate.schedule.disturbance import Straggler
@@ -279,7 +279,7 @@ class TrainQuestion(Question):
 
         Of a run also with what the user's defaults say of its purchase, as for `compare`.
         """
-        from trnbench.app.configuration import CURRENT
+        from trnbench.verbs.asking.configuration import CURRENT
 
         said, current = dict(given), CURRENT.get()
         if current is not None and any(map(given.get, LENGTH_IF_ANY.options())):

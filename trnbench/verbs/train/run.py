@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from trnbench.answers.train import TrainAnswer
-from trnbench.app.step_answers import step_answers
-from trnbench.app.use_case import Progress, quiet
-from trnbench.asking.function import verb_of
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import replace
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.program.step import training_step
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.use_case import Progress, quiet
+from trnbench.verbs.train.answer import TrainAnswer
 from trnbench.verbs.train.question import FUNCTIONAL, TrainQuestion
+from trnbench.verbs.train.step_answers import step_answers
 
 
 def run(

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnbench.answers.quote import Quote
-from trnbench.answers.train import RunPart
 from trnbench.facts.records import replace
-from trnbench.report.compare import CONVENTIONS as OF_RUNS
-from trnbench.report.notes import (
+from trnbench.show.report import Report, columns
+from trnbench.show.row import Row
+from trnbench.show.text_table import Style
+from trnbench.verbs.compare.text import CONVENTIONS as OF_RUNS
+from trnbench.verbs.quotes.answer import Quote
+from trnbench.verbs.quotes.notes import (
     availability_lines,
     evidence_lines,
     grouped,
     price_lines,
     warning_lines,
 )
-from trnbench.report.quote_text import chain_text, run_text, sentence
-from trnbench.report.train_tables import parts_table
-from trnbench.show.report import Report, columns
-from trnbench.show.row import Row
-from trnbench.show.text_table import Style
+from trnbench.verbs.quotes.text import chain_text, run_text, sentence
+from trnbench.verbs.train.answer import RunPart
+from trnbench.verbs.train.tables import parts_table
 from trnbench.verbs.train.text import CONVENTIONS as STEP_CONVENTIONS
 from trnbench.verbs.train.text import layout_of_answer, train_report
 

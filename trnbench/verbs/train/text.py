@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from trnbench.answers.train import TrainAnswer
 from trnbench.facts.units import Dimension, counted, show, significant
 from trnbench.facts.workload.choices import PAIRED
 from trnbench.facts.workload.layout import DEGREES, KNOBS, RANK_DEGREES
 from trnbench.facts.workload.partial_layout import shown_degrees
 from trnbench.predict.assumption import Assumption, merged
 from trnbench.predict.prediction import StepFigures
-from trnbench.report.notes import assumed_block
-from trnbench.report.train_tables import memory_table, phases_table, step_scale, time_table
 from trnbench.show.charts.record import AnyChart
 from trnbench.show.report import Column, Report, columns, draw_rows
 from trnbench.show.text_table import Style
+from trnbench.verbs.quotes.notes import assumed_block
+from trnbench.verbs.train.answer import TrainAnswer
+from trnbench.verbs.train.tables import memory_table, phases_table, step_scale, time_table
 
 CHOSEN, ASSUMED = "*", "+"
 """Marks behind a setting that a search chose, and one that took its default."""
@@ -63,7 +63,7 @@ def train_report(
 
 
 def _charts(answers: Sequence[TrainAnswer]) -> tuple[AnyChart, ...]:
-    from trnbench.report.quote_charts import cluster_label, memory_bars, step_bars
+    from trnbench.verbs.quotes.charts import cluster_label, memory_bars, step_bars
 
     engines = {answer.engine for answer in answers}
     labels = [
@@ -74,7 +74,7 @@ def _charts(answers: Sequence[TrainAnswer]) -> tuple[AnyChart, ...]:
     charts: list[AnyChart] = [one for one in bars if not one.empty]
     played = next((one.timeline for one in answers if one.timeline is not None), None)
     if played is not None:
-        from trnbench.report.schedule_chart import schedule_figure
+        from trnbench.verbs.train.schedule_chart import schedule_figure
 
         figure = schedule_figure(played)
         charts = charts if figure.empty else [figure, *charts]
@@ -319,8 +319,8 @@ def _value(value: object) -> str:
 
 
 def _gantt(case: Sequence[TrainAnswer], style: Style) -> str:
-    from trnbench.report.schedule_chart import schedule_figure
     from trnbench.show.charts.text import chart_text
+    from trnbench.verbs.train.schedule_chart import schedule_figure
 
     played = next((answer.timeline for answer in case if answer.timeline is not None), None)
     return "" if played is None else chart_text(schedule_figure(played), style)

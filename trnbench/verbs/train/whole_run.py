@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from trnbench.answers.quote import Quote
-from trnbench.answers.train import TrainAnswer
-from trnbench.app.markets import explore_all
-from trnbench.app.quotes import quote, quote_of_none
-from trnbench.app.run_request import RunRequest
-from trnbench.app.searching import Watch
-from trnbench.app.use_case import Progress, quiet
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import replace
 from trnbench.money.market import cheapest
+from trnbench.verbs.asking.use_case import Progress, quiet
+from trnbench.verbs.quotes.answer import Quote
+from trnbench.verbs.quotes.markets import explore_all
+from trnbench.verbs.quotes.question import RunRequest
+from trnbench.verbs.quotes.run import quote, quote_of_none
+from trnbench.verbs.quotes.searching import Watch
+from trnbench.verbs.train.answer import TrainAnswer
 from trnbench.verbs.train.question import TrainQuestion
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trnbench.asking.question import Question, option
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import WORKLOAD_SECTIONS
+from trnbench.verbs.asking.question import Question, option
 
 STDOUT = "-"
 

@@ -1,1 +1,0 @@
-"""The eleven verbs: module X holds the function X, what it is asked and how it answers."""

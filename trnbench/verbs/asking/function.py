@@ -1,0 +1,93 @@
+"""A verb of the Python API: a function whose arguments are the options of a question."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
+from keyword import iskeyword
+from typing import Any, Protocol, TypeVar, cast
+
+from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.verbs.asking.option import Option
+from trnbench.verbs.asking.question import Question
+
+Q = TypeVar("Q", bound=Question)
+A_co = TypeVar("A_co", covariant=True)
+A = TypeVar("A")
+Q_co = TypeVar("Q_co", bound=Question, covariant=True)
+_CATALOG = "Catalog | None"
+NO_OPTIONS = ("catalog", "progress", "cancel", "workers", "watch")
+"""Arguments of every verb that say where to look and who hears of progress, not what is asked."""
+
+
+class AskedVerb(Protocol[Q_co, A_co]):
+    """A function that answers; `request` returns the question that it would answer."""
+
+    __doc__: str | None
+
+    def __call__(self, *arguments: Any, **options: Any) -> A_co:  # noqa: ANN401
+        """Answer."""
+
+    def request(self, *arguments: Any, **options: Any) -> Q_co:  # noqa: ANN401
+        """Return the settled question that the arguments ask."""
+
+
+def verb_of(name: str, question: type[Q], run: Callable[..., A]) -> AskedVerb[Q, A]:
+    """Return the function that asks `run(catalog, question)`.
+
+    Its documentation is that of `run`, and a line for each option. Options written without a name
+    may be given by place.
+    """
+    options = question.options()
+    names = {argument_name(one): one.name for one in options.values()}
+    places = [one.name for one in options.values() if one.argument]
+    known = inspect.signature(run).parameters
+
+    def request(*arguments: Any, catalog: Catalog | None = None, **given: Any) -> Q:  # noqa: ANN401
+        if len(arguments) > len(places):
+            raise TypeError(f"{name}() takes {len(places)} arguments by place")
+        named = {names.get(name, name): value for name, value in given.items()}
+        asked = {**dict(zip(places, arguments, strict=False)), **named}
+        return question.asked(catalog or open_catalog(), asked)
+
+    def verb(*arguments: Any, catalog: Catalog | None = None, **given: Any) -> A:  # noqa: ANN401
+        catalog = catalog or open_catalog()
+        hooks = {one: given.pop(one) for one in NO_OPTIONS if one in given and one in known}
+        return run(catalog, request(*arguments, catalog=catalog, **given), **hooks)
+
+    verb.__name__ = verb.__qualname__ = name
+    verb.__module__ = run.__module__
+    lines = [f"    {argument_name(one)}: {one.help}" for one in options.values()]
+    verb.__doc__ = "\n".join([inspect.getdoc(run) or "", "", "Options:", "", *lines, ""])
+    answer = inspect.signature(run).return_annotation
+    hooks = [known[one] for one in NO_OPTIONS[1:] if one in known]
+    verb.__signature__ = signature_of(options, answer, hooks)  # type: ignore[attr-defined]
+    verb.request = request  # type: ignore[attr-defined]
+    return cast("AskedVerb[Q, A]", verb)
+
+
+def signature_of(
+    options: Mapping[str, Option], answer: object, hooks: Sequence[Parameter] = ()
+) -> inspect.Signature:
+    """Return the signature of a function that takes options, a catalogue and hooks by name."""
+    catalog = Parameter("catalog", Parameter.KEYWORD_ONLY, default=None, annotation=_CATALOG)
+    arguments = [_argument(one) for one in options.values()]
+    arguments.sort(key=lambda one: one.kind)
+    own = [*arguments, catalog, *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in hooks)]
+    return inspect.Signature(own, return_annotation=answer)
+
+
+def argument_name(one: Option) -> str:
+    """Name of the argument of an option; that of its field for --with, a word of Python's."""
+    return one.field if iskeyword(one.name) else one.name
+
+
+def _argument(one: Option) -> Parameter:
+    kind = Parameter.POSITIONAL_OR_KEYWORD if one.argument else Parameter.KEYWORD_ONLY
+    form = one.kind.__name__ if one.kind in (bool, str) else f"{one.kind.__name__} | str"
+    form = f"str | Sequence[{form}]" if one.several in ("commas", "repeated") else form
+    form = f"{form} | None" if one.default is None else form
+    default = one.text(one.default) if one.several == "one text" else one.default
+    default = Parameter.empty if one.required else default
+    return Parameter(argument_name(one), kind, default=default, annotation=form)

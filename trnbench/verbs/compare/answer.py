@@ -1,0 +1,89 @@
+"""What is answered to a comparison: quotes beside a baseline, and what they were compared on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trnbench.facts.records import Record
+from trnbench.predict.assumption import Assumption
+from trnbench.predict.search.result import Tally
+from trnbench.show.interval import Interval, interval_cells
+from trnbench.show.row import Row, cells
+from trnbench.verbs.quotes.answer import Quote
+from trnbench.verbs.quotes.lead import Lead
+
+
+class ComparedQuote(Record):
+    """A quote beside the baseline: `time` and `cost` are ratios to its own, None without a figure.
+
+    `break_even_mfu`: the MFU at which this very cluster would cost as much as the baseline.
+    """
+
+    quote: Quote
+    time: Interval | None
+    cost: Interval | None
+    break_even_mfu: float | None
+
+    def row(self) -> Row:
+        """Return the quote's row with its ratios to the baseline."""
+        return {
+            **self.quote.figures(),
+            **interval_cells("relative_time", self.time),
+            **interval_cells("relative_cost", self.cost),
+            "break_even_mfu": self.break_even_mfu,
+            **self.quote.grounds(),
+        }
+
+
+def tally_row(instance: str, tally: Tally) -> Row:
+    """Return how many layouts of an instance type came how far."""
+    counts = cells(tally, "considered", "legal", "feasible", "priced", "rejected_by_reason")
+    return {"instance": instance, **counts, "complete": not tally.unseen}
+
+
+class OtherStack(Record):
+    """What a row would be with another training stack that was measured on its instance."""
+
+    stack: str
+    quote: Quote
+
+
+class CompareAnswer(Record):
+    """A comparison: a row a cluster. `footing` says in words what makes them comparable.
+
+    `looked` counts the layouts of each instance type, over all clusters and parts of a run.
+    `lead` is None where no row has a price. `draws` from `seed` on are common to all rows.
+    `assumed`: what of the question nobody said.
+    `unseen`: instance types that were not looked at, because the search was cancelled.
+    """
+
+    model: str
+    footing: str
+    baseline: str
+    compared: tuple[ComparedQuote, ...]
+    looked: Mapping[str, Tally]
+    purchase_asked: bool
+    lead: Lead | None = None
+    draws: int = 0
+    seed: int = 0
+    deadline_s: float | None = None
+    confidence: float | None = None
+    assumed: tuple[Assumption, ...] = ()
+    other_stacks: tuple[OtherStack, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was looked at."""
+        return not self.unseen and not any(tally.unseen for tally in self.looked.values())
+
+    @property
+    def positive(self) -> bool:
+        """Whether every cluster can do what was asked, and has a price as far as one is needed.
+
+        One has to have one; all where a way to buy was asked for.
+        """
+        quotes = [one.quote for one in self.compared]
+        prices = [one.cost_usd is not None for one in quotes]
+        priced = all(prices) if self.purchase_asked else any(prices)
+        return priced and bool(quotes) and all(one.feasible for one in quotes)

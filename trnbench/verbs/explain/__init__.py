@@ -1,0 +1,1 @@
+"""A measured step explained: which assumption fits the difference to its prediction best."""

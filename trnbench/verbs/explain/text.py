@@ -1,0 +1,162 @@
+"""Why measured steps take other than predicted, as people and machines read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trnbench.evidence.explain.effects import StepFigure
+from trnbench.evidence.explain.experiment import TellingRun
+from trnbench.facts.records import asdict, replace
+from trnbench.facts.units import Dimension, show
+from trnbench.show.report import Report, columns, draw_rows
+from trnbench.show.text_table import Style, percent
+from trnbench.verbs.explain.answer import Explained, cause_row, device_row, figure_row
+from trnbench.verbs.quotes.notes import assumed_block
+
+CONVENTIONS = {
+    "gap": "measured / predicted - 1",
+    "probability": "that the cause is at work, alone or beside one other, by all rows together and "
+    "what the table of causes says of it beforehand",
+    "explained": "the part of the gap that goes away with the cause, and with the one beside it",
+    "change": "what fits best of a cause",
+    "tied": "the steps do not decide between these causes",
+}
+_SHOWN = 6
+"""Causes that people see, and how likely the last of them is; machines read all."""
+_LEAST = 0.001
+
+
+def explain_report(answer: Explained, inputs: Mapping[str, object]) -> Report:
+    """Return the report of an explanation, a row for each cause, the likeliest first."""
+    found = answer.explanation
+    return Report(
+        verb="explain",
+        inputs=inputs,
+        rows=tuple(cause_row(one, tied=one in found.tied) for one in found.suspects),
+        columns=(
+            *columns("cause", "change", "probability", "explained"),
+            *columns("beside", spare=True),
+        ),
+        summary={
+            "conventions": CONVENTIONS,
+            "verdict": found.verdict,
+            "says": answer.says,
+            "nothing_probability": found.nothing,
+            "steps": [figure_row(figure) for figure in found.figures],
+            "tied": [one.cause.id for one in found.tied],
+            "telling_run": None if found.telling is None else _plain(found.telling),
+            "devices": [device_row(one, found.figures) for one in answer.devices],
+            "assumed": [one.plain for one in answer.assumed],
+            "read": list(answer.remarks),
+            "unused": [{"id": name, "reason": reason} for name, reason in answer.unused],
+        },
+        people=lambda report, style: _draw(report, answer, style),
+    )
+
+
+def _plain(run: TellingRun) -> dict[str, object]:
+    return {**asdict(run), "by_cause": dict(run.by_cause)}
+
+
+def _draw(report: Report, answer: Explained, style: Style) -> str:
+    found = answer.explanation
+    blocks = [_steps(found.figures, style)]
+    doubts = dict.fromkeys((f.step.id, f.step.doubt) for f in found.figures if f.step.doubt)
+    blocks += [style.wrap(f"{name}: {doubt}") for name, doubt in doubts]
+    blocks.append(style.strong(style.wrap(answer.says)))
+    if found.suspects:
+        if found.verdict == "as predicted":
+            blocks.append("If one is at work all the same, the likeliest are:")
+        likely = sum(one.probability >= _LEAST for one in found.suspects[:_SHOWN])
+        blocks.append(draw_rows(replace(report, rows=report.rows[: max(likely, 1)]), style))
+        if found.verdict != "as predicted":
+            blocks.append(_advice(answer, style))
+    if answer.devices:
+        blocks += [style.strong("What the devices did"), _devices(answer, style)]
+    if found.telling is not None:
+        blocks.append(_telling(found.telling, style))
+    elif found.verdict == "several fit":
+        blocks.append(style.wrap(_NO_RUN))
+    if answer.assumed:
+        blocks.append(assumed_block(answer.assumed, style))
+    if answer.unused:
+        blocks += [style.strong("Not used"), style.table(("id", "reason"), answer.unused, "  ")]
+    return "\n\n".join(blocks)
+
+
+_NO_RUN = (
+    "No other layout of this cluster would tell them apart; rows of other nodes, degrees and "
+    "micro-batches, or device times (device_s_per_microbatch, optimizer_s) would, and what is "
+    "listed to try."
+)
+
+
+def _steps(figures: tuple[StepFigure, ...], style: Style) -> str:
+    headings = ("row", "figure", ">measured", ">predicted", ">80 % interval", ">gap", ">inside")
+    rows = []
+    for figure in figures:
+        unit = Dimension.BYTES if figure.quantity == "memory" else Dimension.SECONDS
+        measured, predicted, low, high = (
+            show(value, unit, digits=4)
+            for value in (figure.measured, figure.predicted, figure.low, figure.high)
+        )
+        gap = percent(figure.measured / figure.predicted - 1, sign="+")
+        inside = "yes" if figure.inside else "no"
+        ends = f"{low} to {high}"
+        rows.append((figure.step.id, figure.quantity, measured, predicted, ends, gap, inside))
+    return style.table(headings, rows)
+
+
+def _devices(answer: Explained, style: Style) -> str:
+    """Return a line for each monitor or profile: how busy, of which seconds, with how much held."""
+    lines = []
+    for one in answer.devices:
+        row = device_row(one, answer.explanation.figures)
+        seconds = {
+            name: show(value, Dimension.SECONDS, digits=3)
+            for name in ("busy_s", "idle_s", "run_s")
+            if isinstance(value := row[name], float)
+        }
+        parts = []
+        if one.busy is not None:
+            parts.append(f"busy {percent(one.busy)}")
+        if "busy_s" in seconds:
+            parts.append(f"{seconds['busy_s']} of a step at work, {seconds['idle_s']} waiting")
+        if "run_s" in seconds:
+            parts.append(f"{seconds['run_s']} for a run of the graph")
+        parts += [f"{name} {percent(share)}" for name, share in one.shares]
+        if one.memory_peak_bytes is not None:
+            held = show(one.memory_peak_bytes, Dimension.BYTES, digits=4)
+            parts.append(f"at most {held} in one")
+        if one.errors:
+            parts.append(f"{one.errors} executions failed")
+        lines.append(style.wrap(f"{one.tool} ({one.path.name}): {'; '.join(parts)}", "  "))
+    return "\n".join(lines)
+
+
+def _advice(answer: Explained, style: Style) -> str:
+    """Return what shows each cause that may be at work, and what to change."""
+    found = answer.explanation
+    first = found.suspects[0]
+    wanted = found.tied or (first,)
+    names = [one.cause.id for one in wanted]
+    if first.beside is not None and first.beside.cause.id not in names:
+        wanted = (*wanted, *(s for s in found.suspects if s.cause.id == first.beside.cause.id))
+    lines = []
+    for one in wanted:
+        lines.append(style.strong(f"{one.cause.id}: {one.cause.title}"))
+        lines.append(style.wrap(f"to see it: {one.cause.experiment}", "  "))
+        lines.append(style.wrap(f"to change: {one.cause.remedy}", "  "))
+    return "\n".join(lines)
+
+
+def _telling(run: TellingRun, style: Style) -> str:
+    times = [
+        f"{show(time_s, Dimension.SECONDS, digits=4)} if {name}"
+        for name, time_s in sorted(run.by_cause, key=lambda one: one[1])
+    ]
+    text = (
+        f"To tell them apart, run {run.of} with {run.change}: {'; '.join(times)}; "
+        f"{show(run.predicted_s, Dimension.SECONDS, digits=4)} without any"
+    )
+    return style.wrap(text)

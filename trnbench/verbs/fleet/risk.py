@@ -1,0 +1,175 @@
+"""How sure a fleet's plan is: every run in the same common draws, those on spot machines played."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.records import Record
+from trnbench.facts.units import DAY_S, HOUR_S
+from trnbench.money.draws import DrawnPurchase, Purchase, outcome, rates_usd_per_hour
+from trnbench.money.failures import Estimate, ranged
+from trnbench.money.fleet.problem import FleetPlan, PlacedRun
+from trnbench.money.goodput import goodput
+from trnbench.money.purchase import Tariff
+from trnbench.money.spot_play import SpotOutcome, SpotRun, play
+from trnbench.predict.common_draws import CommonDraws
+from trnbench.predict.ranges import TAIL, Range
+from trnbench.show.interval import Interval
+from trnbench.verbs.fleet.answer import SpotRisk
+from trnbench.verbs.fleet.jobs import Choice, JobWays
+from trnbench.verbs.quotes.draws import drawn_work_s
+
+
+class FleetRisk(Record, eq=False):
+    """What the draws say of a plan: which deadlines hold how often, and what it costs."""
+
+    in_time: Mapping[str, float]
+    together: float | None
+    own_usd: FloatArray
+    expected_usd: float
+    spot: tuple[SpotRisk, ...]
+    draws: int
+    seed: int
+
+    def cost(self, usd: float) -> Interval:
+        """Return the whole cost with its interval; what pools cost is sure."""
+        total = self.own_usd + (usd - self.expected_usd)
+        low, high = np.quantile(total, (TAIL, 1 - TAIL)).tolist() if usd else (usd, usd)
+        return Interval(value=usd, low=min(low, usd), high=max(high, usd))
+
+    def within(self, budget: float | None, usd: float) -> float | None:
+        """Return the share of draws in which a budget is kept."""
+        if budget is None:
+            return None
+        return float(np.mean(self.own_usd + (usd - self.expected_usd) <= budget))
+
+
+def risk_of(plan: FleetPlan, jobs: Mapping[str, JobWays]) -> FleetRisk:
+    """Return how sure a plan is; each job is taken to start on its day."""
+    draws = CommonDraws()
+    own = np.zeros(draws.count)
+    held: dict[str, BoolArray] = {}
+    spot = []
+    for run in plan.runs:
+        name, way = run.task.name, run.way
+        choice = jobs[name].choice(way)
+        if way.spot_share:
+            drawn, found = on_spot(choice, way.nodes, way.spot_share, name, draws)
+            spot.append(found)
+        else:
+            drawn = _drawn(run, choice, draws)
+        ends = run.start + drawn.elapsed_s / DAY_S
+        if run.task.deadline is not None:
+            held[name] = ends <= run.task.deadline
+        own += np.full(draws.count, way.usd) if way.pool else drawn.cost_usd
+    together = np.all([*held.values()], axis=0) if held else None
+    return FleetRisk(
+        in_time={name: float(np.mean(kept)) for name, kept in held.items()},
+        together=None if together is None else float(np.mean(together)),
+        own_usd=own,
+        expected_usd=sum(run.way.usd for run in plan.runs),
+        spot=tuple(spot),
+        draws=draws.count,
+        seed=draws.seed,
+    )
+
+
+def _tariff(choice: Choice, option: str) -> Tariff | None:
+    return next((one for one in choice.market.offers.tariffs if one.option == option), None)
+
+
+def _work_s(choice: Choice, nodes: int, draws: CommonDraws) -> FloatArray:
+    layouts = choice.explored.layouts(nodes)
+    if layouts is None:
+        raise ValueError(f"no layout on {nodes} nodes of {choice.explored.name}")
+    return drawn_work_s(choice.explored, nodes, layouts, draws)
+
+
+def _drawn(run: PlacedRun, choice: Choice, draws: CommonDraws) -> DrawnPurchase:
+    way = run.way
+    purchase = Purchase(
+        name=f"{way.nodes} x {way.instance} for {run.task.name}",
+        market=choice.market,
+        nodes=way.nodes,
+        tariff=None if way.pool else _tariff(choice, way.option),
+        work_s=_work_s(choice, way.nodes, draws),
+    )
+    return outcome(purchase, draws)
+
+
+def on_spot(
+    choice: Choice, nodes: int, share: float, name: str, draws: CommonDraws
+) -> tuple[DrawnPurchase, SpotRisk]:
+    """Return a run of which a share is spot, played once for each draw, and what came of it."""
+    market = choice.market
+    rules, tariff = market.offers.rules, _tariff(choice, "spot")
+    if rules is None or tariff is None:
+        raise ValueError(f"no spot price of {market.instance.name}")
+    known = market.operations(rules)
+    work_s = _work_s(choice, nodes, draws)
+    typical = goodput(
+        known,
+        work_s=float(np.median(work_s)),
+        nodes=nodes,
+        checkpoint_bytes=market.checkpoint_bytes,
+        interval_s=market.interval_s,
+        ranges=False,
+    )
+    spot = rules.spot
+    zones = ranged(spot.zone_share, rules.provenance, "spot.zone_share")
+    spot_nodes = round(share * nodes)
+    played = play(
+        SpotRun(
+            nodes=nodes,
+            spot_nodes=spot_nodes,
+            work_s=work_s,
+            failures_per_node_day=_of(draws, "failures_per_node_day", known.failures_per_node_day),
+            reclaims_per_node_day=_of(
+                draws, "interruptions_per_node_day", known.interruptions_per_node_day
+            ),
+            zone_share=np.clip(_of(draws, "zone share", zones), 0.0, 1.0),
+            wait_s=spot.wait_s,
+            zone_wait_s=spot.zone_wait_s if spot.zone_wait_s is not None else spot.wait_s,
+            notice_s=spot.notice_s,
+            recovery_s=known.recovery_s.value,
+            launch_s=known.launch_s,
+            start_s=known.start_s.value,
+            interval_s=float(typical.interval_s),
+            dump_s=float(typical.dump_s),
+            write_s=float(typical.write_s),
+        ),
+        name=f"{nodes} x {market.instance.name} for {name}",
+        seed=draws.seed,
+    )
+    base = _tariff(choice, "on-demand")
+    base_usd = base.usd_per_hour if base is not None else 0.0
+    cost = played.spot_s / HOUR_S * spot_nodes * rates_usd_per_hour(tariff, draws)
+    cost = cost + played.base_s / HOUR_S * (nodes - spot_nodes) * base_usd
+    drawn = DrawnPurchase(elapsed_s=played.elapsed_s, cost_usd=cost)
+    return drawn, _spot_risk(name, share, drawn, played)
+
+
+def _of(draws: CommonDraws, name: str, known: Estimate) -> FloatArray:
+    if known.low == known.high:
+        return np.full(draws.count, known.value)
+    linear = known.low <= 0
+    return draws.of(name, Range(value=known.value, low=known.low, high=known.high, linear=linear))
+
+
+def _spot_risk(name: str, share: float, drawn: DrawnPurchase, played: SpotOutcome) -> SpotRisk:
+    return SpotRisk(
+        name=name,
+        spot_share=share,
+        days=_interval(drawn.elapsed_s / DAY_S),
+        cost_usd=_interval(drawn.cost_usd),
+        reclaims=float(np.mean(played.reclaims)),
+        zones=float(np.mean(played.zones)),
+    )
+
+
+def _interval(values: FloatArray) -> Interval:
+    low, high = np.quantile(values, (TAIL, 1 - TAIL)).tolist()
+    return Interval(value=float(np.mean(values)), low=low, high=high)

@@ -1,0 +1,262 @@
+"""What is asked of a whole training run: model, tokens, machines to choose from, how bought."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from trnbench.errors import InputError
+from trnbench.facts import parsing
+from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.parsing import LEAST_SURE, MOST_SURE
+from trnbench.facts.records import MAX_SIZE
+from trnbench.facts.units import DAY_S
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.money.choices import Commitment
+from trnbench.verbs.asking.function import signature_of
+from trnbench.verbs.asking.knobs import KNOB_OPTIONS
+from trnbench.verbs.asking.option import Given
+from trnbench.verbs.asking.question import Question, group, option
+from trnbench.verbs.asking.run_parts import LENGTH, Part
+from trnbench.verbs.quotes.buying import Buying
+
+if TYPE_CHECKING:
+    from trnbench.money.failures import Stated
+    from trnbench.money.price_terms import PriceTerms
+
+MAX_NODES = 512
+"""Clusters are looked at up to this size, unless asked otherwise."""
+DEADLINE_S = 60 * DAY_S
+"""A run without a deadline is to end within so many seconds: else the slowest would be cheapest."""
+MAX_AGE_VARIABLE = "TRNBENCH_PRICES_MAX_AGE"
+
+USUAL_MODEL = "llama3.1-70b"
+USUAL_TOKENS = 2e12
+USUAL_INSTANCES = (
+    *("trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "p5.48xlarge"),
+)
+"""The run that is compared where nobody says which, and between which instance types."""
+
+
+LEAST_FAILURES, MOST_FAILURES = 1e-9, 1000.0
+"""Failures of a node in a day: one in three million years, one in a minute and a half."""
+
+
+STACK: Any = option(
+    "Training stack, e.g. nxd-trn1 (trnbench spec list calibration), or framework: nxdt, "
+    "torchtitan, ...; default: the instance's.",
+    default=None,
+    completes=("stacks",),
+)
+LOGICAL_SIZE: Any = option(
+    "Logical core size on Trainium2 and 3: 1 or 2; default: 2.",
+    default=None,
+    name="lnc",
+    read=parsing.whole,
+    metavar="N",
+)
+ASSUME_SUPPORTED: Any = option(
+    "Predict layouts that the stack's software refuses as if they ran.", default=False
+)
+
+
+class RunRequest(Question):
+    """A run to be bought; what its layout leaves open is chosen.
+
+    `nodes` to look at; none: powers of two up to `max_nodes`, as Capacity Blocks are sold.
+    `headroom` is the share of a rank's memory to be left free, None as much as may be needed beyond
+    the prediction. `confidence`: with which limits are to be kept, None by the estimate. Prices are
+    those of `price_date`, on terms as in `PriceTerms`. `failures_per_node_day` and
+    `checkpoint_interval_s` replace what the data say. `assume_supported`: what a stack refuses is
+    predicted as if it ran.
+    """
+
+    model: str = option(
+        "Model name (trnbench workload list models), or FLEET:JOB.",
+        default="",
+        metavar="MODEL",
+        argument=True,
+        completes=("models",),
+    )
+    parts: tuple[Part, ...] = group(LENGTH)
+    instances: tuple[str, ...] = option(
+        "Instance types to compare, e.g. trn2.48xlarge,p5.48xlarge (trnbench spec list instances).",
+        default=(),
+        name="on",
+        metavar="INSTANCE,...",
+        completes=("instances",),
+    )
+    nodes: tuple[int, ...] = option(
+        "Cluster sizes to try, in nodes, e.g. 16,32.",
+        default=(),
+        read=parsing.whole,
+        metavar="N,...",
+    )
+    max_nodes: int = option(
+        f"Without --nodes: try 1, 2, 4 ... up to N nodes; default: {MAX_NODES}.",
+        default=MAX_NODES,
+        read=parsing.whole,
+        metavar="N",
+    )
+    layout: PartialLayout = group(KNOB_OPTIONS)
+    headroom: float | None = option(
+        "Memory per rank to leave free, e.g. 10%; default: the most that reserve and "
+        "fragmentation may take.",
+        default=None,
+        read=parsing.share,
+        metavar="SHARE",
+    )
+    confidence: float | None = option(
+        "Keep deadline and budget with this probability, 50% to 99%; default: by the estimate.",
+        default=None,
+        read=parsing.confidence,
+        metavar="SHARE",
+    )
+    stack: str | None = STACK
+    logical_size: int | None = LOGICAL_SIZE
+    assume_supported: bool = ASSUME_SUPPORTED
+    bought: Buying = group(Buying)
+    term_years: int | None = option(
+        "Years of a reservation or savings plan: 1 or 3.",
+        default=None,
+        read=parsing.whole,
+        metavar="N",
+    )
+    commitment: Commitment = option(
+        "Charge a term whole, or only the run's share of it.",
+        default="whole",
+        metavar="whole|share",
+    )
+    keep_checkpoints: str | None = option(
+        "Bill the storage of the last N checkpoints: 3@s3-standard or 3@fsx-lustre.",
+        default=None,
+        metavar="N@STORE",
+    )
+    max_price_age_s: float | None = option(
+        "Warn of rates older than this at the price date: 90d.",
+        default=None,
+        name="max_price_age",
+        read=parsing.duration,
+        metavar="TIME",
+        variable=MAX_AGE_VARIABLE,
+    )
+    failures_per_node_day: float | None = option(
+        "Failures per node per day, e.g. 0.005; default: the chip's rate.",
+        default=None,
+        metavar="RATE",
+    )
+    checkpoint_interval_s: float | None = option(
+        "Time between checkpoints: 30min; default: the optimum.",
+        default=None,
+        name="checkpoint_interval",
+        read=parsing.duration,
+        metavar="TIME",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse a run of no parts or on no machines, and numbers that cannot be."""
+        if not self.parts or not self.instances:
+            raise InputError("a run needs a length and an instance type to run on")
+        for count in (*self.nodes, self.max_nodes):
+            if not 1 <= count < MAX_SIZE:
+                raise InputError(f"nodes must be from 1 to {MAX_SIZE - 1:,}, found {count:,}")
+        for many, what in ((self.instances, "instance"), (self.nodes, "number of nodes")):
+            twice = [one for one in many if many.count(one) > 1]
+            if twice:
+                raise InputError(f"the {what} {twice[0]} is named twice")
+        if self.headroom is not None and not 0 <= self.headroom < 1:
+            raise InputError(f"the memory headroom must be from 0 to below 1: {self.headroom:g}")
+        if self.confidence is not None and not LEAST_SURE <= self.confidence <= MOST_SURE:
+            raise InputError(
+                f"a confidence is from {LEAST_SURE:.0%} to {MOST_SURE:.0%}, "
+                f"found {self.confidence:.3g}"
+            )
+        rate = self.failures_per_node_day
+        if rate and not LEAST_FAILURES <= rate <= MOST_FAILURES:
+            raise InputError(
+                f"--failures-per-node-day {rate:g} is no rate of machines: give 0, or "
+                f"{LEAST_FAILURES:g} to {MOST_FAILURES:g}"
+            )
+        if self.checkpoint_interval_s is not None and not 0 < self.checkpoint_interval_s < math.inf:
+            raise InputError("the time between checkpoints must be above 0")
+
+    @property
+    def node_counts(self) -> tuple[int, ...]:
+        """The numbers of nodes looked at, ascending."""
+        if self.nodes:
+            return tuple(sorted(self.nodes))
+        return tuple(2**power for power in range(self.max_nodes.bit_length()))
+
+    @property
+    def stated(self) -> Stated:
+        """What the user knows better than the data."""
+        from trnbench.money.failures import Stated
+
+        return Stated(failures_per_node_day=self.failures_per_node_day)
+
+    @classmethod
+    def read(cls, given: Given) -> RunRequest:
+        """Return the run that options ask for."""
+        instances = parsing.names("--on", given["on"]) if given.get("on") else ()
+        if not instances:
+            raise InputError("on which instances? e.g. --on trn2.48xlarge,p5.48xlarge")
+        if any(":" in name for name in instances):
+            raise InputError("--on takes instance types only; give numbers of nodes with --nodes")
+        if given.get("nodes") and given.get("max_nodes") is not None:
+            raise InputError("--nodes says it all; leave out --max-nodes")
+        return super().read(given)
+
+    def settled(self, catalog: Catalog) -> RunRequest:
+        """Return the run with the prices of its instances.
+
+        Others are refused, unless they are for any run.
+        """
+        return self.but(bought=self.bought.used(catalog, self.instances))
+
+    def said(self) -> dict[str, Any]:
+        """Return the options that ask this again, on any day."""
+        said = super().said()
+        if self.nodes:
+            said.pop("max_nodes", None)
+        return said
+
+    def inputs(self) -> dict[str, object]:
+        """Return the run as plain data, for outputs that repeat what was asked."""
+        plain = super().inputs() | {"nodes": self.node_counts}
+        first = ("model", "parts", "instances", "price_date", "setting")
+        return {name: plain[name] for name in first} | plain
+
+
+def run_request(
+    model: str,
+    *,
+    catalog: Catalog | None = None,
+    **options: Any,  # noqa: ANN401
+) -> RunRequest:
+    """Return the run that options of the command line ask for; today's prices unless dated."""
+    return RunRequest.asked(catalog or open_catalog(), {"model": model, **options})
+
+
+run_request.__signature__ = signature_of(  # type: ignore[attr-defined]
+    RunRequest.options(), RunRequest
+)
+
+
+def price_terms(catalog: Catalog, request: RunRequest) -> PriceTerms:
+    """Return the checked terms on which the buyer asks for prices."""
+    from trnbench.money.price_terms import load_price_terms
+
+    bought = request.bought
+    return load_price_terms(
+        catalog,
+        on=bought.price_date,
+        region=bought.region,
+        options=bought.purchase,
+        discount=bought.discount,
+        prices=bought.prices,
+        assumptions=bought.assumed_prices,
+        term_years=request.term_years,
+        commitment=request.commitment,
+        kept=request.keep_checkpoints,
+        max_age_s=request.max_price_age_s,
+    )

@@ -1,0 +1,145 @@
+"""Keeping an answer that was given: what was asked, on which data, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+from trnbench.errors import TrnbenchError
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import Record
+from trnbench.show.formats import finite
+from trnbench.show.headline import headline
+from trnbench.show.report import Report
+from trnbench.store.database import Say, written
+from trnbench.store.place import store_path
+from trnbench.store.runs import (
+    UTC_FORMAT,
+    KeptAnswer,
+    KeptRun,
+    add,
+    new_id,
+    prune,
+    remove_one,
+)
+from trnbench.store.snapshot import take
+from trnbench.verbs.runs.code_version import code_version
+
+KEPT_VERBS = (
+    *("matrix", "collective", "train", "compare", "plan", "fleet"),
+    *("validate", "calibrate", "numerics", "measure", "study", "verify"),
+)
+"""Verbs whose answers are kept."""
+DATED = "price_date"
+"""An option whose default is today: kept as it was then."""
+
+
+class GivenAnswer(Record):
+    """An answer as it was given: the question, when, and how long it took.
+
+    Of the files `inputs` the text is kept where they are data; of `digested` a digest alone.
+    """
+
+    report: Report
+    options: Mapping[str, Any]
+    command: str
+    started_at: datetime
+    seconds: float
+    exit_code: int
+    inputs: Sequence[Path] = ()
+    digested: Sequence[Path] = ()
+    tag: str | None = None
+    id: str | None = None
+    """Given to the run, in place of one that has it; a new one where None."""
+    replaces: tuple[str, ...] = ()
+    """Ids of runs in whose place this one stands."""
+
+
+def keep(catalog: Catalog, given: GivenAnswer, *, say: Say) -> str:
+    """Keep an answer, forget what is too old, and return the id of the run."""
+    answer = kept_answer(given.report)
+
+    def put(connection: Connection) -> str:
+        run = KeptRun(
+            id=given.id or new_id(connection),
+            verb=given.report.verb,
+            started_at=given.started_at.strftime(UTC_FORMAT),
+            seconds=given.seconds,
+            version=code_version(),
+            machine=_machine(),
+            tag=given.tag,
+            headline=headline(given.report),
+            models=named_in(given.report, catalog, "models", "model", "models"),
+            instances=named_in(given.report, catalog, "instances", "instance", "instances")
+            or named_in(given.report, catalog, "chips", "chip", "chips"),
+            exit_code=given.exit_code,
+            options=_dated(given),
+            command=given.command,
+            snapshot=take(connection, catalog),
+        )
+        for name in (run.id, *given.replaces):
+            remove_one(connection, name)
+        add(connection, run, answer, given.inputs, given.digested)
+        prune(connection)
+        return run.id
+
+    return written(store_path(), put, say=say)
+
+
+def kept_or_said(keep_it: Callable[[], object], say: Say, what: str = "this answer is") -> bool:
+    """Keep something; what stands in the way is one line, and never an error."""
+    try:
+        keep_it()
+    except (TrnbenchError, OSError) as error:
+        hint = getattr(error, "hint", None)
+        say(f"{what} not kept: {error}{f'; {hint}' if hint else ''}")
+    except Exception as error:  # whatever it is: the answer was given
+        say(f"{what} not kept: {type(error).__name__}: {error}")
+    else:
+        return True
+    return False
+
+
+def kept_answer(report: Report) -> KeptAnswer:
+    """Return a report as plain data, as its JSON has it."""
+    plain: Any = finite(
+        {"inputs": report.inputs, "rows": list(report.rows), "summary": report.summary}
+    )
+    # Paths, dates and the like are texts from here on.
+    plain = json.loads(json.dumps(plain, default=str))
+    return KeptAnswer(
+        inputs=plain["inputs"],
+        rows=tuple(plain["rows"]),
+        summary=plain["summary"],
+        columns=tuple(column.key for column in report.columns),
+    )
+
+
+def named_in(report: Report, catalog: Catalog, section: str, *keys: str) -> tuple[str, ...]:
+    """Return what rows and inputs name of a section under any of some keys, once each."""
+    known = {entry.name for entry in catalog.entries(section)}
+    found: dict[str, None] = {}
+    for part in (report.inputs, *report.rows):
+        for key in keys:
+            value = part.get(key)
+            values = value if isinstance(value, list | tuple) else (value,)
+            found |= {one: None for one in values if isinstance(one, str) and one in known}
+    return tuple(found)
+
+
+def _machine() -> str:
+    host = os.uname()
+    return f"{host.nodename} {host.sysname} {host.machine}, {os.cpu_count()} processors"
+
+
+def _dated(given: GivenAnswer) -> Mapping[str, Any]:
+    """Return the options, with the day of the prices that were taken."""
+    day = given.report.inputs.get(DATED)
+    if DATED in given.options or not isinstance(day, str):
+        return given.options
+    return {**given.options, DATED: day}

@@ -1,0 +1,1 @@
+"""Measured steps and kernels against predictions: errors, coverage, and what is behind them."""

@@ -1,0 +1,169 @@
+"""The validation use case: published or own measurements beside what the models say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from trnbench.engines.analytic.step.engines import keep_all_forms
+from trnbench.errors import InputError, UnknownNameError
+from trnbench.evidence.collectives import compare_collectives
+from trnbench.evidence.comparison import Comparison
+from trnbench.evidence.kernels import ATTENTION, compare_kernels
+from trnbench.evidence.measured_file import parts_of
+from trnbench.evidence.measured_kernels import compare_measured_kernels
+from trnbench.evidence.model_of import refuse_unknown_model
+from trnbench.evidence.rows import (
+    COLLECTIVES,
+    KERNELS,
+    STEPS,
+    STEPS_BY_MACHINE,
+    EvidenceFile,
+    EvidenceSet,
+    read_evidence,
+)
+from trnbench.evidence.statistics import summarise
+from trnbench.evidence.step_comparison import compare_training
+from trnbench.evidence.training_cases import Reader
+from trnbench.facts.calibration.stack_of import refuse_unknown_stack
+from trnbench.facts.calibration.training_stack import FitErrors, load_training_stack
+from trnbench.facts.catalog.search import Catalog, built_in_folder, open_catalog
+from trnbench.facts.hardware.library import load_instance, load_published
+from trnbench.facts.parsing import literal, names
+from trnbench.verbs.asking.knobs import layout_of
+from trnbench.verbs.asking.measured_files import given_run, measured_files
+from trnbench.verbs.asking.use_case import Progress, quiet, takes_options_of
+from trnbench.verbs.measure.machine import with_machines
+from trnbench.verbs.validate.answer import ScoredSet
+
+SETS: Mapping[str, tuple[EvidenceSet, ...]] = {
+    "trainium": ("trainium_training",),
+    "gpu": ("gpu_training",),
+    "collectives": COLLECTIVES,
+    "kernels": ("trainium_kernels", "measured_kernels"),
+    "attention": (ATTENTION,),
+}
+"""What users choose from -> the kinds of rows in it."""
+SHIPPED: Mapping[str, tuple[str, ...]] = {
+    "trainium": ("trainium_steps", "trainium_steps_2026", "trainium_refusals"),
+    "gpu": ("gpu_steps", "mlperf_lora", "bridge_steps"),
+    "collectives": ("trainium_collectives", "gpu_collectives"),
+    "kernels": ("trainium_kernels", "attention_kernels"),
+    "attention": ("attention_kernels", "trainium_kernels"),
+}
+"""What users choose from -> the published files with rows of it."""
+
+PLAYED = ("kernels", "attention")
+"""The sets that the emulator plays."""
+_COMPARE: Mapping[EvidenceSet, Callable[[Catalog, EvidenceFile], tuple[Comparison, ...]]] = {
+    **dict.fromkeys(COLLECTIVES, compare_collectives),
+    "trainium_kernels": compare_kernels,
+    "measured_kernels": compare_measured_kernels,
+}
+
+
+@takes_options_of(layout_of)
+def validate(
+    *,
+    evidence: str | Path | Sequence[str | Path] = (),
+    set: str | Sequence[str] = (),
+    model: str | None = None,
+    on: str | None = None,
+    stack: str | None = None,
+    engine: Literal["analytic", "emulate"] = "analytic",
+    catalog: Catalog | None = None,
+    progress: Progress = quiet,
+    **knobs: Any,  # noqa: ANN401
+) -> tuple[ScoredSet, ...]:
+    """Return measured beside predicted, row by row, with statistics of the errors of each set.
+
+    `evidence`: CSV files of measurements, what nccom-test and nccl-tests print, logs of steps with
+    the `model` that ran, where (`on`), and the knobs of its layout, or folders of these; the
+    shipped ones where none is given. `set`: only these sets, of trainium, gpu, collectives, kernels
+    and attention. `model` and `on` (INSTANCE[:NODES]) are those of all rows of files of steps that
+    have no columns of them, `stack` is that of rows whose software no stack names. `engine`
+    "emulate" plays the instructions of kernels, of the sets kernels and attention alone.
+
+    >>> from trnbench import validate
+    >>> (kernels,) = validate(set="kernels")
+    >>> kernels.name, len(kernels.rows)
+    ('kernels', 97)
+    """
+    catalog = catalog or open_catalog()
+    played = literal("engine", engine, Literal["analytic", "emulate"]) == "emulate"
+    sets = names("--set", set) if set else PLAYED if played else ()
+    files = [evidence] if isinstance(evidence, str | Path) else evidence
+    for name in sets:
+        if name not in SETS:
+            raise UnknownNameError("set of measurements", name, SETS)
+    wanted = [name for name in SETS if not sets or name in sets]
+    if played and {*wanted} - {*PLAYED}:
+        raise InputError("--engine emulate plays kernels: take --set kernels or --set attention")
+    run = given_run(model, on, knobs)
+    if run.instance is not None and load_published(catalog, run.instance, "") is None:
+        load_instance(catalog, run.instance)  # says that there is none of this name
+    if run.model is not None:
+        refuse_unknown_model(catalog, run.model)
+    cells = run.cells
+    if (cells or stack) and not files:
+        raise InputError("--model, --on, --stack and knobs are for files given with --evidence")
+    read = measured_files(catalog, [Path(path) for path in files], run)
+    read = read if files else shipped_evidence(wanted)
+    catalog = with_machines(catalog, read)
+    given = [part for file in read for part in parts_of(file)]
+    otherwise = None if stack is None else refuse_unknown_stack(catalog, stack)
+    reader = Reader(catalog, otherwise=otherwise)
+    compared: dict[str, list[Comparison]] = {}
+    sources: dict[str, list[str]] = {}
+    remarks: dict[str, list[str]] = {}
+    for i, file in enumerate(given):
+        progress(i, len(given), file.name)
+        for row in _compared(reader, file, played=played):
+            compared.setdefault(_name_of(row), []).append(row)
+            named = sources.setdefault(_name_of(row), [])
+            if file.name not in named:
+                named.append(file.name)
+                remarks.setdefault(_name_of(row), []).extend(file.remarks)
+    keep_all_forms()
+    if not any(name in compared for name in wanted):
+        raise InputError(f"none of the files belongs to the set {' or '.join(sets)}")
+    return tuple(
+        ScoredSet(
+            name=name,
+            files=tuple(sources[name]),
+            rows=tuple(compared[name]),
+            remarks=tuple(remarks.get(name, ())),
+            summary=summarise(compared[name]),
+            fits=_fits(catalog, compared[name]),
+        )
+        for name in wanted
+        if name in compared
+    )
+
+
+def _fits(catalog: Catalog, rows: Sequence[Comparison]) -> Mapping[str, FitErrors]:
+    """Return how the fits of the stacks of fitted rows came out, by the stacks' names."""
+    steps = (row for row in rows if row.set in STEPS_BY_MACHINE)
+    names = dict.fromkeys(row.stack for row in steps if row.fitted and row.stack)
+    found = {name: load_training_stack(catalog, name).fit for name in names}
+    return {name: fit for name, fit in found.items() if fit is not None}
+
+
+def _compared(reader: Reader, file: EvidenceFile, *, played: bool) -> tuple[Comparison, ...]:
+    if played:
+        return compare_kernels(reader.catalog, file, played=True) if file.set == KERNELS else ()
+    if file.set == STEPS:
+        return compare_training(reader, file)
+    return _COMPARE[file.set](reader.catalog, file)
+
+
+def shipped_evidence(wanted: Sequence[str]) -> list[EvidenceFile]:
+    """Return the published files with rows of some sets."""
+    folder = built_in_folder() / "workloads" / "published"
+    kinds = dict.fromkeys(kind for name in wanted for kind in SHIPPED[name])
+    return [read_evidence(folder / f"{kind}.csv") for kind in kinds]
+
+
+def _name_of(row: Comparison) -> str:
+    return next(name for name, kinds in SETS.items() if row.set in kinds)
