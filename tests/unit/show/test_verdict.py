@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.show.test_quote_text import bill
 
+from tests.unit.show.test_quote_text import bill
 from trnbench.facts.records import replace
 from trnbench.show.interval import Interval
 from trnbench.verbs.quotes.answer import Quote
