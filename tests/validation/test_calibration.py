@@ -76,9 +76,9 @@ def leaves(table, path=""):
 @pytest.mark.parametrize("chips", SETS)
 def test_the_shipped_calibrations_are_current(chips, request):
     found = request.getfixturevalue(chips)
-    for name in found.files.names():
+    for name in found.names():
         shipped = dict(leaves(tomli.loads((SPECS / "calibration" / f"{name}.toml").read_text())))
-        made = dict(leaves(tomli.loads(found.files.text(name))))
+        made = dict(leaves(tomli.loads(found.text(name))))
         numbers = {key: value for key, value in shipped.items() if isinstance(value, float)}
         again = {key: made.pop(key) for key in numbers}
         assert again == pytest.approx(numbers, rel=5e-3), f"{name}: run `make calibration`"

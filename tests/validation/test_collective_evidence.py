@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from trnbench.evidence.collectives import Exchange, Systems, exchange_of, predict_exchanges
-from trnbench.evidence.rows import RowFault, read_evidence
+from trnbench.evidence.collectives import Exchange, Systems, predict_exchanges, read_exchange
+from trnbench.evidence.rows import read_evidence
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.machine.message_plan.algorithm import Refusal
@@ -26,14 +26,9 @@ SMALLEST_BYTES = 2**20
 
 @cache
 def exchanges(name: str) -> tuple[Exchange, ...]:
-    file, found = read_evidence(PUBLISHED / f"{name}.csv"), []
-    systems = Systems(open_catalog())
-    for row in file.rows:
-        try:
-            found.append(exchange_of(systems, file, row))
-        except RowFault:
-            continue
-    return tuple(found)
+    file, systems = read_evidence(PUBLISHED / f"{name}.csv"), Systems(open_catalog())
+    read = (read_exchange(systems, file, row) for row in file.rows)
+    return tuple(found for found in read if isinstance(found, Exchange))
 
 
 def gpu_rows() -> tuple[Exchange, ...]:

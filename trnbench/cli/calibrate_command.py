@@ -20,8 +20,7 @@ from trnbench.verbs.calibrate.question import CalibrateQuestion, CalibrateShowin
 
 if TYPE_CHECKING:
     from trnbench.cli.output import Output
-    from trnbench.evidence.fit.collectives import CalibratedCollectives
-    from trnbench.evidence.fit.files import Calibrated
+    from trnbench.evidence.fit.files import Calibrated, CalibratedCollectives
     from trnbench.facts.catalog.search import Catalog
 
 
@@ -38,7 +37,7 @@ def calibrate(
     that its rows name, on every instance of their chips. Collectives make a stack of links of their
     instance: latencies and shares of the links' speed, each with what it was before.
     """
-    from trnbench.evidence.fit.collectives import CalibratedCollectives
+    from trnbench.evidence.fit.files import CalibratedCollectives
     from trnbench.verbs.calibrate.links_text import links_report
     from trnbench.verbs.calibrate.run import run
     from trnbench.verbs.calibrate.text import calibration_report
@@ -92,7 +91,7 @@ def _files(
     """Return names and texts of what is written, by path: where -o or --into says, or among the
     user's own data. A stack of links goes beside the stack of training whose steps rest on it.
     """
-    from trnbench.evidence.fit.collectives import CalibratedCollectives
+    from trnbench.evidence.fit.files import CalibratedCollectives
 
     said = Path(out.destination) if out.said and out.destination != STDOUT else None
     folder = into or (said.parent if said else user_folder() / "calibration")
@@ -101,12 +100,10 @@ def _files(
         return {path: (found.name, found.text(name=path.stem))}
     files: dict[Path, tuple[str, str]] = {}
     if into is not None:
-        files |= {
-            into / f"{name}.toml": (name, found.files.text(name)) for name in found.files.names()
-        }
+        files |= {into / f"{name}.toml": (name, found.text(name)) for name in found.names()}
     elif found.stack is not None:
         path = said or folder / f"{found.stack}.toml"
-        files[path] = (found.stack, found.files.text(found.stack, name=path.stem))
+        files[path] = (found.stack, found.text(found.stack, name=path.stem))
     if files and found.collectives is not None:
         name = found.collectives.name
         files[folder / f"{name}.toml"] = (name, found.collectives.text())

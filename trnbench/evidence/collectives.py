@@ -54,7 +54,6 @@ class Exchange(Record):
 
     @property
     def id(self) -> str:
-        """The id of its row."""
         return self.row.id
 
     @property
@@ -72,7 +71,6 @@ class Systems(State, kw_only=False):
     _stacks: Memo[tuple[str, str], str] = field(default_factory=Memo)
 
     def instance(self, system: str, chip: str) -> Instance | None:
-        """The instance behind a publication's names."""
         key = system, chip
         return self._instances.of(key, lambda: load_published(self.catalog, system, chip))
 
@@ -82,9 +80,8 @@ class Systems(State, kw_only=False):
 
 
 def compare_collectives(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, ...]:
-    """Every row of a set of collectives beside its prediction."""
     systems = Systems(catalog)
-    read = {row.id: _read(systems, file, row) for row in file.rows if row.fault is None}
+    read = {row.id: read_exchange(systems, file, row) for row in file.rows if row.fault is None}
     exchanges = [found for found in read.values() if isinstance(found, Exchange)]
     times = predict_exchanges(catalog, exchanges)
     stacks = {name: load_stack(catalog, name) for name in {e.stack for e in exchanges}}
@@ -93,8 +90,15 @@ def compare_collectives(catalog: Catalog, file: EvidenceFile) -> tuple[Compariso
     )
 
 
-def exchange_of(systems: Systems, file: EvidenceFile, row: EvidenceRow) -> Exchange:
-    """The operation that a row timed; raise RowFault if it cannot be predicted."""
+def read_exchange(systems: Systems, file: EvidenceFile, row: EvidenceRow) -> Exchange | str:
+    """The operation that a row timed, or the reason why it cannot be predicted."""
+    try:
+        return row.fault or _exchange(systems, file, row)
+    except (RowFault, InputError) as fault:
+        return str(fault)
+
+
+def _exchange(systems: Systems, file: EvidenceFile, row: EvidenceRow) -> Exchange:
     if _HOST in row.text("time_stat").lower():
         raise RowFault("timed on the host, where dispatch takes longer than the exchange")
     op = _op(row)
@@ -188,13 +192,6 @@ def _selected(
     ]
     wanted: Algorithm | None = algorithm_named(first.algorithm) if first.algorithm else None
     return select(stack, where, first.op, [group], algorithm=wanted)
-
-
-def _read(systems: Systems, file: EvidenceFile, row: EvidenceRow) -> Exchange | str:
-    try:
-        return exchange_of(systems, file, row)
-    except (RowFault, InputError) as fault:
-        return str(fault)
 
 
 def _compared(

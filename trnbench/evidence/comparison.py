@@ -30,7 +30,6 @@ class Contrast(NamedTuple):
 
     @property
     def covered(self) -> bool | None:
-        """True when the interval contains the measurement; None if either is missing."""
         if self.low is None or self.high is None or self.measured is None:
             return None
         return self.low <= self.measured <= self.high
@@ -118,23 +117,19 @@ class Comparison(Record):
 
     @property
     def time(self) -> Contrast:
-        """Times, s."""
         return Contrast(self.measured_s, self.predicted_s, self.low_s, self.high_s)
 
     @property
     def memory(self) -> Contrast:
-        """Memory, bytes."""
         ends = self.memory_low_bytes, self.memory_high_bytes
         return Contrast(self.memory_measured_bytes, self.memory_predicted_bytes, *ends)
 
     @property
     def error(self) -> float | None:
-        """Predicted over measured time, less one; None where either is missing."""
         return self.time.error
 
     @property
     def ran(self) -> bool:
-        """True when the run went through."""
         return self.outcome == "measured"
 
     @property

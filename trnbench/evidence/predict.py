@@ -167,7 +167,6 @@ class RowPrediction(Record):
 
     @property
     def layout(self) -> Layout:
-        """The first layout."""
         return self.mixture[0][1].layout
 
 
@@ -218,7 +217,6 @@ class Predictor(State, kw_only=False):
         return (family, setup.memo, used, setup.domain.joined_nodes), layout, positions
 
     def prepared(self, case: EvidenceCase) -> Prepared:
-        """The case ready for pricing; RowFault if no layout divides."""
         # Cases of one machine and stack share the memo of their set-ups.
         setup = case.setup
         key = (setup.model, setup.memo, setup.nodes, setup.own_stack, case.ways)
@@ -235,7 +233,6 @@ class Predictor(State, kw_only=False):
         )
 
     def predict(self, case: EvidenceCase) -> RowPrediction:
-        """The prediction of a case; RowFault for the reason against one."""
         prepared = self.prepared(case)
         return self._found.of(prepared, lambda: _predicted(prepared, self._priced))
 

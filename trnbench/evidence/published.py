@@ -55,7 +55,6 @@ def by_habit(
 def mixed(
     mixes: Sequence[RecomputeMix], layouts: Mapping[str, Layout]
 ) -> tuple[LayoutVariant, ...]:
-    """Variants of mixtures, from the layout with each mode of recompute."""
     return tuple(LayoutVariant(parts=tuple((s, layouts[m]) for s, m in mix)) for mix in mixes)
 
 

@@ -103,7 +103,6 @@ def summarise(rows: Sequence[Comparison]) -> Summary:
 
 
 def errors_of(rows: Iterable[Comparison]) -> Errors | None:
-    """Time errors of rows with a prediction; None without any."""
     return _errors(row.time for row in rows)
 
 

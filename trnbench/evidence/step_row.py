@@ -56,7 +56,6 @@ class StepRow(Record):
 
     @property
     def ran(self) -> bool:
-        """True when the run completed."""
         return self.outcome == "measured"
 
 

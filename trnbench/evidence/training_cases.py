@@ -52,7 +52,6 @@ class EvidenceCase(Record, eq=False):
 
     @property
     def layout(self) -> Layout:
-        """The layout of the first variant."""
         return self.ways[0][0].parts[0][1]
 
     @property
@@ -80,16 +79,13 @@ class Reader(State, kw_only=False):
 
     @cached_property
     def models(self) -> Models:
-        """Models of the rows."""
         return Models(self.catalog)
 
     @cached_property
     def stacks(self) -> Stacks:
-        """Training stacks of the rows."""
         return Stacks(self.catalog, self.stack, self.otherwise)
 
     def cases(self, file: EvidenceFile) -> tuple[EvidenceCase | str, ...]:
-        """Case of every row, or the reason against one."""
         return tuple(self._case_or_reason(row) for row in file.rows)
 
     def _case_or_reason(self, row: EvidenceRow) -> EvidenceCase | str:

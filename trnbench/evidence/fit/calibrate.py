@@ -46,7 +46,7 @@ OUTLIER = 0.25
 SCATTERED = 8
 """Fewest configurations of a stack that determine its scatter."""
 PRIOR_ROWS = 4
-"""Weight of a stack's prior scatter, in configurations."""
+"""Weight of a prior scatter, in configurations of a stack or in rows of its memory."""
 
 
 class Fitted(Record):
@@ -62,7 +62,6 @@ class Fitted(Record):
 
     @property
     def moved(self) -> bool:
-        """True when the fit changed the value."""
         return self.width < UNMOVED
 
     @property
@@ -77,7 +76,6 @@ class Fitted(Record):
 
     @property
     def value(self) -> float:
-        """The fitted number."""
         return self._at(0.0)
 
     @property
@@ -126,7 +124,6 @@ class Calibration(Record, eq=False):
 
     @property
     def inseparable(self) -> tuple[tuple[ParameterPlace, ParameterPlace, float], ...]:
-        """Pairs of parameters that the rows identify only together."""
         return tuple(pair for pair in self.correlations if abs(pair[2]) > INSEPARABLE)
 
     def of(self, owner: str) -> Mapping[str, Fitted]:
@@ -141,7 +138,6 @@ class Calibration(Record, eq=False):
         return found
 
     def rows_of(self, owner: str) -> tuple[FittedRow, ...]:
-        """The rows that a chip's or a stack's calibration was fitted to."""
         return tuple(one for one in self.rows if owner in (one.row.chip, one.row.stack))
 
 
@@ -232,7 +228,6 @@ def _misfit(found: Fit) -> dict[str, float]:
 
 
 def mean_error(errors: Iterable[float]) -> float:
-    """Mean of the absolute errors."""
     return float(np.mean(np.abs(list(errors))))
 
 

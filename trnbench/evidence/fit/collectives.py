@@ -2,16 +2,14 @@
 
 The stack's choice of algorithms stays. The numbers of the protocols in use are fitted to the
 logarithms of times by regularised, robust least squares around their priors. A fit that predicts
-left-out rows no better than its prior is discarded. The fitted stack is a data file: the instance's
-stack, with the moved numbers.
+left-out rows no better than its prior is discarded.
 """
 
 from __future__ import annotations
 
-import datetime
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +17,12 @@ from trnbench.engines.analytic.collective.profile import profile
 from trnbench.engines.analytic.collective.shape import Profile
 from trnbench.engines.analytic.collective.time import collective_time
 from trnbench.errors import InputError
-from trnbench.evidence.collectives import Exchange, Systems, exchange_of, selected_exchanges
+from trnbench.evidence.collectives import Exchange, Systems, read_exchange, selected_exchanges
 from trnbench.evidence.fit.calibrate import UNMOVED, Fitted, mean_error
-from trnbench.evidence.fit.entries import Table, behind, cited, moved_entry
 from trnbench.evidence.fit.problem import FitParameter
-from trnbench.evidence.rows import EvidenceFile, RowFault
+from trnbench.evidence.rows import EvidenceFile
 from trnbench.facts.arrays import BoolArray, FloatArray
 from trnbench.facts.calibration.collective_stack import (
-    FILE_PREFIX,
     CollectiveStack,
     Tuning,
     load_stack,
@@ -35,7 +31,6 @@ from trnbench.facts.calibration.collective_stack import (
 from trnbench.facts.catalog.provenance import Evidence, join
 from trnbench.facts.catalog.schema import keys_of
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.catalog.toml_file import read_toml, toml_text
 from trnbench.facts.records import Record, replace
 from trnbench.machine.fabric_bounds import lower_bound
 from trnbench.machine.message_plan.algorithm import Refusal
@@ -43,10 +38,6 @@ from trnbench.machine.message_plan.select import Selected, selected_for
 from trnbench.predict.ranges import Range
 
 TUNINGS = "tunings"
-_HEADER = """\
-# Written by `trnbench calibrate`. What is derived was moved by timed collectives and says what it
-# was before; everything else stands as it was believed before the fit.
-"""
 _LATENCIES = ("launch_s", "step_s", "network_step_s", "message_s")
 _SHARES = ("on_chip", "link", "network")
 _SCATTER = 0.08
@@ -94,18 +85,12 @@ class CollectiveFit(Record, eq=False):
         }
 
 
-class _Priced(Record, eq=False):
-    """Rows of one choice of a stack: its placed algorithm and protocol, and their sizes."""
-
-    profile: Profile
-    tuning: str
-    size_bytes: FloatArray
-    places: tuple[int, ...]
-
-
 def fit_collectives(catalog: Catalog, files: Sequence[EvidenceFile]) -> CollectiveFit:
     """The stack of one instance, fitted to the exchanges of files."""
-    exchanges, unused = _exchanges(catalog, files)
+    systems = Systems(catalog)
+    read = [(row.id, read_exchange(systems, file, row)) for file in files for row in file.rows]
+    exchanges = [found for _, found in read if isinstance(found, Exchange)]
+    unused = [(name, found) for name, found in read if isinstance(found, str)]
     instances = sorted({one.instance for one in exchanges})
     if len(instances) > 1:
         raise InputError(
@@ -128,46 +113,27 @@ def fit_collectives(catalog: Catalog, files: Sequence[EvidenceFile]) -> Collecti
     deviations, widths = problem.fitted(every)
     left_out = problem.left_out()
     before, after = (problem.errors(z) for z in (np.zeros_like(deviations), deviations))
-    better = left_out is None or _mean(left_out) <= _mean(before)
-    fitted = tuple(
-        Fitted(parameter=one, deviation=float(z), width=float(width))
-        for one, z, width in zip(problem.parameters, deviations, widths, strict=True)
-    )
-    rows = tuple(
-        FittedExchange(
-            id=one.id,
-            prior=math.expm1(before[i]),
-            fitted=math.expm1(after[i]),
-            left_out=None if left_out is None else math.expm1(left_out[i]),
-        )
-        for i, one in enumerate(problem.kept)
-    )
+    better = left_out is None or mean_error(left_out) <= mean_error(before)
     return CollectiveFit(
         stack=stack,
         instance=instances[0],
-        parameters=fitted,
+        parameters=tuple(
+            Fitted(parameter=one, deviation=float(z), width=float(width))
+            for one, z, width in zip(problem.parameters, deviations, widths, strict=True)
+        ),
         places=tuple((name, keys_of(Tuning)[attribute]) for name, attribute in problem.places),
-        rows=rows,
+        rows=tuple(
+            FittedExchange(
+                id=one.id,
+                prior=math.expm1(before[i]),
+                fitted=math.expm1(after[i]),
+                left_out=None if left_out is None else math.expm1(left_out[i]),
+            )
+            for i, one in enumerate(problem.kept)
+        ),
         unused=tuple(unused),
         better=better,
     )
-
-
-def _exchanges(
-    catalog: Catalog, files: Iterable[EvidenceFile]
-) -> tuple[list[Exchange], list[tuple[str, str]]]:
-    found: list[Exchange] = []
-    unused: list[tuple[str, str]] = []
-    systems = Systems(catalog)
-    for file in files:
-        for row in file.rows:
-            try:
-                if row.fault is not None:
-                    raise RowFault(row.fault)
-                found.append(exchange_of(systems, file, row))
-            except (RowFault, InputError) as fault:
-                unused.append((row.id, str(fault)))
-    return found, unused
 
 
 class _Problem:
@@ -178,7 +144,8 @@ class _Problem:
     ) -> None:
         self.stack, self.unused = stack, list[tuple[str, str]]()
         self.kept: list[Exchange] = []
-        self.priced: list[_Priced] = []
+        # Rows of one choice: placed algorithm, protocol, sizes in bytes, and places of the rows.
+        self.priced: list[tuple[Profile, str, FloatArray, slice]] = []
         for rows, selected in selected_exchanges(catalog, exchanges, stack):
             if isinstance(selected, Refusal):
                 self.unused += [(row.id, selected.reason) for row in rows]
@@ -206,21 +173,15 @@ class _Problem:
                 else:
                     members.append(rows[i])
             if members:
-                start = len(self.kept)
+                places = slice(len(self.kept), len(self.kept) + len(members))
+                of_members = np.array([row.size_bytes for row in members])
                 self.kept += members
-                self.priced.append(
-                    _Priced(
-                        profile=profile(choice.placed),
-                        tuning=choice.tuning_name,
-                        size_bytes=np.array([row.size_bytes for row in members]),
-                        places=tuple(range(start, len(self.kept))),
-                    )
-                )
+                self.priced.append((profile(choice.placed), choice.tuning_name, of_members, places))
 
     def _numbers(self) -> Iterator[tuple[FitParameter, tuple[str, str]]]:
         """Yield each parameter with its prior, and its protocol and field."""
         keys = keys_of(Tuning)
-        for name in dict.fromkeys(one.tuning for one in self.priced):
+        for name in dict.fromkeys(tuning for _, tuning, _, _ in self.priced):
             for attribute in (*_LATENCIES, *_SHARES):
                 key = join(join(TUNINGS, name), keys[attribute])
                 value = float(getattr(self.stack.tuning(name), attribute))
@@ -241,9 +202,8 @@ class _Problem:
     def errors(self, deviations: FloatArray) -> FloatArray:
         """The logarithm of predicted over measured of every row."""
         tunings, found = self.tunings(deviations), np.empty(len(self.kept))
-        for one in self.priced:
-            times = collective_time(one.profile, tunings[one.tuning], one.size_bytes).time_s
-            found[list(one.places)] = np.log(times)
+        for placed, tuning, size_bytes, places in self.priced:
+            found[places] = np.log(collective_time(placed, tunings[tuning], size_bytes).time_s)
         return found - self.measured
 
     def fitted(self, used: BoolArray) -> tuple[FloatArray, FloatArray]:
@@ -309,45 +269,3 @@ def _range(value: float, evidence: Evidence | None, share: bool) -> Range | None
             return None
         low, high = value / _UNSAID, min(value * _UNSAID, most)
     return Range(value=value, low=low, high=high, linear=low <= 0, most=most)
-
-
-def _mean(errors: FloatArray) -> float:
-    return float(np.mean(np.abs(errors)))
-
-
-class CalibratedCollectives(Record, eq=False):
-    """A communication stack fitted to timed collectives; `remarks` are the readers'."""
-
-    fit: CollectiveFit
-    name: str
-    date: datetime.date
-    catalog: Catalog
-    remarks: tuple[str, ...] = ()
-
-    def text(self, *, name: str | None = None) -> str:
-        """The file's text, under another name if given."""
-        fit = self.fit
-        table = read_toml(self.catalog.find("calibration", fit.stack.name).path)
-        title = f"{fit.stack.title}, fitted to collectives of {fit.instance}"
-        table |= {"name": name or self.name, "title": title if fit.better else fit.stack.title}
-        table["instances"] = [fit.instance]
-        table["begun_as"] = fit.stack.name
-        if not fit.better:
-            return f"{_HEADER}\n{toml_text(table)}"
-        table.pop("inherits_from", None)
-        source = cited(table, f"This project, fit to {len(fit.rows)} timed collectives", self.date)
-        tunings = cast("dict[str, Table]", table[TUNINGS])
-        for (tuning, key), one in zip(fit.places, fit.parameters, strict=True):
-            if one.moved:
-                known = tunings[tuning][key]
-                entry = dict(known) if isinstance(known, dict) else {"value": known}
-                tunings[tuning][key] = entry | moved_entry(entry, one, source)
-        table = behind(table, "title", {"fitted_rows": [row.id for row in fit.rows]})
-        return f"{_HEADER}\n{toml_text(table)}"
-
-
-def stack_name(asked: str | None, instance: str) -> str:
-    """Name of a fitted communication stack: the requested one, or the instance's."""
-    name = asked or f"own-{instance}"
-    bare = name.removeprefix("training-").removeprefix(FILE_PREFIX)
-    return f"{FILE_PREFIX}{bare}"

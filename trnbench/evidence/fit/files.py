@@ -13,31 +13,46 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
-from trnbench.evidence.fit.calibrate import Calibration, FittedRow, families_told, mean_error
-from trnbench.evidence.fit.collectives import CalibratedCollectives
-from trnbench.evidence.fit.entries import (
-    ENDS,
-    Table,
-    behind,
-    cited,
-    in_form,
-    moved_entry,
+from trnbench.evidence.fit.calibrate import (
+    Calibration,
+    Fitted,
+    FittedRow,
+    families_told,
+    mean_error,
 )
+from trnbench.evidence.fit.collectives import TUNINGS, CollectiveFit
 from trnbench.evidence.fit.memory import MemoryFit
 from trnbench.evidence.fit.problem import KERNEL, STEP
+from trnbench.evidence.fit.start import Start, Table
+from trnbench.facts.calibration.collective_stack import FILE_PREFIX
 from trnbench.facts.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX, Spread
-from trnbench.facts.calibration.transfer import AS_IN, HANDED_ON, most_of, wider_ends
+from trnbench.facts.calibration.transfer import (
+    AS_IN,
+    BY_KERNELS,
+    FIT_SOURCE,
+    HANDED_ON,
+    most_of,
+    wider_ends,
+)
 from trnbench.facts.catalog.provenance import join
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.catalog.toml_file import read_toml, toml_text
 from trnbench.facts.records import Record, field
-from trnbench.facts.units import Dimension, parse
+from trnbench.facts.units import Dimension, parse, show
 from trnbench.predict.ranges import CHIP, CHIP_RELEASES, OF_KERNELS, RELEASES
 
 _HEADER = """\
 # Written by `trnbench calibrate`. What is derived was moved by measured steps and says what it was
 # before; everything else stands as it was believed before any fit.
 """
+_LINKS_HEADER = """\
+# Written by `trnbench calibrate`. What is derived was moved by timed collectives and says what it
+# was before; everything else stands as it was believed before the fit.
+"""
+_DIGITS = 4
+_LITTLE = 0.05
+"""Share of the variance above which the part known from kernels alone is noted."""
+_ENDS = ("value", "low", "high")
 _NO_FIT = (
     *("sources", "spread", "unseen", "untested", "expert_spread", "fit", "fragmentation"),
     "memory",
@@ -45,22 +60,61 @@ _NO_FIT = (
 )
 
 
-class CalibrationFiles(Record):
-    """The files of a calibration; `catalog` has the ones before."""
+class CalibratedCollectives(Record, eq=False):
+    """A communication stack fitted to timed collectives; `remarks` are the readers'."""
+
+    fit: CollectiveFit
+    name: str
+    date: datetime.date
+    catalog: Catalog
+    remarks: tuple[str, ...] = ()
+
+    def text(self, *, name: str | None = None) -> str:
+        """The file's text, under another name if given."""
+        fit = self.fit
+        table = read_toml(self.catalog.find("calibration", fit.stack.name).path)
+        title = f"{fit.stack.title}, fitted to collectives of {fit.instance}"
+        table |= {"name": name or self.name, "title": title if fit.better else fit.stack.title}
+        table["instances"] = [fit.instance]
+        table["begun_as"] = fit.stack.name
+        if not fit.better:
+            return f"{_LINKS_HEADER}\n{toml_text(table)}"
+        table.pop("inherits_from", None)
+        source = _cited(table, f"This project, fit to {len(fit.rows)} timed collectives", self.date)
+        tunings = cast("dict[str, Table]", table[TUNINGS])
+        for (tuning, key), one in zip(fit.places, fit.parameters, strict=True):
+            if one.moved:
+                known = tunings[tuning][key]
+                entry = dict(known) if isinstance(known, dict) else {"value": known}
+                tunings[tuning][key] = entry | _moved_entry(entry, one, source)
+        table = _behind(table, "title", {"fitted_rows": [row.id for row in fit.rows]})
+        return f"{_LINKS_HEADER}\n{toml_text(table)}"
+
+
+class Calibrated(Record, eq=False):
+    """A calibration and its files, and unused rows with the reasons."""
 
     catalog: Catalog
+    """Has the files before the fit."""
     calibration: Calibration
-    memory: Mapping[str, MemoryFit] = field(default_factory=dict)
+    memory: Mapping[str, MemoryFit]
+    """Fit of the memory numbers, by stack."""
+    unused: tuple[tuple[str, str], ...]
     date: datetime.date
-    starts: Mapping[str, Table] = field(default_factory=dict)
-    """Tables of stacks that started from other numbers than the catalogue's, by name."""
+    start: Start | None = None
+    """The requested stack before its fit."""
+    remarks: tuple[str, ...] = ()
+    collectives: CalibratedCollectives | None = None
+    """Communication stack fitted before the steps, which depend on it."""
     _made: dict[str, Table] = field(default_factory=dict)
 
-    def names(self) -> tuple[str, ...]:
-        """Every chip's or training stack's calibration that the rows affect.
+    @property
+    def stack(self) -> str | None:
+        """Full name of the requested stack."""
+        return self.start.stack.name if self.start else None
 
-        These are the fitted ones, their heirs, and those without any fitted parent.
-        """
+    def names(self) -> tuple[str, ...]:
+        """Calibrations that the rows affect: fitted ones, and their heirs."""
         known = (CHIP_PREFIX, STACK_PREFIX)
         names = [entry.name for entry in self.catalog.entries("calibration")]
         return tuple(name for name in names if name.startswith(known) and self._is_told(name))
@@ -76,12 +130,12 @@ class CalibrationFiles(Record):
         table = self._table(of)
         if name not in (None, of):
             stack = table.get("stands_for", of)
-            table = behind(table | {"name": name}, "title", {"stands_for": stack})
+            table = _behind(table | {"name": name}, "title", {"stands_for": stack})
         return f"{_HEADER}\n{toml_text(table)}"
 
     def _before(self, name: str) -> Table:
-        if name in self.starts:
-            return copy.deepcopy(self.starts[name])
+        if self.start is not None and name == self.stack:
+            return copy.deepcopy(self.start.table)
         return read_toml(self.catalog.find("calibration", name).path)
 
     def _table(self, name: str) -> Table:
@@ -99,7 +153,7 @@ class CalibrationFiles(Record):
         found = self.memory.get(name)
         if found is None or not found.moved:
             return
-        source = cited(
+        source = _cited(
             table, f"This project, fit to memory of {found.rows} measured steps", self.date
         )
         for path, one in found.moved.items():
@@ -107,11 +161,11 @@ class CalibrationFiles(Record):
             for key in path.split("."):
                 entry = cast("Table", entry[key])
             before, like = (
-                ", ".join(str(entry[key]) for key in ENDS if key in entry),
+                ", ".join(str(entry[key]) for key in _ENDS if key in entry),
                 entry["value"],
             )
-            for key, number in zip(ENDS, (one.value, one.low, one.high), strict=True):
-                entry[key] = in_form(number, like, Dimension.BYTES)
+            for key, number in zip(_ENDS, (one.value, one.low, one.high), strict=True):
+                entry[key] = _in_form(number, like, Dimension.BYTES)
             entry |= {"source": source, "kind": "derived", "note": f"before the fit {before}"}
 
     def _fitted(self, name: str, rows: tuple[FittedRow, ...]) -> Table:
@@ -121,12 +175,12 @@ class CalibrationFiles(Record):
         kernels = sum(row.row.quantity == KERNEL for of_chip in known for row in of_chip)
         beside = f" and {kernels} kernels" if kernels else ""
         steps = sum(row.row.quantity != KERNEL for row in rows)
-        source = cited(table, f"This project, fit to {steps} measured steps{beside}", self.date)
+        source = _cited(table, f"This project, fit to {steps} measured steps{beside}", self.date)
         moved = self.calibration.of(name)
         for path, entry in _numbers(table):
             one = moved.get(f"{CHIP}.{path}" if name.startswith(CHIP_PREFIX) else path)
             if one is not None and one.moved:
-                entry.update(moved_entry(entry, one, source))
+                entry.update(_moved_entry(entry, one, source))
         new: Table = {"fitted_rows": list(dict.fromkeys(row.row.id for row in rows))}
         if not name.startswith(CHIP_PREFIX):
             new["fitted_on"] = sorted({row.row.instance for row in rows})
@@ -138,7 +192,7 @@ class CalibrationFiles(Record):
             table["fit"] = _errors(rows, source)
             if pairs := self._correlations(name, {row.row.chip for row in rows}):
                 table["correlations"] = pairs
-        return behind(table, "title", new)
+        return _behind(table, "title", new)
 
     def _correlations(self, stack: str, chips: set[str]) -> dict[str, dict[str, float]]:
         """The correlations between a stack's numbers and those of the one chip it ran on."""
@@ -162,13 +216,13 @@ class CalibrationFiles(Record):
         if isinstance(parent, str):
             self._hand_on(table, parent)
         if self.calibration.unseen is not None and "spread" in table:
-            source = cited(table, "This project, fit to measured steps of other stacks", self.date)
+            source = _cited(table, "This project, fit to measured steps of other stacks", self.date)
             unseen = _reaching(_spread(self.calibration.unseen, source), table["spread"])
             table["spread"] = table["unseen"] = unseen
         return table
 
     def _hand_on(self, table: Table, parent: str) -> None:
-        source = cited(table, "This project, fit to measured steps of other stacks", self.date)
+        source = _cited(table, "This project, fit to measured steps of other stacks", self.date)
         known, agreed = dict(_numbers(self._table(parent))), dict(_numbers(self._before(parent)))
         for path, entry in _numbers(table):
             if path in agreed and agreed[path]["value"] == entry["value"] and "low" in known[path]:
@@ -178,25 +232,6 @@ class CalibrationFiles(Record):
         # Software of another make is assumed to be like this one, whatever that was fitted to.
         if table.get("basis") == "transferred" and not self.calibration.rows_of(parent):
             table["basis"] = "assumed"
-
-
-class Calibrated(Record, eq=False):
-    """A calibration with its files, and unused rows with the reasons."""
-
-    calibration: Calibration
-    memory: Mapping[str, MemoryFit]
-    """Fit of the memory numbers, by stack."""
-    unused: tuple[tuple[str, str], ...]
-    files: CalibrationFiles
-    stack: str | None = None
-    """Full name of the requested stack."""
-    begun_as: str | None = None
-    """Stack whose numbers a new stack started from."""
-    remarks: tuple[str, ...] = ()
-    again: str | None = None
-    """Start of an earlier fit of the stack, used again."""
-    collectives: CalibratedCollectives | None = None
-    """Communication stack fitted before the steps, which depend on it."""
 
 
 def _numbers(table: Table, path: str = "") -> Iterator[tuple[str, Table]]:
@@ -211,16 +246,16 @@ def _numbers(table: Table, path: str = "") -> Iterator[tuple[str, Table]]:
 
 
 def _handed_on(path: str, entry: Table, before: Table, giver: tuple[str, str]) -> Table:
-    value, low, high = (_number(entry[key]) for key in ENDS)
+    value, low, high = (_number(entry[key]) for key in _ENDS)
     ends = wider_ends(value, low, high, HANDED_ON, most=most_of(path))
     if "low" in before:
         # No wider than was believed of the heir, and never narrower than what it takes over.
         ends = max(ends[0], min(_number(before["low"]), low)), ends[1]
         ends = ends[0], min(ends[1], max(_number(before["high"]), high))
-    numbers = zip(ENDS, (value, *ends), strict=True)
+    numbers = zip(_ENDS, (value, *ends), strict=True)
     kind = entry.get("kind", "estimated")
     return {
-        **{key: in_form(number, entry["value"]) for key, number in numbers},
+        **{key: _in_form(number, entry["value"]) for key, number in numbers},
         "source": giver[1],
         "kind": "assumed" if kind == "assumed" else "estimated",
         "note": f"{AS_IN}{giver[0]}",
@@ -235,8 +270,8 @@ def _spread(spread: Spread, source: str) -> Table:
     return {
         "source": source,
         "kind": "derived",
-        "low": in_form(spread.low, 0.0),
-        "high": in_form(spread.high, 0.0),
+        "low": _in_form(spread.low, 0.0),
+        "high": _in_form(spread.high, 0.0),
     }
 
 
@@ -265,3 +300,56 @@ def _errors(rows: Iterable[FittedRow], source: str) -> Table:
         if told:
             table[name] = float(f"{mean_error(told):.3g}")
     return table
+
+
+def _cited(table: Table, title: str, date: datetime.date) -> str:
+    """Add a source to a table, and return under which name."""
+    before = table.get("sources")
+    sources: Table = dict(before) if isinstance(before, dict) else {}
+    entry = {"title": title, "date": date}
+    name, number = FIT_SOURCE, 1
+    while sources.get(name, entry) != entry:
+        number += 1
+        name = f"{FIT_SOURCE}-{number}"
+    sources[name] = entry
+    table["sources"] = sources
+    return name
+
+
+def _moved_entry(entry: Table, one: Fitted, source: str) -> Table:
+    """The entry of a number that was fitted, with what it was before."""
+    ends = zip(_ENDS, (one.value, *one.ends), strict=True)
+    before = ", ".join(str(entry[key]) for key in _ENDS if key in entry).replace(", ", " (", 1)
+    before = before.replace(", ", " to ") + ")"
+    return {
+        **{key: _in_form(number, entry["value"]) for key, number in ends},
+        "source": source,
+        "kind": "derived" if one.told else entry.get("kind", "estimated"),
+        "note": f"before the fit {before}; {100 * one.data_share:.0f} % of that told by rows"
+        + (f", {100 * one.by_kernels:.0f} % {BY_KERNELS}" if one.by_kernels > _LITTLE else ""),
+    }
+
+
+def _in_form(number: float, like: object, dimension: Dimension = Dimension.SECONDS) -> object:
+    """A number as the file writes it: as a quantity where it did, else by itself."""
+    if isinstance(like, str):
+        return show(number, dimension, digits=_DIGITS)
+    rounded = float(f"{number:.{_DIGITS}g}")
+    return int(rounded) if rounded == int(rounded) and isinstance(like, int) else rounded
+
+
+def _behind(table: Table, key: str, new: Table) -> Table:
+    """A table with more keys behind one of its own."""
+    found: Table = {}
+    for name, value in table.items():
+        if name not in new:
+            found[name] = value
+        if name == key:
+            found |= new
+    return found
+
+
+def stack_name(asked: str | None, instance: str) -> str:
+    name = asked or f"own-{instance}"
+    bare = name.removeprefix("training-").removeprefix(FILE_PREFIX)
+    return f"{FILE_PREFIX}{bare}"

@@ -13,6 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from trnbench.evidence.fit.calibrate import PRIOR_ROWS, UNMOVED, mean_error
+from trnbench.evidence.fit.solve import DAMPINGS
 from trnbench.facts.arrays import BoolArray, FloatArray
 from trnbench.facts.records import Record, replace
 from trnbench.predict.fit import CountedMemory, LayoutMemory, ManyLayouts, memory_ranges
@@ -21,14 +23,8 @@ from trnbench.predict.ranges import END, Range
 WHOLE = "memory.whole"
 SCATTER = 0.06
 """Log standard deviation of a row, before the fit."""
-PRIOR_ROWS = 4
-"""Weight of the prior range of `whole`, in rows."""
 TRIALS = 5
 """Number of folds of the configurations."""
-UNMOVED = 0.99
-"""Posterior over prior width from which on a number stays."""
-DAMPINGS = (0.0, 0.5, 2.0, 10.0, 100.0)
-"""Trial dampings of a step, in units of the priors' curvature; the best one wins."""
 _STEP = 1e-4
 """Finite difference, in deviations."""
 _ENOUGH = 1e-7
@@ -76,7 +72,7 @@ def fit_memory(rows: Sequence[HeldRow]) -> MemoryFit:
         deviations = problem.fitted(start if left.all() else found, ~left)[0]
         unseen[left] = problem.logs(deviations[np.newaxis])[left, 0]
     before, after = problem.logs(np.array([start, found])).T
-    prior, without = _mean_error(before), _mean_error(unseen)
+    prior, without = (mean_error(np.expm1(logs)) for logs in (before, unseen))
     better = without <= prior
     moved = {
         key: _after(known[key], deviation, width)
@@ -89,7 +85,7 @@ def fit_memory(rows: Sequence[HeldRow]) -> MemoryFit:
         rows=len(rows),
         moved=moved if better else {},
         prior=prior,
-        error=_mean_error(after if better else before),
+        error=mean_error(np.expm1(after if better else before)),
         without_configuration=without,
     )
 
@@ -126,12 +122,8 @@ class _Problem(Record, eq=False):
             slopes = (seen[:, 1:] - seen[:, :1]) / _STEP
             matrix, pull = slopes.T @ slopes + np.eye(size), slopes.T @ seen[:, 0] + now
             cost = min(cost, float(seen[:, 0] @ seen[:, 0] + now @ now))
-            tried = np.array(
-                [
-                    now - np.linalg.solve(matrix + damping * np.eye(size), pull)
-                    for damping in DAMPINGS
-                ]
-            )
+            damped = (matrix + damping * np.eye(size) for damping in DAMPINGS)
+            tried = np.array([now - np.linalg.solve(one, pull) for one in damped])
             far = _robust(self.logs(tried)[kept] / SCATTER)
             costs = (far**2).sum(axis=0) + (tried**2).sum(axis=1)
             best = int(np.argmin(costs))
@@ -142,10 +134,6 @@ class _Problem(Record, eq=False):
 
 def _robust(residuals: FloatArray) -> FloatArray:
     return np.asarray(np.sign(residuals) * np.sqrt(2 * (np.hypot(1, residuals) - 1)))
-
-
-def _mean_error(logs: FloatArray) -> float:
-    return float(np.mean(np.abs(np.expm1(logs))))
 
 
 def _after(prior: Range, deviation: float, width: float) -> Range:

@@ -66,7 +66,6 @@ class FitParameter(Record):
 
     @property
     def place(self) -> ParameterPlace:
-        """Calibration and key of the number."""
         return self.owner, self.key
 
 
@@ -90,7 +89,6 @@ class Measured(Record, eq=False):
 
     @property
     def chip(self) -> str:
-        """The name of the chip's calibration."""
         return self.efficiency.chip.name
 
     @property
@@ -119,7 +117,6 @@ class Problem(Record, eq=False):
 
     @property
     def measured(self) -> FloatArray:
-        """The logarithms of the measured times."""
         return np.log([row.measured_s for row in self.rows])
 
     def logs(self, deviations: FloatArray) -> FloatArray:

@@ -32,10 +32,7 @@ MANY = 256
 _ENOUGH = 0.02
 """Gain in the objective below which the search stops; 0.5 is one parameter's deviation by 1."""
 _PATIENCE = 2
-"""Small gains in a row before the search stops:
-
-a step may be short at a kink, and the next long.
-"""
+"""Small gains in a row before the search stops: at a kink a step may be short, the next long."""
 _NOWHERE = 1e-4
 """Squared step length, in deviations, of a search that stands still."""
 _OFFSET_ROUNDS = 8
@@ -56,17 +53,14 @@ class Fit(Record, eq=False):
 
     @property
     def widths(self) -> FloatArray:
-        """Standard deviations of the parameters over those of their priors."""
         return np.sqrt(np.diag(self.covariance))
 
     @property
     def errors(self) -> FloatArray:
-        """Predicted over measured time, less one, of each row."""
         return np.expm1(self.residuals)
 
     @property
     def correlation(self) -> FloatArray:
-        """The correlation of the parameters."""
         return self.covariance / np.outer(self.widths, self.widths)
 
 
@@ -168,7 +162,6 @@ class _Search:
         self._corrections: list[tuple[FloatArray, FloatArray]] = []
 
     def tried(self, damping: float) -> FloatArray:
-        """Point after a damped step."""
         return self._curve.stepped(self._free, self._residuals, damping)
 
     def aim(self) -> FloatArray:
@@ -257,7 +250,6 @@ class _Curvature(Record, eq=False):
     pull: FloatArray
 
     def stepped(self, free: FloatArray, residuals: FloatArray, damping: float) -> FloatArray:
-        """Point after a damped step, inside the bounds."""
         gradient = self.pull @ residuals + free
         step = np.linalg.solve(self.matrix + damping * np.eye(len(free)), gradient)
         return np.clip(free - step, -FARTHEST, FARTHEST)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import get_args
+from typing import TypeAlias, get_args
 
 from trnbench.errors import InputError
 from trnbench.evidence.rows import EvidenceFile, RowFault
@@ -39,11 +38,14 @@ _FEW = 3
 _OF_ITS_FIT = ("fitted_rows", "fitted_on", "fitted_to", "fit", "default_for", "stands_for")
 
 
+Table: TypeAlias = dict[str, object]
+
+
 class Start(Record, eq=False):
     """A stack before its fit, and its file as plain data."""
 
     stack: TrainingStack
-    table: dict[str, object]
+    table: Table
     like: str | None = None
     """Stack whose numbers a new stack copies."""
     again: str | None = None
@@ -52,7 +54,7 @@ class Start(Record, eq=False):
 
 def start_of(catalog: Catalog, name: str, files: Sequence[EvidenceFile], like: str | None) -> Start:
     """Start of a fit of the named stack to the rows of files."""
-    said = [step for file in files for step in _said(catalog, file)]
+    said, faults = _read(files)
     stacks = Stacks(catalog)
     run_on = [_platform(catalog, step) for step in said]
     platforms = [platform for platform in run_on if platform is not None]
@@ -69,11 +71,13 @@ def start_of(catalog: Catalog, name: str, files: Sequence[EvidenceFile], like: s
         table = read_toml(entry.path) | {"begun_as": full_name(name)}
         return _serving(catalog, Start(stack=stack, table=table, again=again), software, platforms)
     if like is not None and full_name(like) == full_name(name):
-        stack, table = load_training_stack(catalog, name), read_toml(_file(catalog, name))
+        stack, own = load_training_stack(catalog, name), training_file(catalog, name)
+        assert own is not None
+        table = read_toml(own.path)
         return _serving(catalog, Start(stack=stack, table=table, like=name), software, platforms)
     like = like or again
     if not platforms:
-        why = f"no known instance: {said[0].instance!r}" if said else _faults(catalog, files)
+        why = f"no known instance: {said[0].instance!r}" if said else "; ".join(faults[:_FEW])
         raise InputError(f"no row can be fitted: {why}")
     base = _base(catalog, stacks, said, platforms[0], (name, like))
     full = full_name(name)
@@ -125,26 +129,17 @@ def _calibrated_name(stacks: Stacks, name: str, platforms: Sequence[Platform]) -
     return next(iter(found), name)
 
 
-def _faults(catalog: Catalog, files: Iterable[EvidenceFile]) -> str:
-    """Faults of the first rows, as text, when no row is readable."""
-    found = []
-    for row in (row for file in files for row in file.rows[:_FEW]):
-        try:
-            step_of(row)
-        except RowFault as fault:
-            found.append(f"{row.id}: {fault}")
-    return "; ".join(found[:_FEW])
-
-
-def _said(catalog: Catalog, file: EvidenceFile) -> list[StepRow]:
-    """Readable rows."""
-    found = []
-    for row in file.rows:
-        try:
-            found.append(step_of(row))
-        except RowFault:
-            continue  # the fit lists it with the reason
-    return found
+def _read(files: Iterable[EvidenceFile]) -> tuple[list[StepRow], list[str]]:
+    """Readable rows, and the faults of the others among the first rows of each file."""
+    found, faults = [], []
+    for file in files:
+        for place, row in enumerate(file.rows):
+            try:
+                found.append(step_of(row))
+            except RowFault as fault:  # the fit lists it with the reason
+                if place < _FEW:
+                    faults.append(f"{row.id}: {fault}")
+    return found, faults
 
 
 def _platform(catalog: Catalog, step: StepRow) -> Platform | None:
@@ -212,11 +207,10 @@ def _serving(
     said = {name.lower() for name in known}
     frameworks = (*known, *(name for name in software if name.lower() not in said))
     instances = tuple(dict.fromkeys((*start.stack.instances, *alike)))
-    return Start(
+    return replace(
+        start,
         stack=replace(start.stack, frameworks=frameworks, instances=instances),
         table=start.table | {"frameworks": list(frameworks), "instances": list(instances)},
-        like=start.like,
-        again=start.again,
     )
 
 
@@ -229,9 +223,3 @@ def _begun_before(catalog: Catalog, known: Entry) -> str | None:
 def _shipped(catalog: Catalog, full: str) -> Entry:
     entry = catalog.find("calibration", full)
     return replace(entry, path=entry.hides[-1]) if entry.hides else entry
-
-
-def _file(catalog: Catalog, name: str) -> Path:
-    found = training_file(catalog, name)
-    assert found is not None
-    return found.path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trnbench.evidence.fit.collectives import CalibratedCollectives
+from trnbench.evidence.fit.files import CalibratedCollectives
 from trnbench.facts.units import Dimension, counted, show
 from trnbench.show.report import Report, columns
 from trnbench.show.row import Row, cells

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from trnbench.errors import InputError
 from trnbench.evidence.fit.calibrate import calibrate as fitted
-from trnbench.evidence.fit.collectives import CalibratedCollectives, fit_collectives, stack_name
-from trnbench.evidence.fit.files import Calibrated, CalibrationFiles
+from trnbench.evidence.fit.collectives import fit_collectives
+from trnbench.evidence.fit.files import Calibrated, CalibratedCollectives, stack_name
 from trnbench.evidence.fit.memory import fits_by_stack
 from trnbench.evidence.fit.rows import marked_rows, measured_kernels, measured_rows
 from trnbench.evidence.fit.start import start_of
@@ -83,22 +83,14 @@ def run(
     progress(0, 1, f"fitting {counted(len(rows), 'row')}")
     chips = {row.chip for row in evidence.rows}
     found = fitted(rows, held=chips if question.stack is not None else ())
-    memory = fits_by_stack(evidence.held)
     return Calibrated(
+        catalog=catalog,
         calibration=found,
+        memory=fits_by_stack(evidence.held),
         unused=(*evidence.unused, *alone.unused),
-        memory=memory,
-        files=CalibrationFiles(
-            catalog=catalog,
-            calibration=found,
-            memory=memory,
-            date=question.day,
-            starts={begun.stack.name: begun.table} if begun else {},
-        ),
-        stack=begun.stack.name if begun else None,
-        begun_as=begun.like if begun else None,
+        date=question.day,
+        start=begun,
         remarks=remarks,
-        again=begun.again if begun else None,
         collectives=links,
     )
 

@@ -58,7 +58,7 @@ def calibration_report(
 
     `written`: the files of its one stack, and of the links that were fitted before it.
     """
-    links = found.collectives
+    links, begun = found.collectives, found.start
     calibration, unused, memory = found.calibration, found.unused, found.memory
     owners = sorted({one.parameter.owner for one in calibration.parameters})
     return Report(
@@ -72,8 +72,8 @@ def calibration_report(
         summary={
             "conventions": CONVENTIONS,
             "stack": found.stack,
-            "begun_as": found.begun_as,
-            "begun_again_as": found.again,
+            "begun_as": begun.like if begun else None,
+            "begun_again_as": begun.again if begun else None,
             "written": written[0] if written else None,
             "collectives": links_summary(links, written[1:]) if links else None,
             "fitted": [_fitted_row(row) for row in calibration.rows],
@@ -137,11 +137,11 @@ def _draw(report: Report, found: Calibrated, style: Style) -> str:
     moved = [row for row in own if row["moved"]]
     rest = [row for row in own if not row["moved"]]
     blocks = [style.strong(_headline(found)), *_remarks(found, moved, style)]
-    if found.again:
+    if found.start and found.start.again:
         again = (
-            f"Begun as {found.again}, as your earlier fit was, so that no row counts twice: rows "
-            f"fitted earlier count only if they are given again. --from {found.stack} continues "
-            "from the earlier fit."
+            f"Begun as {found.start.again}, as your earlier fit was, so that no row counts twice: "
+            "rows fitted earlier count only if they are given again. "
+            f"--from {found.stack} continues from the earlier fit."
         )
         blocks.insert(1, style.wrap(again))
     if moved:
@@ -166,7 +166,8 @@ def _headline(found: Calibrated) -> str:
     count = len(found.calibration.rows) - kernels
     steps = counted(count, "measured step")
     steps += f" and {kernels} kernels" if kernels else ""
-    begun = f", begun as {found.begun_as}" if found.begun_as else ""
+    like = found.start.like if found.start else None
+    begun = f", begun as {like}" if like else ""
     return f"{found.stack or 'Stacks and chips'} fitted to {steps}{begun}"
 
 
