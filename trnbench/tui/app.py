@@ -131,12 +131,10 @@ class TrnbenchApp(ViewModes):
 
     @property
     def view_names(self) -> tuple[tuple[str, str], ...]:
-        """The views: name and label."""
         return tuple((name, label) for name, (label, _) in VIEWS.items())
 
     @property
     def specs_facts(self) -> tuple[str, ...]:
-        """Where specs come from."""
         origins = dict.fromkeys(folder.origin for folder in self.catalog.folders)
         count = len(self.catalog.entries("instances"))
         return (f"specs {' + '.join(origins)}, {counted(count, 'instance')}",)
@@ -155,7 +153,6 @@ class TrnbenchApp(ViewModes):
         return [self._undimmed, *filters] if contrast else filters
 
     def texts_of(self, view: str) -> Mapping[str, str]:
-        """The texts that the last session left in a view."""
         return self._state.texts.get(view, {})
 
     def on_mount(self) -> None:
@@ -235,7 +232,6 @@ class TrnbenchApp(ViewModes):
     # Keys
 
     def action_view(self, name: str) -> None:
-        """Go to a view."""
         if isinstance(self.screen, View) and self.current_mode != name:
             self._turn_to(name)
 
@@ -259,7 +255,6 @@ class TrnbenchApp(ViewModes):
         self.push_screen(Palette({title: one.help for title, one in commands.items()}), chosen)
 
     def action_turn(self, by: int) -> None:
-        """Go to the next or the previous view."""
         names = list(VIEWS)
         self.action_view(names[(names.index(self.current_mode) + by) % len(names)])
 
@@ -290,7 +285,6 @@ class TrnbenchApp(ViewModes):
         self.push_screen(JumpScreen(view.focus_chain), go)
 
     def action_next_theme(self) -> None:
-        """Take the next theme."""
         names = list(self.available_themes)
         self._set_theme(names[(names.index(self.theme) + 1) % len(names)])
 
@@ -344,7 +338,6 @@ class TrnbenchApp(ViewModes):
         )
 
     def action_load(self) -> None:
-        """Load a scenario into the Compare view."""
         from trnbench.tui.scenario_files import load
 
         load(self, self.folder, self.take_scenario)
@@ -352,12 +345,10 @@ class TrnbenchApp(ViewModes):
     # What views share
 
     def take_scenario(self, scenario: Given) -> None:
-        """Put a scenario into the Compare view, and go there."""
         self._turn_to("compare")
         self.call_after_refresh(self._with_compare, lambda view: view.take(scenario))
 
     def choose_cluster(self, cluster: Cluster) -> None:
-        """Make a cluster that of Layouts and Schedule, and go to Layouts."""
         self.cluster = cluster
         self.action_view("layouts")
 
@@ -380,7 +371,6 @@ class TrnbenchApp(ViewModes):
         self._write(stem, ENDINGS[output_format], rows_as(report, output_format))
 
     def export_svg(self) -> None:
-        """Write a picture of the screen, and say where."""
         name = self.view.NAME if self.view is not None else "screen"
         self._write(name, "svg", self.export_screenshot().encode())
 
@@ -484,7 +474,6 @@ def _collect_again() -> None:
 
 
 def known_bindings() -> Iterator[Binding]:
-    """Yield every binding of application, views and widgets."""
     yield from every_binding([TrnbenchApp, View, *map(class_of, VIEWS)])
 
 

@@ -65,7 +65,6 @@ class Asking(Screen[None]):
 
     @property
     def trnbench(self) -> Application:
-        """The application."""
         return cast("Application", self.app)
 
     @abstractmethod
@@ -73,7 +72,6 @@ class Asking(Screen[None]):
         """Show an answer, the newest of its topic."""
 
     def say(self, activity: str) -> None:
-        """Write the current activity into the status line."""
         self.query_one(StatusLine).say(activity)
 
     def ask(self, topic: str, question: Callable[..., object], *arguments: object) -> None:
@@ -94,7 +92,6 @@ class Asking(Screen[None]):
         self._lanes[topic].warm()
 
     def lane(self, topic: str) -> WorkLane | None:
-        """The lane of a topic, once something was asked."""
         return self._lanes.get(topic)
 
     def _tell(self, lane: str, generation: int, news: News) -> None:
@@ -154,7 +151,6 @@ class Asking(Screen[None]):
         """Show that a question was cancelled."""
 
     def refused(self, topic: str, message: str, hint: str) -> None:
-        """Show that a question was malformed."""
         self.query_one(ErrorPanel).say(message, hint)
 
     def action_cancel(self) -> None:
@@ -166,7 +162,6 @@ class Asking(Screen[None]):
             self.say("nothing is running")
 
     def on_unmount(self) -> None:
-        """End the processes."""
         for lane in self._lanes.values():
             lane.close()
 

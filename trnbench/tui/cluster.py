@@ -45,7 +45,6 @@ def layout_of(row: Row) -> dict[str, str]:
 
 
 def partial_layout_of(row: Row) -> PartialLayout:
-    """The knobs of a row that make its layout."""
     return PartialLayout(**{key: row.get(key) for key in BY_HAND})
 
 

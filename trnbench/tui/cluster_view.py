@@ -48,7 +48,6 @@ class ClusterView(View):
         )
 
     def on_screen_resume(self) -> None:
-        """Take the cluster that was chosen elsewhere."""
         if self._cluster is not None and self.trnbench.cluster is not self._cluster:
             self.take_cluster()
 
@@ -63,25 +62,20 @@ class ClusterView(View):
             form.look()
 
     def choose_cluster(self, cluster: Cluster) -> None:
-        """Make a cluster that of the other views, too."""
         self._cluster = self.trnbench.cluster = cluster
 
     @property
     def job_form(self) -> Form:
-        """The form of the job."""
         return self.query_one(f"#{self.NAME}-job", Form)
 
     @property
     def hand_form(self) -> Form:
-        """The form of the layout by hand."""
         return self.query_one(f"#{self.NAME}-hand", Form)
 
     @property
     def job(self) -> TrainCase:
-        """The job of the last good texts."""
         return job_of(self.job_form)
 
     @property
     def layout_by_hand(self) -> PartialLayout:
-        """The layout of the last good texts."""
         return layout_by_hand(self.hand_form)

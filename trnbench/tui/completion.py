@@ -17,7 +17,6 @@ class ListSuggester(Suggester):
         self._known = known
 
     async def get_suggestion(self, value: str) -> str | None:
-        """The text with its end completed."""
         return completed(value, self._known())
 
 
@@ -29,7 +28,6 @@ class ColumnSuggester(Suggester):
         self._columns = columns
 
     async def get_suggestion(self, value: str) -> str | None:
-        """The text with a column's name completed, from two letters on."""
         word = value.rpartition(" ")[2]
         return completed(value, self._columns()) if len(word) > 1 else None
 

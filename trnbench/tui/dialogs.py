@@ -21,7 +21,6 @@ class Dialog(ModalScreen[ScreenResultType]):
     """Lies over a view and ends once: of a key that is pressed twice, the second is nobody's."""
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
-        """End with a result, unless it has ended already."""
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
 
@@ -45,7 +44,6 @@ class Confirm(Dialog[bool]):
         self._question = question
 
     def compose(self) -> ComposeResult:
-        """Yield the question."""
         yield Static(f"{self._question}\n\ny: yes   n: no", markup=False)
 
 
@@ -109,7 +107,6 @@ class JumpScreen(Dialog[Widget | None]):
             yield label
 
     def on_key(self, event: events.Key) -> None:
-        """Go where the letter stands."""
         if event.key in self._targets:
             event.stop()
             self.dismiss(self._targets[event.key])

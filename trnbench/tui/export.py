@@ -18,7 +18,6 @@ COPY_WIDTH = 54
 
 
 def rows_as(report: Report, output_format: str) -> bytes:
-    """The rows in one of ENDINGS' formats."""
     return render(report, output_format, PLAIN)
 
 

@@ -110,7 +110,6 @@ def stack_field(catalog: Catalog) -> FieldSpec:
 
 
 def precision_field(text: str = "", *, advice: str = "") -> FieldSpec:
-    """The field of a precision recipe."""
     return field("precision", plain(_recipe_name), text, advice=advice, choices=PRECISIONS)
 
 

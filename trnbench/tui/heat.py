@@ -45,7 +45,6 @@ def sizes_for(columns: int, lines: int) -> tuple[int, ...]:
 
 
 def level_of(value: float) -> int:
-    """Number of the level of a share, from 0."""
     return sum(value >= level for level in LEVELS)
 
 

@@ -102,7 +102,6 @@ class HelpScreen(Dialog[None]):
         return text
 
     def action_ids(self) -> None:
-        """Show the ids by which keys can be given to others, or hide them."""
         self._ids = not self._ids
         self._list.update(self.text)
 

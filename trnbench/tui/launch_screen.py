@@ -50,18 +50,15 @@ class ChoiceLine(Static):
         self.chosen = ""
 
     def offer(self, names: Sequence[str], chosen: str | None) -> None:
-        """Show names and mark the chosen name."""
         self._names = tuple(names)
         self.chosen = chosen if chosen in self._names else next(iter(self._names), "")
         self._write()
 
     def turn(self) -> None:
-        """Choose the next name."""
         if len(self._names) > 1:
             self._choose(self._names[(self._names.index(self.chosen) + 1) % len(self._names)])
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the name that was clicked."""
         name = event.style.meta.get("name", "")
         if name and name != self.chosen:
             self._choose(name)
@@ -126,7 +123,6 @@ class LaunchScreen(Asking):
         yield KeyLine()
 
     def on_mount(self) -> None:
-        """Ask for the frameworks and schedulers that can start the row."""
         self.query_one(StatusLine).state(("nothing is written before w",))
         self.ask("ways", launch_ways, self._row)
 
@@ -188,16 +184,13 @@ class LaunchScreen(Asking):
             panel.show(Text(self._files.texts[name]))
 
     def action_turn(self, what: str) -> None:
-        """Choose the next framework or scheduler."""
         framework, scheduler = self.query(ChoiceLine)
         (framework if what == "framework" else scheduler).turn()
 
     def action_leave(self) -> None:
-        """Go back to the view below."""
         self.dismiss()
 
     def action_copy(self) -> None:
-        """Copy the command that writes the same files."""
         if self._files is not None and self._files.command:
             command = f"{self._files.command} -o {self._usual}"
             self.trnbench.copy_command(command, "command of these files")

@@ -54,12 +54,10 @@ def _optional(knob: Knob) -> Callable[[str], Value | None]:
 
 
 def job_of(form: Form) -> TrainCase:
-    """The job of the form's last good values."""
     value = form.values
     layout = PartialLayout(**{name: value.pop(name) for name in OF_JOB})
     return TrainCase(layout=layout, **value)
 
 
 def layout_by_hand(form: Form) -> PartialLayout:
-    """The layout of the form's last good values."""
     return PartialLayout(**form.values)

@@ -112,7 +112,6 @@ def layout_detail(
 def layout_pair(
     catalog: Catalog, job: TrainCase, layouts: Sequence[PartialLayout], hooks: WorkHooks
 ) -> tuple[TrainAnswer, ...]:
-    """Time and memory of layouts, for a comparison."""
     return tuple(_answered(catalog, step_question(job, one), hooks) for one in layouts)
 
 
@@ -158,7 +157,6 @@ class Window(Record):
 
     @property
     def whole(self) -> bool:
-        """Whether the window shows the whole step."""
         return self.end - self.start > 0.999
 
 

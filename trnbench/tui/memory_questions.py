@@ -30,7 +30,6 @@ class MemoryFound(TableFound):
 
 
 def memory_question(job: TrainCase, layout: PartialLayout) -> TrainQuestion:
-    """The question of the memory of a layout."""
     return step_question(job, layout).but(memory=True)
 
 

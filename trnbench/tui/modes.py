@@ -18,7 +18,6 @@ from trnbench.tui.views import VIEWS
 
 
 def class_of(name: str) -> type[View]:
-    """The class of a view, importing it."""
     module = import_module(f"trnbench.tui.views.{name}")
     return cast("type[View]", getattr(module, VIEWS[name][1]))
 
@@ -64,7 +63,6 @@ class ViewModes(App[None]):
                 yield from self.get_screen_stack(mode)
 
     def screens_and_widgets(self) -> Iterator[Widget]:
-        """Yield every opened screen and its widgets."""
         for screen in self.screens():
             yield screen
             yield from screen.query(Widget)

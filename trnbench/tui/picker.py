@@ -27,7 +27,6 @@ class SearchLine(LineInput):
     """A line that leaves the space bar to the list: no name has a blank."""
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
-        """Tell whether a key is typed into the line."""
         return key != "space" and super().check_consume_key(key, character)
 
 
@@ -82,7 +81,6 @@ class Picker(Dialog[tuple[str, ...] | None]):
             yield Static("", classes="foot", markup=False)
 
     def on_mount(self) -> None:
-        """Fill the list as soon as its width is known."""
         self.query_one(Input).focus()
         self.call_after_refresh(self._open)
 
@@ -132,7 +130,6 @@ class Picker(Dialog[tuple[str, ...] | None]):
         return None if at is None else self._list.get_option_at_index(at).id
 
     def action_move(self, by: int) -> None:
-        """Move the cursor."""
         count = self._list.option_count
         if count:
             self._list.highlighted = min(max((self._list.highlighted or 0) + by, 0), count - 1)
@@ -154,7 +151,6 @@ class Picker(Dialog[tuple[str, ...] | None]):
         self._list.highlighted = at
 
     def action_take(self) -> None:
-        """End with the marked names."""
         name = self._here
         chosen = tuple(self.marked) if self._several and self.marked else (name,) if name else None
         self.dismiss(chosen)
@@ -175,7 +171,6 @@ class Palette(Picker):
         super().__init__("commands", list(commands.items()), (), several=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the space bar to the line."""
         return action != "mark"
 
 

@@ -46,7 +46,6 @@ def suites(catalog: Catalog) -> Report:
 
 
 def suite_question(kind: str, name: str, engine: str) -> CommandQuestion:
-    """The question of the command line that runs a suite."""
     from trnbench.verbs.asking.command_lines import CommandQuestion
 
     return CommandQuestion(verb=VERBS[kind], options={"suite": name, "engine": engine})

@@ -61,7 +61,6 @@ def difference_text(catalog: Catalog, names: tuple[str, str], hooks: WorkHooks) 
 
 
 def opened_run(catalog: Catalog, name: str, hooks: WorkHooks) -> AnsweredRun:
-    """A kept run with its answer."""
     from trnbench.verbs.runs.run import answered_run
 
     return answered_run(name)

@@ -80,6 +80,5 @@ def typed_path(folder: Path, text: str) -> Path:
 
 
 def told(app: App[None], error: TrnbenchError) -> None:
-    """Say that an action is impossible."""
     text = f"{shown(error.message)}\n{shown(error.hint or '')}".strip()
     app.notify(text, severity="error", markup=False, timeout=15)

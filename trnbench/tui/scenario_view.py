@@ -37,29 +37,23 @@ class ScenarioView(LaunchingView):
         self._taken: dict[str, str] | None = None
 
     def main(self) -> Iterable[Widget]:
-        """The verdict over table and pictures."""
         return Static("", classes="verdict", markup=False), *super().main()
 
     @property
     def form(self) -> Form:
-        """The form of the scenario."""
         return self.query_one(Form)
 
     @property
     def scenario(self) -> Given:
-        """The last good scenario."""
         return scenario_of(self.form)
 
     def subject(self) -> str:
-        """The scenario in a line."""
         return scenario_line(self.form.texts)
 
     def verdict(self, text: str) -> None:
-        """Show the verdict."""
         self.query_one(".verdict", Static).update(text)
 
     def take(self, scenario: Given) -> None:
-        """Put a scenario into the form."""
         self._put(texts_of(scenario))
 
     def begin(self) -> None:
@@ -68,7 +62,6 @@ class ScenarioView(LaunchingView):
         super().begin()
 
     def on_screen_resume(self) -> None:
-        """Take the scenario that was edited elsewhere."""
         if self._taken is not None and self._taken is not self.trnbench.scenario:
             self._put(self.trnbench.scenario)
 

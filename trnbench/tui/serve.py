@@ -242,7 +242,6 @@ class _Watched:
             yield message
 
     async def send_json(self, data: object) -> None:
-        """Send to the tab."""
         await self._websocket.send_json(data)
 
     async def end_when_idle(self) -> None:

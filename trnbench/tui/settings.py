@@ -33,14 +33,12 @@ class SessionState(Record):
 
 
 def config_path() -> Path:
-    """Path of the user's configuration."""
     from platformdirs import user_config_path
 
     return user_config_path("trnbench") / FILE
 
 
 def state_path() -> Path:
-    """Path of the last session's state."""
     from platformdirs import user_state_path
 
     return user_state_path("trnbench") / FILE

@@ -20,7 +20,6 @@ class PartBeside(Record):
 
     @property
     def difference(self) -> float:
-        """By how much the second has more."""
         return self.second - self.first
 
 

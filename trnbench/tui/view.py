@@ -42,7 +42,6 @@ def hidden(key: str, action: str, label: str, id: str, tooltip: str = "") -> Bin
 
 
 def form_hint() -> Static:
-    """Help line below a form."""
     return Static("F2 lists, up/down steps, Esc leaves", classes="hint", markup=False)
 
 
@@ -135,7 +134,6 @@ class View(Asking):
         return {}
 
     def body(self) -> Iterable[Widget]:
-        """The widgets of the view itself: its side, and the rest."""
         side = self.side()
         main = Vertical(*self.main(), classes="main")
         yield main if side is None else Horizontal(side, main)
@@ -148,7 +146,6 @@ class View(Asking):
         return Vertical(Form(fields, id=f"{self.NAME}-form"), form_hint(), classes="side")
 
     def main(self) -> Iterable[Widget]:
-        """The table and the pictures."""
         pictures = PictureSwitch(self.pictures(), id=f"{self.NAME}-pictures")
         return TablePane(id=f"{self.NAME}-table"), pictures
 
@@ -163,7 +160,6 @@ class View(Asking):
 
     @property
     def picture(self) -> str:
-        """The name of the picture that is shown."""
         return self.query_one(PictureSwitch).shown
 
     @abstractmethod
@@ -171,7 +167,6 @@ class View(Asking):
         """The command line that reproduces the view."""
 
     def subject(self) -> str:
-        """Subject of the view in a line."""
         return ""
 
     @property
@@ -218,7 +213,6 @@ class View(Asking):
 
     @property
     def report(self) -> Report | None:
-        """The rows that are visible, in their order."""
         table = self.table
         return table.report if table is not None and table.source.keys else None
 
@@ -279,7 +273,6 @@ class View(Asking):
         return True
 
     def action_turn(self, by: int = 1) -> None:
-        """Show the next picture."""
         self.query_one(PictureSwitch).turn(by)
 
     def action_undo(self) -> None:
@@ -292,7 +285,6 @@ class View(Asking):
         self.notify(f"{newest.spec.label} is as before", timeout=2)
 
     def action_pick(self, key: str) -> None:
-        """Choose the value of a field from a list."""
         self.query_one(Form).fields[key].action_pick()
 
     @on(Field.Wanted)
@@ -312,7 +304,6 @@ class View(Asking):
         self.app.push_screen(Picker(spec.label, spec.known(), marked, several=spec.several), taken)
 
     def action_form(self) -> None:
-        """Go to the form."""
         form = next(iter(self.query(Form)), None)
         if form is not None:
             self.open_form(form)
@@ -346,16 +337,13 @@ class View(Asking):
         return None
 
     def focus_main(self) -> None:
-        """Put the cursor where the view is read."""
         if self.table is not None:
             self.set_focus(self.table)
 
     def action_export(self, output_format: str) -> None:
-        """Write the visible rows to a file."""
         self.trnbench.export_rows(self.report, self.NAME, output_format)
 
     def action_copy_command(self) -> None:
-        """Copy the command line that reproduces the view."""
         self.trnbench.copy_command(self.command(), self.copied)
 
     @on(ViewBar.Wanted)

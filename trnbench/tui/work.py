@@ -73,7 +73,6 @@ class WorkLane:
 
     @property
     def busy(self) -> bool:
-        """Whether the newest question is still open."""
         return self._generation > self._answered
 
     @property
@@ -83,11 +82,9 @@ class WorkLane:
 
     @property
     def process_id(self) -> int | None:
-        """The process while alive, else None."""
         return None if self._process is None else self._process.pid
 
     def warm(self) -> None:
-        """Start the process before anything is asked."""
         with self._lock:
             if self._connection is None and not self._starting:
                 self._start()

@@ -126,7 +126,6 @@ class WorkHooks:
         )
 
     def note(self, done: int, total: int, what: str) -> None:
-        """Report how far the question is, and go on."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + INTERVAL_S
             self._tell(WorkProgress(done, total, what))

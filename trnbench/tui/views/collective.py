@@ -82,13 +82,11 @@ class CollectiveView(View):
         }
 
     def command(self) -> str:
-        """The command lines of the sweep, one for each algorithm."""
         asked = self._question()
         lines = (asked.but(algorithm=one) for one in self._algorithms())
         return "\n".join(command_question("collective", one).line for one in lines)
 
     def facts(self) -> tuple[str, ...]:
-        """Source of the numbers."""
         rows = [size.answer.row() for size in self._sizes]
         return ("modelled", *evidence_facts(rows), "GB/s are 1e9 bytes/s")
 
@@ -143,7 +141,6 @@ class CollectiveView(View):
         return tuple(self.query_one(Form).values["algorithms"])
 
     def action_again(self) -> None:
-        """Ask for the sweep of the form."""
         self.ask("collective", collective_sweep, self._question(), self._algorithms())
 
     def _draw_chart(self) -> None:

@@ -77,7 +77,6 @@ class CompareView(ScenarioView):
         self._followed: Cluster | None = None
 
     def fields(self) -> Sequence[FieldSpec]:
-        """The fields of a scenario."""
         return scenario_fields(self.trnbench.catalog, self.trnbench.today)
 
     def pictures(self) -> Mapping[str, Widget]:
@@ -98,7 +97,6 @@ class CompareView(ScenarioView):
         yield from super().compose()
 
     def begin(self) -> None:
-        """Show specs and prices of the instances, then plan."""
         self._show_specs()
         super().begin()
 
@@ -113,7 +111,6 @@ class CompareView(ScenarioView):
         return command_question("compare", question.but(baseline=baseline)).line
 
     def facts(self) -> tuple[str, ...]:
-        """Source of the numbers."""
         rows = () if self._found is None else self._found.report.rows
         date = self.query_one(Form).texts["price_date"]
         return ("modelled", f"USD, prices of {date}", *evidence_facts(rows), "80 % intervals")
@@ -154,7 +151,6 @@ class CompareView(ScenarioView):
         self.query_one(TablePane).say("specs and prices as listed")
 
     def action_again(self) -> None:
-        """Plan the scenario."""
         self.ask("compare", compare_rows, self.scenario)
 
     @on(ResultTable.Highlighted)

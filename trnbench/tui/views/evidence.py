@@ -71,7 +71,6 @@ class EvidenceView(View):
         return command_line("validate", set=SETS[self._sets])
 
     def facts(self) -> tuple[str, ...]:
-        """The facts in the status line."""
         if self._claims:
             return ("claims of vendors", f"prices of {self.trnbench.today}")
         return ("measured beside modelled", f"sets: {', '.join(SETS[self._sets])}")
@@ -92,13 +91,11 @@ class EvidenceView(View):
             self.query_one(PictureSwitch).turn_to("row")
 
     def action_sets(self) -> None:
-        """Look at other measurements."""
         self._claims = False
         self._sets = (self._sets + 1) % len(SETS)
         self.action_again()
 
     def action_claims(self) -> None:
-        """Look at claims instead of measurements, or back."""
         self._claims = not self._claims
         self.action_again()
 

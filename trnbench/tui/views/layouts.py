@@ -71,7 +71,6 @@ class LayoutsView(ClusterView, LaunchingView):
         self._pair: tuple[TrainAnswer, ...] = ()
 
     def main(self) -> Iterable[Widget]:
-        """Table, verdict and pictures."""
         table, pictures = super().main()
         return table, Static("", id="layouts-verdict", markup=False), pictures
 
@@ -94,7 +93,6 @@ class LayoutsView(ClusterView, LaunchingView):
 
     @property
     def copied(self) -> str:
-        """What the command line gives."""
         return "command of the layout by hand" if self.layout_by_hand.said else "command of the row"
 
     def launch_row(self) -> Row | None:
@@ -105,7 +103,6 @@ class LayoutsView(ClusterView, LaunchingView):
         return row
 
     def facts(self) -> tuple[str, ...]:
-        """Source of the numbers."""
         newest = [answer.row() for answer in self._looked[:1]]
         return ("modelled", *evidence_facts(newest), "memory counted")
 
@@ -134,7 +131,6 @@ class LayoutsView(ClusterView, LaunchingView):
                 self.state_facts()
 
     def action_again(self) -> None:
-        """Search all layouts of the cluster, and evaluate the layout by hand."""
         job, self._wanted = self.job, self.layout_by_hand.wanted
         layout = job.layout.changed(**dict.fromkeys(self._wanted, ANY))
         self.ask("layouts", ranked_layouts, replace(job, layout=layout))

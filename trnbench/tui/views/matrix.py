@@ -85,13 +85,11 @@ class MatrixView(View):
         }
 
     def command(self) -> str:
-        """The command line of the rows."""
         from trnbench.verbs.asking.command_lines import command_question
 
         return command_question("matrix", self._question().settled(self.trnbench.catalog)).line
 
     def facts(self) -> tuple[str, ...]:
-        """Source of the numbers."""
         return ("modelled (closed form)", "% of tensor peak in the format")
 
     def answered(self, topic: str, value: object) -> None:
@@ -112,7 +110,6 @@ class MatrixView(View):
 
     @on(Field.Changed)
     def action_again(self) -> None:
-        """Ask for the rows of the form."""
         self.ask("matrix", matrix_rows, self._question())
 
     @on(ResultTable.Highlighted)
@@ -122,7 +119,6 @@ class MatrixView(View):
             self._ask_picture()
 
     def on_resize(self) -> None:
-        """Draw the heat map as wide as there is room."""
         if self.picture == "heat map":
             self.call_after_refresh(self._ask_picture)
 

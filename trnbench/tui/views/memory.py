@@ -44,7 +44,6 @@ class MemoryView(ClusterView):
         self._found: MemoryFound | None = None
 
     def main(self) -> Iterable[Widget]:
-        """A title over table and pictures."""
         return Static("", id="memory-title", markup=False), *super().main()
 
     def pictures(self) -> Mapping[str, Widget]:
@@ -56,22 +55,18 @@ class MemoryView(ClusterView):
         }
 
     def take_cluster(self) -> None:
-        """Show the cluster that was chosen elsewhere."""
         super().take_cluster()
         self.action_again()
 
     def action_again(self) -> None:
-        """Ask for the memory of the layout."""
         self.ask("memory", memory_slots, self.job, self.layout_by_hand)
 
     def command(self) -> str:
-        """The command line of the rows."""
         from trnbench.verbs.asking.command_lines import command_question
 
         return command_question("train", memory_question(self.job, self.layout_by_hand)).line
 
     def facts(self) -> tuple[str, ...]:
-        """Source of the numbers."""
         rows = [] if self._found is None else [self._found.answer.row()]
         return ("modelled", *evidence_facts(rows), "memory counted slot by slot")
 
@@ -84,13 +79,11 @@ class MemoryView(ClusterView):
         self.action_peak()
 
     def action_peak(self) -> None:
-        """Go to the slot that holds most."""
         held = self._found and self._found.answer.memory_timeline
         if held:
             self.query_one(ResultTable).go_to(str(held.peak.slot))
 
     def on_resize(self) -> None:
-        """Draw as wide as there is room."""
         self.call_after_refresh(self._draw)
 
     @on(Field.Changed)

@@ -43,7 +43,6 @@ class PlanView(ScenarioView):
         self._found: PlanFound | None = None
 
     def fields(self) -> Sequence[FieldSpec]:
-        """The fields of a scenario, and of a plan's own limits."""
         catalog, today = self.trnbench.catalog, self.trnbench.today
         return [*scenario_fields(catalog, today), *plan_fields()]
 
@@ -56,17 +55,14 @@ class PlanView(ScenarioView):
         }
 
     def action_again(self) -> None:
-        """Plan the scenario."""
         self.ask("plan", plan_rows, self._plan_asked)
 
     def command(self) -> str:
-        """The command line of the plan."""
         from trnbench.verbs.asking.command_lines import command_question
 
         return command_question("plan", plan_question(self._plan_asked)).line
 
     def facts(self) -> tuple[str, ...]:
-        """Source of the numbers."""
         rows = () if self._found is None else self._found.report.rows
         return ("modelled", "USD", *evidence_facts(rows), "80 % intervals")
 

@@ -62,7 +62,6 @@ class RunView(View):
 
     @property
     def unfinished(self) -> str:
-        """What would be lost by leaving now."""
         lane = self.lane(WORK)
         return f"{self._job} is running" if lane is not None and lane.busy else ""
 
@@ -89,7 +88,6 @@ class RunView(View):
         )
 
     def focus_main(self) -> None:
-        """Put the cursor on the suites."""
         self.set_focus(self._suites)
 
     def command(self) -> str:
@@ -101,7 +99,6 @@ class RunView(View):
         return suite_question(kind, name, engine).line
 
     def facts(self) -> tuple[str, ...]:
-        """Source of the numbers."""
         return ("modelled", f"engine {ENGINES[self._engine]}")
 
     def answered(self, topic: str, value: object) -> None:
@@ -121,12 +118,10 @@ class RunView(View):
             bar.update(total=1, progress=1)
 
     def refused(self, topic: str, message: str, hint: str) -> None:
-        """Write the fault into the log, too."""
         super().refused(topic, message, hint)
         self._log(f"{self._job}: {message}")
 
     def cancelled(self, topic: str) -> None:
-        """Say in the log that the run was stopped."""
         self._log(f"{self._job}: stopped")
 
     def progressed(self, topic: str, progress: WorkProgress) -> None:
@@ -147,7 +142,6 @@ class RunView(View):
         self.ask(WORK, run_suite, kind, name, engine)
 
     def action_engine(self) -> None:
-        """Take the next engine."""
         self._engine = (self._engine + 1) % len(ENGINES)
         self.state_facts()
         self.say(f"engine: {ENGINES[self._engine]}")

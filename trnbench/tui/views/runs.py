@@ -48,7 +48,6 @@ class RunsView(View):
         }
 
     def action_again(self) -> None:
-        """List the runs anew."""
         self.ask("runs", kept_runs)
 
     def on_screen_resume(self) -> None:
@@ -65,7 +64,6 @@ class RunsView(View):
         return "trnbench runs list" if here is None else here.command
 
     def facts(self) -> tuple[str, ...]:
-        """Source of the rows."""
         return ("kept answers", "y copies the command of the marked one")
 
     def answered(self, topic: str, value: object) -> None:

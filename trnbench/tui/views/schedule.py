@@ -59,11 +59,9 @@ class ScheduleView(ClusterView):
         )
 
     def begin(self) -> None:
-        """Draw the cluster that was chosen last."""
         self.take_cluster()
 
     def take_cluster(self) -> None:
-        """Draw the whole step of the cluster that was chosen last."""
         super().take_cluster()
         self._window = Window()
         self.call_after_refresh(self.action_again)
@@ -81,7 +79,6 @@ class ScheduleView(ClusterView):
         return f"{command_question('train', question).line} --plot"
 
     def facts(self) -> tuple[str, ...]:
-        """Source of the chart."""
         return ("modelled (simulated slot by slot)", "blank = waiting (bubble)")
 
     def texts(self) -> dict[str, str]:
@@ -90,7 +87,6 @@ class ScheduleView(ClusterView):
 
     @property
     def report(self) -> Report | None:
-        """The row of the step that is drawn."""
         if self._drawn is None:
             return None
         return Report(verb="train", inputs={}, rows=(self._drawn.answer.row(),), columns=())
@@ -118,34 +114,27 @@ class ScheduleView(ClusterView):
         self.query_one(StackedBars).show(step_bars([answer], answer))
 
     def focus_main(self) -> None:
-        """Put the cursor on the chart."""
         self.set_focus(self.query_one(TextPanel))
 
     def action_zoom(self, factor: float) -> None:
-        """Draw a smaller or a larger part."""
         self._window = self._window.zoomed(factor)
         self.action_again()
 
     def on_mouse_scroll_up(self) -> None:
-        """Zoom in."""
         self.action_zoom(0.5)
 
     def on_mouse_scroll_down(self) -> None:
-        """Zoom out."""
         self.action_zoom(2)
 
     def action_scroll(self, share: float) -> None:
-        """Draw an earlier or a later part."""
         self._window = self._window.moved(share)
         self.action_again()
 
     def action_whole(self) -> None:
-        """Draw the whole step."""
         self._window = Window()
         self.action_again()
 
     def action_lanes(self) -> None:
-        """Draw rows for communication, or none."""
         self._lanes_shown = not self._lanes_shown
         self.action_again()
 

@@ -52,19 +52,15 @@ class StackedBars(VerticalScroll):
         self._lines = (-1, "")
 
     def compose(self) -> ComposeResult:
-        """Yield the place for the drawing."""
         yield Static("", markup=False)
 
     def on_mount(self) -> None:
-        """Draw anew in another theme."""
         self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
 
     def on_resize(self) -> None:
-        """Draw as wide as there is room."""
         self._draw()
 
     def show(self, data: BarChart) -> None:
-        """Draw other bars."""
         self.data = data
         self._draw()
 

@@ -49,18 +49,15 @@ class Chart(Vertical):
         self._plot: Plot | None = None
 
     def compose(self) -> ComposeResult:
-        """Yield title, a place for the plot, and legend."""
         yield Static("", classes="title", markup=False)
         yield Static("", classes="waiting", markup=False)
         yield Static("", classes="legend", markup=False)
 
     def on_mount(self) -> None:
-        """Draw anew in another theme."""
         self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
 
     @work(thread=True, exit_on_error=False)
     def load(self) -> None:
-        """Import the plotting library in a thread."""
         from trnbench.tui.widgets.plot import Plot
 
         self.app.call_from_thread(self._loaded, Plot)  # type: ignore[arg-type]
@@ -76,16 +73,13 @@ class Chart(Vertical):
         self._draw()
 
     def on_resize(self) -> None:
-        """Draw with the margins there is room for."""
         self._draw()
 
     def show(self, data: PointChart) -> None:
-        """Draw other data."""
         self.data = data
         self._draw()
 
     def action_reset(self) -> None:
-        """Show all of the chart after zooming."""
         self._draw()
 
     def _draw(self) -> None:

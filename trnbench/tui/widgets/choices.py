@@ -13,11 +13,9 @@ class Choices(OptionList):
         return bool(self.scrollable_content_region)
 
     def action_page_up(self) -> None:
-        """Go a page up, where there are pages."""
         if self._has_lines:
             super().action_page_up()  # type: ignore[no-untyped-call]
 
     def action_page_down(self) -> None:
-        """Go a page down, where there are pages."""
         if self._has_lines:
             super().action_page_down()  # type: ignore[no-untyped-call]

@@ -17,6 +17,5 @@ class DifferencePanel(TextPanel):
     """Shows the differences of two labelled steps, in time and in memory."""
 
     def compare(self, pair: Sequence[tuple[str, TrainAnswer]]) -> None:
-        """Show the differences of a pair, or how to choose a pair."""
         styles = (theme_style(self.app, "success"), theme_style(self.app, "error"))
         self.show(difference_text(pair, self.size.width - 2, styles))

@@ -110,7 +110,6 @@ class Field(Widget):
         self._timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
-        """Yield the input."""
         yield LineInput(
             self.good_text, placeholder=self.spec.advice, compact=True, select_on_focus=False
         )
@@ -132,24 +131,20 @@ class Field(Widget):
         return drawn
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """The lines of the input and of the fault."""
         return 1 + len(self._reason_lines(width))
 
     def _reason_lines(self, width: int) -> list[str]:
         return textwrap.wrap(f"! {self.reason}", max(width - 2, 10)) if self.reason else []
 
     def on_click(self, event: events.Click) -> None:
-        """Open the list where its sign is clicked."""
         if event.widget is self and event.y == 0 and event.x >= self.size.width - LIST:
             self.action_pick()
 
     @property
     def text(self) -> str:
-        """The text in the input."""
         return self.query_one(Input).value
 
     def put(self, text: str) -> None:
-        """Write another text, as if typed."""
         place = self.query_one(Input)
         place.value = text
         place.cursor_position = len(text)
@@ -167,7 +162,6 @@ class Field(Widget):
         return (*(one for one in self.spec.choices if one), *(name for name, _ in names))
 
     def action_pick(self) -> None:
-        """Choose from a list."""
         if self.spec.known is not None:
             self.post_message(self.Wanted(self))
 
@@ -180,7 +174,6 @@ class Field(Widget):
             place.suggester = ListSuggester(self._completions)
 
     def on_descendant_blur(self) -> None:
-        """Mark the label no longer."""
         self.remove_class("-entered")
         self.refresh()
 
@@ -254,31 +247,25 @@ class Form(VerticalScroll, can_focus=False):
         self.fields = {spec.key: Field(spec) for spec in specs}
 
     def compose(self) -> ComposeResult:
-        """Yield the fields."""
         yield from self.fields.values()
 
     @property
     def texts(self) -> dict[str, str]:
-        """The last good text of every field."""
         return {key: one.good_text for key, one in self.fields.items()}
 
     @property
     def values(self) -> dict[str, Any]:
-        """The last good value of every field."""
         return {key: one.value for key, one in self.fields.items()}
 
     def put(self, texts: Mapping[str, str]) -> None:
-        """Write texts into the fields they are for."""
         for key, text in texts.items():
             if key in self.fields:
                 self.fields[key].put(text)
 
     def look(self) -> None:
-        """Take the texts of all fields, without waiting."""
         for one in self.fields.values():
             one.look()
 
     @property
     def first(self) -> Input:
-        """The input of the first field."""
         return next(iter(self.fields.values())).query_one(Input)

@@ -92,7 +92,6 @@ class StatusLine(Static):
         self.activity = ""
 
     def on_resize(self) -> None:
-        """Write anew."""
         self._write()
 
     def state(self, facts: Sequence[str]) -> None:
@@ -101,7 +100,6 @@ class StatusLine(Static):
         self._write()
 
     def say(self, activity: str) -> None:
-        """Write the current activity."""
         self.activity = activity
         self._write()
 
@@ -140,7 +138,6 @@ class KeyLine(Widget):
     ALLOW_SELECT = False
 
     def on_mount(self) -> None:
-        """Draw anew when other keys are of use."""
         self.screen.bindings_updated_signal.subscribe(self, self._changed)
 
     def _changed(self, screen: Screen[object]) -> None:
@@ -165,10 +162,8 @@ class KeyLine(Widget):
         return Text(" ", no_wrap=True, end="").join(keys)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Tell of the key that the mouse is on."""
         self.tooltip = event.style.meta.get("tip")
 
     def on_click(self, event: events.Click) -> None:
-        """Press the key that was clicked."""
         if key := event.style.meta.get("key"):
             self.app.simulate_key(key)

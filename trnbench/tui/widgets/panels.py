@@ -29,11 +29,9 @@ class TextPanel(VerticalScroll):
         self.text = ""
 
     def compose(self) -> ComposeResult:
-        """Yield the place for the text."""
         yield Static("", markup=False)
 
     def on_resize(self) -> None:
-        """Tell who draws as wide as there is room."""
         self.post_message(self.Resized())
 
     @property
@@ -42,7 +40,6 @@ class TextPanel(VerticalScroll):
         return self.size.width - 1
 
     def show(self, text: str | Text) -> None:
-        """Show another text."""
         drawn = Text.from_ansi(text) if isinstance(text, str) else text
         self.text = drawn.plain
         self.query_one(Static).update(drawn)
@@ -71,6 +68,5 @@ class ErrorPanel(Static):
         self.add_class("-shown")
 
     def clear(self) -> None:
-        """Hide the panel."""
         self.text = ""
         self.remove_class("-shown")

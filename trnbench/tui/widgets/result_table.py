@@ -127,13 +127,11 @@ class ResultTable(ScrollView, can_focus=True):
 
     @property
     def key(self) -> str | None:
-        """The key of the row under the cursor."""
         lines = self.shown.lines
         return lines[self.cursor].key if self.cursor < len(lines) else None
 
     @property
     def row(self) -> Row | None:
-        """The row under the cursor."""
         return None if self.key is None else self.source.rows[self.key]
 
     @property
@@ -143,7 +141,6 @@ class ResultTable(ScrollView, can_focus=True):
 
     @property
     def answers(self) -> list[Any]:
-        """The records of the rows that are shown, in their order."""
         return [self._by_key[line.key] for line in self.shown.lines if line.key in self._by_key]
 
     @property
@@ -157,7 +154,6 @@ class ResultTable(ScrollView, can_focus=True):
 
     @property
     def report(self) -> Report:
-        """The rows that are shown, in their order."""
         return visible(self.source, self.shown)
 
     @property
@@ -170,18 +166,15 @@ class ResultTable(ScrollView, can_focus=True):
         )
 
     def show(self, source: TableSource) -> None:
-        """Show other rows; the cursor stays on its key."""
         self.source, self._written = source, as_table(source.report)
         self.stale = False
         self._arrange()
 
     def choose_state(self, state: TableState) -> None:
-        """Show the same rows in another way."""
         self.state = state
         self._arrange()
 
     def filter_by(self, words: str) -> None:
-        """Show the rows that match."""
         self.choose_state(replace(self.state, words=words))
 
     def _arrange(self) -> None:
@@ -206,23 +199,19 @@ class ResultTable(ScrollView, can_focus=True):
         self.post_message(self.Arranged())
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor by a number of rows."""
         self._go(self.cursor + rows)
 
     def go_to(self, key: str) -> None:
-        """Move the cursor to a row, if it is shown."""
         keys = [line.key for line in self.shown.lines]
         if key in keys:
             self._go(keys.index(key))
 
     @property
     def pinned(self) -> list[Any]:
-        """The records of the rows that are pinned."""
         return [self._by_key[line.key] for line in self._pinned_lines if line.key in self._by_key]
 
     @property
     def pinned_rows(self) -> list[Row]:
-        """The rows that are pinned."""
         rows = self.source.rows
         return [rows[line.key] for line in self._pinned_lines]
 
@@ -231,7 +220,6 @@ class ResultTable(ScrollView, can_focus=True):
         return [line for line in self.shown.lines if line.key in self.state.pinned]
 
     def action_page(self, pages: int) -> None:
-        """Move the cursor by a number of pages."""
         self._go(self.cursor + pages * max(self.size.height - HEADER - 1, 1))
 
     def action_column(self, columns: int) -> None:
@@ -243,26 +231,21 @@ class ResultTable(ScrollView, can_focus=True):
         self.post_message(self.Arranged())
 
     def action_sort(self) -> None:
-        """Sort by the marked column."""
         if self.shown.columns:
             self.choose_state(self.state.sorted_by(self.shown.columns[self.column]))
 
     def action_pin(self) -> None:
-        """Pin the row under the cursor to the top, or no longer."""
         if self.key is not None:
             self.choose_state(self.state.with_pin(self.key))
 
     def action_baseline(self) -> None:
-        """Compare the others with the row under the cursor, or with none."""
         if self.key is not None:
             self.choose_state(self.state.with_baseline(self.key))
 
     def action_filter(self) -> None:
-        """Ask for words to filter by."""
         self._open_filter()
 
     def action_choose(self) -> None:
-        """Choose the row under the cursor."""
         if self.row is not None:
             self.post_message(self.Chosen(self, self.row))
 

@@ -39,17 +39,14 @@ class PictureSwitch(Vertical):
             yield from pictures
 
     def on_mount(self) -> None:
-        """Write the names."""
         self._write()
 
     @property
     def shown(self) -> str:
-        """The name of the picture that is shown."""
         current = self.query_one(ContentSwitcher).current
         return next(name for name, picture in self._pictures.items() if picture.id == current)
 
     def turn(self, by: int = 1) -> None:
-        """Show the next picture."""
         names = list(self._pictures)
         self.turn_to(names[(names.index(self.shown) + by) % len(names)])
 

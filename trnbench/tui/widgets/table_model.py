@@ -47,11 +47,9 @@ class TableState(Record):
         return replace(self, sort=None, descending=False)
 
     def with_pin(self, key: str) -> TableState:
-        """The state with a row pinned to the top, or no longer."""
         return replace(self, pinned=self.pinned ^ {key})
 
     def with_baseline(self, key: str) -> TableState:
-        """The state with a row as baseline of others, or without a baseline."""
         return replace(self, baseline=None if self.baseline == key else key)
 
 
@@ -87,7 +85,6 @@ class TableSource(Record):
 
     @property
     def rows(self) -> Mapping[str, Row]:
-        """The rows by key."""
         return dict(zip(self.keys, self.report.rows, strict=True))
 
 
@@ -129,7 +126,6 @@ class Arranged(Record):
 
     @property
     def of_all(self) -> str:
-        """How many rows passed the filter, of how many."""
         most = f", {len(self.lines):,} shown" if len(self.lines) < self.matched else ""
         return f"{self.matched:,} of {self.total:,}{most}"
 

@@ -75,7 +75,6 @@ class TablePane(Vertical):
         self.leave_filter()
 
     def leave_filter(self) -> None:
-        """Go back to the table; the count names the filter."""
         # At once, as in `_open`.
         self.screen.set_focus(self._table)
         self.query_one(Input).display = False
@@ -83,11 +82,9 @@ class TablePane(Vertical):
 
     @property
     def filtered(self) -> bool:
-        """Whether there are words that hide rows."""
         return bool(self._table.state.words)
 
     def clear_filter(self) -> None:
-        """Go back to the table and show every row."""
         self.query_one(Input).value = ""
         self._table.filter_by("")
         self.leave_filter()
