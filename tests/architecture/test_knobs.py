@@ -53,7 +53,7 @@ import json
 from trnbench.verbs.search_layouts.run import search_layouts
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.program.step import training_step
-from trnbench.tui.layout_form import layout_fields
+from trnbench.tui.cluster_view import layout_fields
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 

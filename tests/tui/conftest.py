@@ -19,7 +19,7 @@ from trnbench.program.slots import STEP_CATEGORIES
 from trnbench.show.interval import Interval
 from trnbench.show.report import Report, columns
 from trnbench.tui.app import TrnbenchApp
-from trnbench.tui.compare_questions import COLUMNS, CompareFound
+from trnbench.tui.questions.scenarios import COMPARE_COLUMNS, CompareFound
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.charts import ClusterPoint
 from trnbench.verbs.train.answer import TrainAnswer
@@ -222,7 +222,7 @@ def found():
         verb="compare",
         inputs={},
         rows=rows,
-        columns=COLUMNS,
+        columns=COMPARE_COLUMNS,
         summary={"footing": "each on the fewest nodes that finish in 60 days"},
     )
     quotes = tuple(map(quote, rows))

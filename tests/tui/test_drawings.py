@@ -13,16 +13,24 @@ from rich.style import Style
 from trnbench.show.charts.record import HUES, Bar, BarChart, ChartAxis, parts_of
 from trnbench.show.report import Report, as_table, columns
 from trnbench.show.text_table import Style as TextStyle
-from trnbench.tui.completion import completed
-from trnbench.tui.difference import PIN_TWO, difference_text
-from trnbench.tui.heat import COARSE, POWERS, HeatMap, draw_heat, level_of, size_text, sizes_for
-from trnbench.tui.layout_questions import Window
-from trnbench.tui.memory_pictures import LEFT, Area, draw_area, stretches
+from trnbench.tui.drawings import (
+    COARSE,
+    POWERS,
+    SCALE,
+    draw_area,
+    draw_heat,
+    draw_planes,
+    level_of,
+    size_text,
+    sizes_for,
+    stretches,
+)
 from trnbench.tui.picker import found
-from trnbench.tui.step_beside import time_beside
-from trnbench.tui.torus import draw_planes
+from trnbench.tui.questions.layouts import Window
 from trnbench.tui.widgets.bars import draw_bars
 from trnbench.tui.widgets.chart import flowed
+from trnbench.tui.widgets.difference import PIN_TWO, difference_text, time_beside
+from trnbench.tui.widgets.line_input import completed
 from trnbench.verbs.collective.steps import Plane
 from trnbench.verbs.plan.details import break_even_block
 from trnbench.verbs.quotes.charts import (
@@ -68,17 +76,13 @@ def test_levels_of_a_heat_map(share, level):
 
 
 def test_a_heat_map_says_its_numbers_and_what_cannot_run():
-    heat = HeatMap(
-        title="trainium1 bf16",
-        rows=(128, 512),
-        columns=(128, 512),
-        values={(128, 128): 0.123, (128, 512): 0.5, (512, 128): 0.95, (512, 512): None},
-    )
-    lines = draw_heat([heat], ("m", "n"), 80, PLAIN).plain.splitlines()
+    values = {(128, 128): 0.123, (128, 512): 0.5, (512, 128): 0.95, (512, 512): None}
+    heat = {"trainium1 bf16": values}
+    lines = draw_heat(heat, 80, PLAIN).plain.splitlines()
     assert lines[2].split() == ["128", "12", "50:"]
     assert lines[3].split() == ["512", "95#", "no"]
     # A filled cell needs no sign.
-    filled = draw_heat([heat], ("m", "n"), 80, [Style(bgcolor="blue")] * 5).plain.splitlines()
+    filled = draw_heat(heat, 80, [Style(bgcolor="blue")] * 5).plain.splitlines()
     assert filled[2].split() == ["128", "12", "50"]
 
 
@@ -108,16 +112,12 @@ def test_planes_stand_beside_each_other_where_there_is_room():
 
 
 def test_memory_is_drawn_as_an_area_below_its_limit():
-    area = Area(
-        instants=[{"weights": 4.0, "activations": each} for each in (0.0, 4.0, 2.0, 0.0)],
-        limit=16.0,
-        parts=parts_of(("weights", "activations")),
-        here=1,
-    )
+    instants = [{"weights": 4.0, "activations": each} for each in (0.0, 4.0, 2.0, 0.0)]
+    size = (8 + SCALE + 1, 11)
     # 8 lines for 16 bytes, besides a mark and a legend of two lines: weights have 2 lines,
     # activations up to 2, and each slot 2 of 8 columns.
-    plain = draw_area(area, (8 + LEFT + 1, 11), [Style()] * HUES).plain
-    rows = [line[LEFT + 1 :] for line in plain.splitlines()]
+    plain = draw_area(instants, 16.0, 1, size, [Style()] * HUES).plain
+    rows = [line[SCALE + 1 :] for line in plain.splitlines()]
     assert rows[0] == "-" * 8
     assert [rows[line] for line in (4, 5, 6, 7)] == ["  AA    ", "  AAAA  ", "WWWWWWWW", "WWWWWWWW"]
     assert rows[8] == "  ^"
@@ -125,8 +125,8 @@ def test_memory_is_drawn_as_an_area_below_its_limit():
     # In colours each part has its letter where it begins, for whom colours tell nothing.
     filled = [Style(bgcolor="red")] * HUES
     rows = [
-        line[LEFT + 1 :].rstrip()
-        for line in draw_area(area, (8 + LEFT + 1, 11), filled).plain.splitlines()
+        line[SCALE + 1 :].rstrip()
+        for line in draw_area(instants, 16.0, 1, size, filled).plain.splitlines()
     ]
     assert [rows[line] for line in (4, 5, 6, 7)] == ["  A", "  A", "W", "W"]
 

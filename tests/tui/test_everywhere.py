@@ -15,11 +15,10 @@ from trnbench.show.row import Row
 from trnbench.tui.app import TrnbenchApp, known_bindings
 from trnbench.tui.dialogs import AskPath, Confirm, JumpScreen
 from trnbench.tui.help import HelpScreen
-from trnbench.tui.picker import Palette, Picker
+from trnbench.tui.picker import Choices, Palette, Picker
 from trnbench.tui.settings import config_path, state_path
 from trnbench.tui.views import VIEWS
 from trnbench.tui.widgets.chart import Chart
-from trnbench.tui.widgets.choices import Choices
 from trnbench.tui.widgets.field import Form
 from trnbench.tui.widgets.frame import KeyLine, ViewBar
 from trnbench.tui.widgets.panels import ErrorPanel, TextPanel

@@ -20,16 +20,11 @@ from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
 from trnbench.show.report import Report, columns
 from trnbench.store.database import opened
 from trnbench.store.runs import RunFilter, listed
-from trnbench.tui.collective_questions import collective_sweep
-from trnbench.tui.compare_questions import compare_rows
-from trnbench.tui.keeping import AnswerKeeper
-from trnbench.tui.layout_questions import Window, layout_detail, schedule_chart
-from trnbench.tui.matrix_questions import matrix_rows
-from trnbench.tui.memory_questions import memory_slots
-from trnbench.tui.plan_questions import plan_rows
-from trnbench.tui.run_questions import run_suite
+from trnbench.tui.questions.benchmarks import collective_sweep, matrix_rows, run_suite
+from trnbench.tui.questions.layouts import Window, layout_detail, memory_slots, schedule_chart
+from trnbench.tui.questions.scenarios import compare_rows, plan_rows
 from trnbench.tui.work import WorkLane
-from trnbench.tui.work_process import WorkAnswer, WorkHooks, WorkNotice, WorkProgress
+from trnbench.tui.work_process import AnswerKeeper, WorkAnswer, WorkHooks, WorkNotice, WorkProgress
 from trnbench.verbs.asking.command_lines import CommandQuestion
 from trnbench.verbs.collective.question import AUTO, CollectiveQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion

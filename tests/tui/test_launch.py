@@ -12,11 +12,10 @@ from trnbench.cli.main import main
 from trnbench.errors import TrnbenchError
 from trnbench.facts.records import replace
 from trnbench.tui.asking import Asking
-from trnbench.tui.found import TableFound
 from trnbench.tui.launch_screen import ChoiceLine, LaunchScreen
 from trnbench.tui.widgets.panels import ErrorPanel, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.work_process import WorkHooks, WorkRefusal
+from trnbench.tui.work_process import TableFound, WorkHooks, WorkRefusal
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.xdist_group("tui_launch")]
 LAYOUT = {"tp": 4, "pp": 1, "dp": 1024, "zero": 3, "recompute": "full"}

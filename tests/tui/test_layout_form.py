@@ -7,8 +7,8 @@ from typing import Any
 
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
-from trnbench.tui.layout_form import LABEL, layout_fields
-from trnbench.tui.layout_questions import COLUMNS, ranked_layouts
+from trnbench.tui.cluster_view import LABEL, layout_fields
+from trnbench.tui.questions.layouts import LAYOUT_COLUMNS, ranked_layouts
 from trnbench.tui.views.layouts import _layout_text
 from trnbench.tui.work_process import WorkHooks
 
@@ -39,9 +39,9 @@ def test_ranked_layouts_show_the_knobs_that_were_asked_for():
         return ranked_layouts(open_catalog(), job, WorkHooks(lambda _: None, lambda: None))
 
     plain, asked = ranked(), ranked(shard="any")
-    assert plain.report.columns == COLUMNS
+    assert plain.report.columns == LAYOUT_COLUMNS
     assert {one.figure.key for one in asked.report.columns} == {
-        *(one.figure.key for one in COLUMNS),
+        *(one.figure.key for one in LAYOUT_COLUMNS),
         "shard",
     }
     assert asked.legal > plain.legal

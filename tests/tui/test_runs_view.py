@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from trnbench.cli.main import main
-from trnbench.tui.runs_questions import (
+from trnbench.tui.questions.evidence import (
     difference_text,
     kept_answer_text,
     kept_runs,
     opened_run,
     scenario_of_options,
 )
-from trnbench.tui.scenario_form import texts_of
+from trnbench.tui.scenario_view import texts_of
 from trnbench.tui.widgets.result_table import ResultTable
 
 HOOKS: Any = None

@@ -11,16 +11,19 @@ from textual.widgets import Input
 from trnbench.evidence.comparison import Comparison
 from trnbench.show.report import Report
 from trnbench.tui.app import TrnbenchApp
-from trnbench.tui.compare_questions import spec_report
-from trnbench.tui.evidence_questions import COLUMNS as EVIDENCE_COLUMNS
-from trnbench.tui.evidence_questions import EvidenceFound
-from trnbench.tui.found import TableFound
-from trnbench.tui.heat import POWERS
-from trnbench.tui.layout_questions import COLUMNS as LAYOUT_COLUMNS
-from trnbench.tui.layout_questions import DrawnSchedule, LayoutDetail, RankedLayouts
+from trnbench.tui.drawings import POWERS
+from trnbench.tui.questions.evidence import EVIDENCE_COLUMNS, EvidenceFound
+from trnbench.tui.questions.layouts import (
+    LAYOUT_COLUMNS,
+    DrawnSchedule,
+    LayoutDetail,
+    RankedLayouts,
+)
+from trnbench.tui.questions.scenarios import spec_report
 from trnbench.tui.widgets.panels import ErrorPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
+from trnbench.tui.work_process import TableFound
 from trnbench.verbs.validate.answer import comparison_row
 
 SIZES = [(80, 24), (120, 40), (200, 60)]

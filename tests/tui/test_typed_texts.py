@@ -10,8 +10,8 @@ import pytest
 from trnbench.errors import DataFileError
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.tui.app import TrnbenchApp
-from trnbench.tui.compare_questions import compare_question
-from trnbench.tui.scenario_form import scenario_fields, texts_of
+from trnbench.tui.questions.scenarios import compare_question
+from trnbench.tui.scenario_view import scenario_fields, texts_of
 from trnbench.tui.settings import SessionState, read_config, read_state, write_state
 from trnbench.verbs.asking.command_lines import command_question
 

@@ -6,10 +6,11 @@ import asyncio
 import datetime
 import gc
 import signal
+import sys
+import termios
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,17 +23,14 @@ from textual.widget import Widget
 
 from trnbench.errors import TrnbenchError, UnknownNameError
 from trnbench.facts.catalog.search import Catalog, open_catalog
-from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.facts.units import counted
 from trnbench.tui.asking import Asking
-from trnbench.tui.at_terminal import LOOK_S, at_terminal
-from trnbench.tui.cluster import Cluster
-from trnbench.tui.colours import Styled, Undimmed
+from trnbench.tui.cluster_view import FIRST_CLUSTER, Cluster
+from trnbench.tui.colours import HIGH_CONTRAST, Styled, Undimmed
+from trnbench.tui.export import Exporting
 from trnbench.tui.help import HelpScreen, bindings_by_group, every_binding
-from trnbench.tui.launch_view import LaunchingView
-from trnbench.tui.modes import ViewModes, class_of
-from trnbench.tui.quick_escape import read_apart
-from trnbench.tui.scenario_form import configured_texts
+from trnbench.tui.modes import class_of
+from trnbench.tui.scenario_view import configured_texts
 from trnbench.tui.settings import (
     Config,
     SessionState,
@@ -42,13 +40,12 @@ from trnbench.tui.settings import (
     state_path,
     write_state,
 )
-from trnbench.tui.themes import HIGH_CONTRAST
-from trnbench.tui.view import SMALLEST, View
+from trnbench.tui.view import SMALLEST, LaunchingView, View
 from trnbench.tui.views import VIEWS
 from trnbench.tui.widgets.field import Form
+from trnbench.tui.widgets.frame import hidden
 
 if TYPE_CHECKING:
-    from trnbench.show.report import Report
     from trnbench.tui.views.compare import CompareView
     from trnbench.verbs.asking.option import Given
 
@@ -59,10 +56,15 @@ SETTLED_S = 3.0
 """Seconds after the start by which the first view is painted."""
 TWICE_S = 3.0
 """Seconds within which a second ctrl+c leaves at once."""
+LOOK_S = 2.0
+"""Seconds between two looks for the terminal."""
+_ALT = "alt+"
+_TYPED = dict(zip("¡™£¢∞§¶•ªº", "1234567890", strict=True))
+"""What Textual makes of Alt with a digit."""
 FORMATS = {"csv": "CSV", "json": "JSON", "markdown": "Markdown"}
 
 
-class TrnbenchApp(ViewModes):
+class TrnbenchApp(Exporting):
     """The terminal UI over one catalogue."""
 
     TITLE = "trnbench"
@@ -84,18 +86,16 @@ class TrnbenchApp(ViewModes):
             Binding(digit, f"view('{name}')", label, show=False, id=f"app.{name}")
             for digit, (name, (label, _)) in zip("1234567890", VIEWS.items(), strict=False)
         ),
-        Binding("right_square_bracket", "turn(1)", "Next view", show=False, id="app.next"),
-        Binding("left_square_bracket", "turn(-1)", "Previous view", show=False, id="app.previous"),
+        hidden("right_square_bracket", "turn(1)", "Next view", "app.next"),
+        hidden("left_square_bracket", "turn(-1)", "Previous view", "app.previous"),
         Binding("question_mark", "help", "Help", id="app.help", tooltip="Every key"),
         Binding(
             "ctrl+p", "command_palette", "Commands", show=False, priority=True, id="app.commands"
         ),
-        Binding(
-            "a", "jump", "Jump", show=False, id="app.jump", tooltip="Jump to a place by letter"
-        ),
-        Binding("t", "next_theme", "Theme", show=False, id="app.theme", tooltip="The next theme"),
-        Binding("w", "save", "Save", show=False, id="app.save", tooltip="Save the scenario"),
-        Binding("o", "load", "Open", show=False, id="app.load", tooltip="Load a scenario"),
+        hidden("a", "jump", "Jump", "app.jump", "Jump to a place by letter"),
+        hidden("t", "next_theme", "Theme", "app.theme", "The next theme"),
+        hidden("w", "save", "Save", "app.save", "Save the scenario"),
+        hidden("o", "load", "Open", "app.load", "Load a scenario"),
         Binding("q", "leave", "Quit", id="app.quit"),
         Binding("ctrl+q", "leave", "Quit", show=False, priority=True, id="app.quit_always"),
     ]
@@ -108,17 +108,14 @@ class TrnbenchApp(ViewModes):
         folder: Path | None = None,
         today: datetime.date | None = None,
     ) -> None:
-        super().__init__()
-        self.catalog = catalog
+        super().__init__(catalog, folder or Path.cwd())
         self.today = today or datetime.date.today()
-        self.cluster = Cluster()
+        self.cluster = FIRST_CLUSTER
         self.failure: Exception | None = None
         self._written: set[Path] = set()
-        self._exported: set[Path] = set()
         self._styled, self._undimmed = Styled(), Undimmed()
         self._interrupted = -TWICE_S
         self._leaving = False
-        self.folder = folder or Path.cwd()
         for theme in HIGH_CONTRAST:
             self.register_theme(theme)
         self.first_run = not state_path().exists()
@@ -138,11 +135,6 @@ class TrnbenchApp(ViewModes):
         origins = dict.fromkeys(folder.origin for folder in self.catalog.folders)
         count = len(self.catalog.entries("instances"))
         return (f"specs {' + '.join(origins)}, {counted(count, 'instance')}",)
-
-    @property
-    def view(self) -> View | None:
-        """The view below whatever lies over it."""
-        return next((one for one in reversed(self.screen_stack) if isinstance(one, View)), None)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Filters of lines before they are written."""
@@ -199,7 +191,7 @@ class TrnbenchApp(ViewModes):
             yield SystemCommand(
                 f"export: {label} of visible rows",
                 "Write the rows, sorted and filtered as shown, to a file",
-                partial(self._export, output_format),
+                partial(self._on_view, "action_export", output_format),
             )
         yield SystemCommand("export: SVG of the screen", "Write a picture", self.export_svg)
         yield SystemCommand(
@@ -330,7 +322,7 @@ class TrnbenchApp(ViewModes):
 
     def action_save(self) -> None:
         """Save the scenario of the Compare view."""
-        from trnbench.tui.scenario_files import save
+        from trnbench.tui.dialogs import save
 
         self._turn_to("compare")
         self.call_after_refresh(
@@ -338,7 +330,7 @@ class TrnbenchApp(ViewModes):
         )
 
     def action_load(self) -> None:
-        from trnbench.tui.scenario_files import load
+        from trnbench.tui.dialogs import load
 
         load(self, self.folder, self.take_scenario)
 
@@ -359,78 +351,9 @@ class TrnbenchApp(ViewModes):
             if isinstance(view, CompareView):
                 do(view)
 
-    # Taking away
-
-    def export_rows(self, report: Report | None, stem: str, output_format: str) -> None:
-        """Write rows to a file whose name begins with `stem`, and say where."""
-        from trnbench.tui.export import ENDINGS, rows_as
-
-        if report is None:
-            self.notify("there are no rows to export", severity="warning")
-            return
-        self._write(stem, ENDINGS[output_format], rows_as(report, output_format))
-
-    def export_svg(self) -> None:
-        name = self.view.NAME if self.view is not None else "screen"
-        self._write(name, "svg", self.export_screenshot().encode())
-
-    def copy_rows(self) -> None:
-        """Copy the visible rows as CSV."""
-        from trnbench.tui.export import rows_as
-
-        report = None if self.view is None else self.view.report
-        if report is None:
-            self.notify("there are no rows to copy", severity="warning")
-        else:
-            self.copy_text(
-                rows_as(report, "csv").decode(), f"{counted(len(report.rows), 'row')} as CSV"
-            )
-
-    def copy_command(self, command: str, what: str) -> None:
-        """Copy a command line, with the folders that data files were looked for in."""
-        from trnbench.verbs.asking.command_lines import with_folders
-
-        lines = [with_folders(line, self.catalog) for line in command.splitlines()]
-        self.copy_text("\n".join(lines), what)
-
-    def copy_text(self, text: str, what: str) -> None:
-        """Offer a text to the clipboard, which not every terminal has, and write it to a file."""
-        self.copy_to_clipboard(text)
-        path = state_path().with_name("copied.txt")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, f"{text}\n".encode(errors="replace"))
-            told = f"sent to the terminal's clipboard; also in {path}"
-        except (OSError, TrnbenchError):
-            told = "sent to the terminal's clipboard"
-        from trnbench.tui.export import folded
-
-        shown = text if len(text) < 400 else f"{text[:400]} ..."
-        self.notify(f"{told}\n\n{folded(shown)}", title=what, timeout=12, markup=False)
-
-    def _write(self, stem: str, ending: str, data: bytes) -> None:
-        from trnbench.tui.export import free_path, write
-
-        now = datetime.datetime.now()
-        path = free_path(self.folder, stem, ending, now, self._exported)
-        self._exported.add(path)
-        if self.is_web:  # to the visitor's machine, not to this one
-            self.deliver_binary(BytesIO(data), save_filename=path.name)
-            return
-        try:
-            write(path, data)
-        except TrnbenchError as error:
-            self.notify(error.message, severity="error", markup=False)
-        else:
-            self.notify(str(path), title="written", markup=False)
-
-    def _export(self, output_format: str) -> None:
+    def _on_view(self, action: str, *arguments: object) -> None:
         if self.view is not None:
-            self.export_rows(self.view.report, self.view.NAME, output_format)
-
-    def _on_view(self, action: str) -> None:
-        if self.view is not None:
-            getattr(self.view, action)()
+            getattr(self.view, action)(*arguments)
 
     def _set_theme(self, name: str) -> None:
         self.theme = name
@@ -465,6 +388,33 @@ class TrnbenchApp(ViewModes):
                 texts={name: kept for name, kept in texts.items() if kept},
             ),
         )
+
+
+def at_terminal() -> bool:
+    """Tell whether standard input is a terminal that is there still: not every terminal says so.
+
+    Where no signal comes, keys would be looked for in an empty terminal for ever, on a whole core.
+    """
+    try:
+        termios.tcgetattr(sys.stdin.fileno())
+    except (OSError, ValueError, termios.error):
+        return False
+    return True
+
+
+def read_apart(event: events.Key, wanted: Collection[str]) -> tuple[events.Key, ...]:
+    """Pressed keys, singly; those `wanted` with Alt stay together.
+
+    A terminal sends Escape right before another key as it sends Alt with that key. Over a slow
+    line, or from quick hands, both arrive together: Textual then reads Alt, or the character that
+    macOS types with it, and the way out of a field is lost. No key here needs Alt.
+    """
+    digit = _TYPED.get(event.character or "")
+    key = digit or event.key.removeprefix(_ALT).removeprefix("shift+")
+    if (digit is None and not event.key.startswith(_ALT)) or {event.key, _ALT + key} & {*wanted}:
+        return (event,)
+    character = digit or event.character
+    return events.Key("escape", "\x1b"), events.Key(character or key, character)
 
 
 def _collect_again() -> None:

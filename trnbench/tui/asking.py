@@ -29,7 +29,7 @@ from trnbench.tui.work_process import (
 )
 
 if TYPE_CHECKING:
-    from trnbench.tui.application import Application
+    from trnbench.tui.app import TrnbenchApp
 
 LAST_LINES = 5
 """Of a traceback that are shown."""
@@ -64,8 +64,8 @@ class Asking(Screen[None]):
         self._begun = False
 
     @property
-    def trnbench(self) -> Application:
-        return cast("Application", self.app)
+    def trnbench(self) -> TrnbenchApp:
+        return cast("TrnbenchApp", self.app)
 
     @abstractmethod
     def answered(self, topic: str, value: object) -> None:

@@ -1,16 +1,108 @@
-"""Common base of Layouts and Schedule: the forms of a cluster, and of a layout by hand."""
+"""Common base of Layouts, Schedule and Memory: a cluster, a layout there, and their forms."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 
 from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
-from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
-from trnbench.tui.cluster import Cluster
-from trnbench.tui.layout_form import job_fields, job_of, layout_by_hand, layout_fields
+from trnbench.facts import parsing
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import Record
+from trnbench.facts.workload.layout import ANY, KNOBS, Knob, Value
+from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase, knob_parser, knob_texts
+from trnbench.show.row import Row
+from trnbench.tui.forms import BATCHES, NODES, SEQUENCES, field, name_field, precision_field
 from trnbench.tui.view import View, form_hint
-from trnbench.tui.widgets.field import Form
+from trnbench.tui.widgets.field import FieldSpec, Form
+
+OF_JOB = tuple(name for name, knob in KNOBS.items() if knob.needed)
+"""Knobs of the job, equal in all layouts of the job."""
+BY_HAND = tuple(name for name in KNOBS if name not in OF_JOB)
+JOB = ("model", "instance", "nodes", *OF_JOB)
+
+
+class Cluster(Record):
+    """A training job on a cluster, as texts of fields; `layout` has the knobs that are set."""
+
+    job: Mapping[str, str]
+    layout: Mapping[str, str]
+
+
+FIRST_CLUSTER = Cluster(
+    job={
+        "model": "llama3.1-70b",
+        "instance": "trn1.32xlarge",
+        "nodes": "32",
+        "global_batch": "1024",
+        "sequence": "8192",
+        "precision": "bf16-master",
+    },
+    layout={},
+)
+
+
+def cluster_of(row: Row) -> Cluster:
+    """The cluster and the layout of a row of a comparison or of a search."""
+    return Cluster(job={key: _text(row.get(key)) for key in JOB}, layout=layout_of(row))
+
+
+def layout_of(row: Row) -> dict[str, str]:
+    """The knobs of a row that make its layout, as texts."""
+    return {key: _text(row.get(key)) for key in BY_HAND}
+
+
+def partial_layout_of(row: Row) -> PartialLayout:
+    return PartialLayout(**{key: row.get(key) for key in BY_HAND})
+
+
+def _text(cell: object) -> str:
+    if isinstance(cell, bool):
+        return "on" if cell else "off"
+    return "" if cell is None else str(cell)
+
+
+DEGREES = ("1", "2", "4", "8", "16", "32", "64")
+LABEL = 12
+"""Letters of a field's label."""
+
+
+def job_fields(catalog: Catalog, texts: Mapping[str, str]) -> list[FieldSpec]:
+    """The fields of the job, with these texts in them."""
+    return [
+        name_field(catalog, "model", texts["model"]),
+        name_field(catalog, "instance", texts["instance"]),
+        field("nodes", parsing.whole, texts["nodes"], choices=("1", "2", "4", "8", *NODES)),
+        field("global_batch", parsing.whole, texts["global_batch"], choices=("256", *BATCHES)),
+        field("sequence", parsing.sequence, texts["sequence"], choices=SEQUENCES),
+        precision_field(texts["precision"]),
+    ]
+
+
+def layout_fields() -> list[FieldSpec]:
+    """The fields of a layout; an empty field is chosen by a search, or has its default."""
+    return [_field(KNOBS[name]) for name in BY_HAND]
+
+
+def _field(knob: Knob) -> FieldSpec:
+    asked = (ANY,) if knob.on_request else ()
+    return FieldSpec(
+        key=knob.name,
+        label=knob.title if len(knob.title) <= LABEL else knob.short,
+        advice="any" if knob.searched else "default",
+        parse=_optional(knob),
+        choices=("", *asked, *(DEGREES if knob.counts else knob_texts(knob))),
+    )
+
+
+def _optional(knob: Knob) -> Callable[[str], Value | None]:
+    """A parser for which no text leaves a knob open; `any` lets a search choose."""
+    one = knob_parser(knob, knob.title)
+    if not knob.on_request:
+        return parsing.optional(one)
+    return lambda text: one(text) if text.strip() else None
 
 
 class ClusterView(View):
@@ -74,8 +166,11 @@ class ClusterView(View):
 
     @property
     def job(self) -> TrainCase:
-        return job_of(self.job_form)
+        """The job of the form's last good values."""
+        value = self.job_form.values
+        layout = PartialLayout(**{name: value.pop(name) for name in OF_JOB})
+        return TrainCase(layout=layout, **value)
 
     @property
     def layout_by_hand(self) -> PartialLayout:
-        return layout_by_hand(self.hand_form)
+        return PartialLayout(**self.hand_form.values)

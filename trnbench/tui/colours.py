@@ -1,15 +1,46 @@
-"""Colours of drawn text: of the current theme, and with NO_COLOR; drawings side by side."""
+"""Themes, and colours of drawn text: of the current theme, and with NO_COLOR."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rich.segment import Segment
 from rich.style import Style
-from rich.text import Text
 from textual.app import App
 from textual.color import Color, ColorParseError
 from textual.filter import LineFilter
+from textual.theme import Theme
+
+HIGH_CONTRAST = (
+    Theme(
+        name="high-contrast-dark",
+        dark=True,
+        primary="#00d7ff",
+        secondary="#ffffff",
+        accent="#ffff00",
+        warning="#ffaf00",
+        error="#ff8080",
+        success="#5fff5f",
+        foreground="#ffffff",
+        background="#000000",
+        surface="#000000",
+        panel="#303030",
+        variables={"text-muted": "#ffffff", "text-disabled": "#d0d0d0"},
+    ),
+    Theme(
+        name="high-contrast-light",
+        dark=False,
+        primary="#0000c0",
+        secondary="#000000",
+        accent="#7a0000",
+        warning="#7a3d00",
+        error="#b00000",
+        success="#005c00",
+        foreground="#000000",
+        background="#ffffff",
+        surface="#ffffff",
+        panel="#dcdcdc",
+        variables={"text-muted": "#000000", "text-disabled": "#303030"},
+    ),
+)
 
 _NULL = Style.null()
 _FULL = Style(dim=False)
@@ -66,24 +97,3 @@ def filled(colour: str) -> Style:
     """The style of a readable cell filled with a colour of `series_colours`."""
     on = "#101010" if colour in DARK else "#ffffff" if colour in LIGHT else "black"
     return Style(color=on, bgcolor=colour)
-
-
-def abreast(blocks: Sequence[Sequence[Text]], width: int, *, gap: int) -> Text:
-    """Blocks of equal height side by side as far as `width` goes, then below."""
-    text = Text()
-    widths = [max(len(line) for line in block) + gap for block in blocks]
-    start = 0
-    while start < len(blocks):
-        end, used = start + 1, widths[start]
-        while end < len(blocks) and used + widths[end] <= width:
-            used += widths[end]
-            end += 1
-        for lines in zip(*blocks[start:end], strict=True):
-            for line, wide in zip(lines, widths[start:end], strict=True):
-                padded = line.copy()
-                padded.pad_right(max(wide - len(line), 0))
-                text.append_text(padded)
-            text.append("\n")
-        text.append("\n")
-        start = end
-    return text

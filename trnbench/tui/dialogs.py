@@ -1,10 +1,12 @@
-"""Dialogs over the view: yes or no, the name of a file, a place to jump to."""
+"""Dialogs over the view: yes or no, the name of a file to save or load, a place to jump to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from string import ascii_lowercase
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -15,6 +17,15 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.suggester import Suggester
 from textual.widget import Widget
 from textual.widgets import Input, Static
+
+from trnbench.errors import InputError, TrnbenchError
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.terminal_text import shown
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from trnbench.verbs.asking.option import Given
 
 
 class Dialog(ModalScreen[ScreenResultType]):
@@ -47,8 +58,36 @@ class Confirm(Dialog[bool]):
         yield Static(f"{self._question}\n\ny: yes   n: no", markup=False)
 
 
+class PathSuggester(Suggester):
+    """Completes the name of a file or folder below a folder."""
+
+    def __init__(self, folder: Path, ending: str) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._folder = folder
+        self._ending = ending
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """The path with its last part completed."""
+        head, _, tail = value.rpartition("/")
+        if not value or "\0" in value:
+            return None
+        try:
+            place = self._folder / Path(f"{head}/" if head or value.startswith("/") else ".")
+            with os.scandir(place.expanduser()) as entries:
+                names = sorted(
+                    f"{one.name}/" if one.is_dir() else one.name
+                    for one in entries
+                    if one.is_dir() or one.name.endswith(self._ending)
+                )
+        except (OSError, RuntimeError):
+            return None
+        fits = (name for name in names if tail and name.startswith(tail))
+        name = next(fits, None)
+        return None if name is None else value[: len(value) - len(tail)] + name
+
+
 class AskPath(Dialog[str | None]):
-    """Ends with the typed text, or with None."""
+    """Ends with the typed text, a path below `folder`, or with None; `ending` is of files there."""
 
     DEFAULT_CSS = """
     AskPath { align: center middle; }
@@ -62,17 +101,16 @@ class AskPath(Dialog[str | None]):
         Binding("escape", "dismiss(None)", "Close", show=False)
     ]
 
-    def __init__(self, title: str, text: str, suggester: Suggester | None = None) -> None:
+    def __init__(self, title: str, text: str, folder: Path, ending: str = "") -> None:
         super().__init__()
         self._title = title
-        self._text = text
-        self._suggester = suggester
+        self._line = Input(text, compact=True, suggester=PathSuggester(folder, ending))
 
     def compose(self) -> ComposeResult:
         """Yield the question."""
         with Vertical() as frame:
             frame.border_title = self._title
-            yield Input(self._text, compact=True, suggester=self._suggester)
+            yield self._line
             yield Static("right completes, Enter takes it, Esc leaves", markup=False)
 
     @on(Input.Submitted)
@@ -110,3 +148,70 @@ class JumpScreen(Dialog[Widget | None]):
         if event.key in self._targets:
             event.stop()
             self.dismiss(self._targets[event.key])
+
+
+USUAL = "scenario.toml"
+
+
+def save(app: App[None], folder: Path, scenario: Given, written: set[Path]) -> None:
+    """Ask for a path in `folder`, and write the scenario there.
+
+    A file that is there and not among those `written` in this session is replaced only if the
+    user says so.
+    """
+    from trnbench.verbs.compare.scenario import scenario_text
+
+    def write(path: Path) -> None:
+        try:
+            write_whole(path, scenario_text(scenario).encode())
+        except TrnbenchError as error:
+            told(app, error)
+        else:
+            written.add(path)
+            app.notify(shown(str(path)), title="scenario saved", markup=False)
+
+    def named(text: str | None) -> None:
+        if not text:
+            return
+        try:
+            path = typed_path(folder, text)
+        except TrnbenchError as error:
+            told(app, error)
+            return
+        if path in written or not path.exists():
+            write(path)
+        else:
+            question = f"{shown(str(path))} is there already. Replace it?"
+            app.push_screen(Confirm(question), lambda yes: write(path) if yes else None)
+
+    app.push_screen(AskPath("save the scenario as", USUAL, folder, ".toml"), named)
+
+
+def load(app: App[None], folder: Path, take: Callable[[Given], None]) -> None:
+    """Ask for a path in `folder`, and let the scenario there be taken."""
+    from trnbench.verbs.compare.scenario import read_scenario
+
+    def named(text: str | None) -> None:
+        if not text:
+            return
+        try:
+            take(read_scenario(typed_path(folder, text)))
+        except TrnbenchError as error:
+            told(app, error)
+
+    app.push_screen(AskPath("load the scenario in", USUAL, folder, ".toml"), named)
+
+
+def typed_path(folder: Path, text: str) -> Path:
+    """The typed path; impossible paths are refused."""
+    if "\0" in text:
+        raise InputError("no path has a NUL character")
+    try:
+        return folder / Path(text).expanduser()
+    except RuntimeError as error:  # ~NAME of nobody
+        raise InputError(f"{text}: {error}") from None
+
+
+def told(app: App[None], error: TrnbenchError) -> None:
+    text = f"{shown(error.message)}\n{shown(error.hint or '')}".strip()
+    app.notify(text, severity="error", markup=False, timeout=15)

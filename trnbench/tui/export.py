@@ -5,12 +5,17 @@ from __future__ import annotations
 import datetime
 import textwrap
 from collections.abc import Collection
+from io import BytesIO
 from pathlib import Path
 
-from trnbench.errors import EnvironmentFault
-from trnbench.show.formats import render
+from trnbench.errors import EnvironmentFault, TrnbenchError
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.units import counted
 from trnbench.show.report import Report
 from trnbench.show.text_table import PLAIN
+from trnbench.tui.modes import ViewModes
+from trnbench.tui.settings import state_path
 
 ENDINGS = {"csv": "csv", "json": "json", "markdown": "md"}
 COPY_WIDTH = 54
@@ -18,6 +23,8 @@ COPY_WIDTH = 54
 
 
 def rows_as(report: Report, output_format: str) -> bytes:
+    from trnbench.show.formats import render
+
     return render(report, output_format, PLAIN)
 
 
@@ -50,3 +57,68 @@ def folded(text: str) -> str:
         broken = textwrap.wrap(line, COPY_WIDTH, break_long_words=False, break_on_hyphens=False)
         lines.append(" \\\n  ".join(broken))
     return "\n".join(lines)
+
+
+class Exporting(ViewModes):
+    """An application that writes files into a folder, and offers texts to the clipboard."""
+
+    def __init__(self, catalog: Catalog, folder: Path) -> None:
+        super().__init__()
+        self.catalog = catalog
+        self.folder = folder
+        self._exported: set[Path] = set()
+
+    def export_rows(self, report: Report | None, stem: str, output_format: str) -> None:
+        """Write rows to a file whose name begins with `stem`, and say where."""
+        if report is None:
+            self.notify("there are no rows to export", severity="warning")
+            return
+        self._write(stem, ENDINGS[output_format], rows_as(report, output_format))
+
+    def export_svg(self) -> None:
+        name = self.view.NAME if self.view is not None else "screen"
+        self._write(name, "svg", self.export_screenshot().encode())
+
+    def copy_rows(self) -> None:
+        """Copy the visible rows as CSV."""
+        report = None if self.view is None else self.view.report
+        if report is None:
+            self.notify("there are no rows to copy", severity="warning")
+        else:
+            self.copy_text(
+                rows_as(report, "csv").decode(), f"{counted(len(report.rows), 'row')} as CSV"
+            )
+
+    def copy_command(self, command: str, what: str) -> None:
+        """Copy a command line, with the folders that data files were looked for in."""
+        from trnbench.verbs.asking.command_lines import with_folders
+
+        lines = [with_folders(line, self.catalog) for line in command.splitlines()]
+        self.copy_text("\n".join(lines), what)
+
+    def copy_text(self, text: str, what: str) -> None:
+        """Offer a text to the clipboard, which not every terminal has, and write it to a file."""
+        self.copy_to_clipboard(text)
+        path = state_path().with_name("copied.txt")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, f"{text}\n".encode(errors="replace"))
+            told = f"sent to the terminal's clipboard; also in {path}"
+        except (OSError, TrnbenchError):
+            told = "sent to the terminal's clipboard"
+        shown = text if len(text) < 400 else f"{text[:400]} ..."
+        self.notify(f"{told}\n\n{folded(shown)}", title=what, timeout=12, markup=False)
+
+    def _write(self, stem: str, ending: str, data: bytes) -> None:
+        now = datetime.datetime.now()
+        path = free_path(self.folder, stem, ending, now, self._exported)
+        self._exported.add(path)
+        if self.is_web:  # to the visitor's machine, not to this one
+            self.deliver_binary(BytesIO(data), save_filename=path.name)
+            return
+        try:
+            write(path, data)
+        except TrnbenchError as error:
+            self.notify(error.message, severity="error", markup=False)
+        else:
+            self.notify(str(path), title="written", markup=False)

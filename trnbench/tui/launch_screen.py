@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.style import Style
 from rich.text import Text
@@ -21,13 +21,14 @@ from textual.widgets.option_list import Option
 from trnbench.errors import TrnbenchError
 from trnbench.show.row import Row
 from trnbench.tui.asking import Asking
-from trnbench.tui.completion import PathSuggester
-from trnbench.tui.dialogs import AskPath
-from trnbench.tui.launch_questions import LaunchFiles, LaunchWays, launch_files, launch_ways
-from trnbench.tui.scenario_files import told, typed_path
-from trnbench.tui.widgets.choices import Choices
-from trnbench.tui.widgets.frame import KeyLine, StatusLine
+from trnbench.tui.dialogs import AskPath, told, typed_path
+from trnbench.tui.picker import Choices
+from trnbench.tui.questions.scenarios import LaunchFiles, launch_files, launch_ways
+from trnbench.tui.widgets.frame import KeyLine, StatusLine, hidden
 from trnbench.tui.widgets.panels import ErrorPanel, TextPanel
+
+if TYPE_CHECKING:
+    from trnbench.verbs.launch.folders import LaunchChoices
 
 README = "README.md"
 FRAMEWORK, SCHEDULER = "n: framework ", "s: scheduler "
@@ -98,7 +99,7 @@ class LaunchScreen(Asking):
         Binding("s", "turn('scheduler')", "Scheduler", id="launch.scheduler"),
         Binding("w", "write", "Write", id="launch.write", tooltip="Write the files to a folder"),
         Binding("y", "copy", "Copy", id="launch.copy", tooltip="Copy the command for these files"),
-        Binding("x", "cancel", "Cancel", show=False, id="launch.cancel"),
+        hidden("x", "cancel", "Cancel", "launch.cancel"),
         Binding("escape", "leave", "Back", id="launch.leave", tooltip="Back to the rows"),
     ]
 
@@ -129,17 +130,6 @@ class LaunchScreen(Asking):
     def answered(self, topic: str, value: object) -> None:
         """Offer the choices, show the files, or say where they were written."""
         match value:
-            case LaunchWays():
-                framework, scheduler = self.query(ChoiceLine)
-                framework.offer(value.frameworks, value.framework)
-                scheduler.offer(value.schedulers, "slurm")
-                if value.frameworks and value.schedulers:
-                    self._ask()
-                else:
-                    said = (
-                        f"no framework that files are written for runs on {self._row['instance']}"
-                    )
-                    self.query_one(ErrorPanel).say(said)
             case LaunchFiles(written=written) if written:
                 fill = f"\n\nto fill in, in values.env: {', '.join(value.empty)}"
                 self.notify(
@@ -151,6 +141,18 @@ class LaunchScreen(Asking):
                 )
             case LaunchFiles():
                 self._show(value)
+            case _:
+                self._offer(cast("LaunchChoices", value))
+
+    def _offer(self, ways: LaunchChoices) -> None:
+        framework, scheduler = self.query(ChoiceLine)
+        framework.offer(ways.frameworks, ways.stack)
+        scheduler.offer(ways.schedulers, "slurm")
+        if ways.frameworks and ways.schedulers:
+            self._ask()
+        else:
+            said = f"no framework that files are written for runs on {self._row['instance']}"
+            self.query_one(ErrorPanel).say(said)
 
     @on(ChoiceLine.Chosen)
     def _ask(self) -> None:
@@ -203,8 +205,7 @@ class LaunchScreen(Asking):
             archive = BytesIO(_archive(self._files))
             self.app.deliver_binary(archive, save_filename=f"{self._usual}.zip")
         else:
-            suggester = PathSuggester(self._folder, "")
-            asked = AskPath("write the files into the folder", self._usual, suggester)
+            asked = AskPath("write the files into the folder", self._usual, self._folder)
             self.app.push_screen(asked, self._write)
 
     @property

@@ -36,6 +36,11 @@ class ViewModes(App[None]):
     def _view(self, name: str) -> View:
         return self.made.setdefault(name, class_of(name)())
 
+    @property
+    def view(self) -> View | None:
+        """The view below whatever lies over it."""
+        return next((one for one in reversed(self.screen_stack) if isinstance(one, View)), None)
+
     def switch_mode(self, mode: str) -> AwaitMount:
         """Go to a view; after a change of theme the style sheet is read anew."""
         self._is_styled = self._themes.get(mode, self.theme) == self.theme

@@ -16,8 +16,24 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from trnbench.tui.dialogs import Dialog
-from trnbench.tui.widgets.choices import Choices
 from trnbench.tui.widgets.line_input import LineInput
+
+
+class Choices(OptionList):
+    """A list of options; in a list without area, Textual lays out no lines, and no pages."""
+
+    @property
+    def _has_lines(self) -> bool:
+        return bool(self.scrollable_content_region)
+
+    def action_page_up(self) -> None:
+        if self._has_lines:
+            super().action_page_up()  # type: ignore[no-untyped-call]
+
+    def action_page_down(self) -> None:
+        if self._has_lines:
+            super().action_page_down()  # type: ignore[no-untyped-call]
+
 
 _CUT = "..."
 """Behind a text that is cut, where there is room for as much."""

@@ -1,8 +1,10 @@
-"""Common base of Compare and Plan: a scenario, and a sentence with the verdict."""
+"""Common base of Compare and Plan: a scenario as a form, and a sentence with the verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import ClassVar
 
 from textual import on
@@ -10,11 +12,218 @@ from textual.binding import BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
-from trnbench.tui.launch_view import LaunchingView
-from trnbench.tui.scenario_form import SCENARIO_KEYS, scenario_line, scenario_of, texts_of
-from trnbench.tui.view import hidden
-from trnbench.tui.widgets.field import Field, Form
+from trnbench.facts import parsing
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.units import counted
+from trnbench.tui.forms import (
+    BATCHES,
+    NODES,
+    SEQUENCES,
+    field,
+    list_of,
+    name_field,
+    plain,
+    precision_field,
+    stack_field,
+    titles,
+)
+from trnbench.tui.view import LaunchingView
+from trnbench.tui.widgets.field import Field, FieldSpec, Form
+from trnbench.tui.widgets.frame import hidden
 from trnbench.verbs.asking.option import Given
+
+PURCHASES = ("on-demand", "spot", "reserved", "savings-plan", "capacity-block", "quote")
+REGIONS = ("us-east-1", "us-east-2", "us-west-2", "eu-north-1")
+SCENARIO_KEYS = (
+    *("model", "tokens", "phases", "sequence", "global_batch", "precision", "nodes", "deadline"),
+    *("purchase", "region", "discount", "price_date", "instances", "prices", "stack"),
+)
+"""Fields that make a scenario; forms may have more."""
+FIRST_INSTANCES = "trn1.32xlarge, trn1n.32xlarge, trn2.48xlarge, trn2-ultraserver, p5.48xlarge"
+
+
+def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
+    """The fields, filled with the job that the view opens with."""
+    purchase = list_of(parsing.one_of("purchase option", PURCHASES))
+    instances = list_of(parsing.one_of("instance", catalog.names("instances")))
+    known = (entry.name for entry in catalog.entries("instances"))
+    prices = "trn2.48xlarge=30"
+    return [
+        name_field(catalog, "model", "llama3.1-70b"),
+        field("tokens", parsing.count, "2T"),
+        field("phases", plain(_phases), advice="none; 90%@8k; 10%@64k,cp=8"),
+        field("sequence", parsing.sequence, advice="min(model max, 8192)", choices=SEQUENCES),
+        field("global_batch", parsing.whole, advice="1024 (rounded up)", choices=BATCHES),
+        precision_field(advice="bf16-master"),
+        field(
+            "nodes", parsing.whole, advice="fewest that meet the deadline", choices=(*NODES, "256")
+        ),
+        field(
+            "deadline",
+            parsing.duration,
+            advice="60 d (ignored if nodes set)",
+            choices=("30 d", "60 d", "90 d"),
+        ),
+        field(
+            "purchase",
+            purchase,
+            advice="cheapest, no spot",
+            choices=PURCHASES,
+            known=lambda: [(name, "") for name in PURCHASES],
+            several=True,
+        ),
+        field(
+            "region",
+            plain(_region(catalog)),
+            advice="the cheapest",
+            choices=REGIONS,
+            known=_regions(catalog),
+        ),
+        field("discount", parsing.share, advice="none; e.g. 18%"),
+        field("price_date", parsing.date, today.isoformat()),
+        field(
+            "instances",
+            instances,
+            FIRST_INSTANCES,
+            choices=(FIRST_INSTANCES, *known),
+            known=titles(catalog, "instances"),
+            several=True,
+        ),
+        field("prices", list_of(_own_price), advice=prices, label="own prices"),
+        stack_field(catalog),
+    ]
+
+
+def plan_fields() -> list[FieldSpec]:
+    """The fields that a plan has besides its scenario."""
+    objectives = ("cost", "time", "pareto")
+    objective = plain(parsing.one_of("objective", objectives))
+    return [
+        field("budget", parsing.money, advice="none; e.g. 5M"),
+        field("objective", objective, advice="cost", choices=objectives),
+        field("confidence", parsing.confidence, advice="by the estimate", choices=("80%", "90%")),
+        field("max_nodes", parsing.whole, advice="512", choices=("64", "128", "256")),
+        field("confirm", parsing.whole, advice="none; plays the best", label="simulate"),
+    ]
+
+
+_CONFIGURED = {
+    "region": "region",
+    "discount": "discount",
+    "price": "prices",
+    "on": "instances",
+    "stack": "stack",
+}
+"""Option that the user's `trnbench.toml` has a default of -> field of the form."""
+
+
+def configured_texts() -> dict[str, str]:
+    """The texts of the fields that the user's `trnbench.toml` fills in."""
+    from trnbench.verbs.asking.configuration import configuration
+
+    texts = {}
+    for option, value in configuration().options("compare").items():
+        words = value.split(",") if isinstance(value, str) else value
+        texts[_CONFIGURED[option]] = ", ".join(words)
+    return texts
+
+
+def scenario_line(texts: Mapping[str, str]) -> str:
+    """A scenario in a line, the most important part first."""
+    words = [texts["model"], f"{texts['tokens']} tokens"]
+    for key, text in (
+        ("phases", "in parts {}"),
+        ("nodes", "on {} nodes"),
+        ("deadline", "within {}"),
+        ("sequence", "sequence {}"),
+        ("global_batch", "batch {}"),
+        ("precision", "{}"),
+        ("purchase", "{}"),
+        ("region", "{}"),
+        ("discount", "less {}"),
+        ("stack", "stack {}"),
+        ("prices", "own prices {}"),
+    ):
+        words += [text.format(texts[key])] if texts.get(key) else []
+    return ", ".join(words)
+
+
+def scenario_of(form: Form) -> Given:
+    """The options of the form's last good values."""
+    from trnbench.verbs.compare.scenario import scenario_options
+
+    values = form.values
+    own = values["prices"] or ()
+    values["prices"] = tuple(text for text in own if not _is_assumed(text))
+    values["assumed_prices"] = tuple(text for text in own if _is_assumed(text))
+    options = scenario_options().items()
+    return {one.name: values[key] for key, one in options if values[key] not in (None, ())}
+
+
+def texts_of(scenario: Given) -> dict[str, str]:
+    """The texts of the fields that make this scenario."""
+    from trnbench.verbs.compare.scenario import scenario_options
+
+    texts = {}
+    for key, one in scenario_options().items():
+        value = one.value(scenario.get(one.name))
+        if isinstance(value, tuple):
+            texts[key] = ("; " if key == "phases" else ", ").join(map(str, value))
+        else:
+            texts[key] = one.text(value) if value else ""
+    own = [text for key in ("prices", "assumed_prices") if (text := texts.pop(key))]
+    spaced = ", ".join(own)
+    return {**texts, "prices": ", ".join(spaced.replace(" ", "").split(",")) if own else ""}
+
+
+def _phases(text: str) -> tuple[str, ...]:
+    """The parts that a text lists with semicolons; knobs of a part have commas."""
+    from trnbench.verbs.asking.run_parts import parts_of
+
+    phases = tuple(part.strip() for part in text.split(";") if part.strip())
+    parts_of(1.0, None, phases)
+    return phases
+
+
+def _region(catalog: Catalog) -> Callable[[str], str]:
+    """A parser of regions in which some price list has a row."""
+
+    def parsed(text: str) -> str:
+        from trnbench.money.price_terms import check_region
+
+        check_region(catalog, text)
+        return text
+
+    return parsed
+
+
+def _regions(catalog: Catalog) -> Callable[[], Sequence[tuple[str, str]]]:
+    """Function that lists the regions of the price lists, with the number of prices in each."""
+
+    @cache
+    def listed() -> Sequence[tuple[str, str]]:
+        from trnbench.money.price_terms import regions
+
+        return [
+            (name, f"{counted(count, 'instance')} with a price") for name, count in regions(catalog)
+        ]
+
+    return listed
+
+
+def _is_assumed(text: str) -> bool:
+    return any(sign in text.partition("=")[2] for sign in "x*X")
+
+
+def _own_price(text: str) -> str:
+    from trnbench.money.price_terms import parse_assumption, parse_own_price
+    from trnbench.verbs.quotes.buying import IF_ASKED
+
+    if _is_assumed(text):
+        parse_assumption(text)
+    else:
+        parse_own_price(text.removesuffix(IF_ASKED))
+    return text
 
 
 class ScenarioView(LaunchingView):

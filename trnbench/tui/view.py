@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -18,15 +18,18 @@ from trnbench.show.figures import FIGURES
 from trnbench.show.report import Report
 from trnbench.show.row import Row
 from trnbench.tui.asking import Asking
-from trnbench.tui.found import TableFound
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
-from trnbench.tui.widgets.frame import KeyLine, StatusLine, ViewBar
+from trnbench.tui.widgets.frame import KeyLine, StatusLine, ViewBar, hidden
 from trnbench.tui.widgets.panels import ErrorPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_model import TableSource, TableState
 from trnbench.tui.widgets.table_pane import TablePane
+from trnbench.tui.work_process import TableFound
+
+if TYPE_CHECKING:
+    from trnbench.verbs.asking.question import Question
 
 SMALLEST = (60, 16)
 """Columns and lines below which nothing can be shown properly."""
@@ -34,11 +37,6 @@ SMALLEST = (60, 16)
 FIVE_KEYS = "new here?  f form   / filter   s sort   c next chart   ? all keys"
 PICTURE, SORT = "~picture", "~sort"
 """Keys of a session's state besides the texts of fields."""
-
-
-def hidden(key: str, action: str, label: str, id: str, tooltip: str = "") -> Binding:
-    """A binding that only the list of keys shows, not the line below the view."""
-    return Binding(key, action, label, show=False, id=id, tooltip=tooltip)
 
 
 def form_hint() -> Static:
@@ -165,6 +163,12 @@ class View(Asking):
     @abstractmethod
     def command(self) -> str:
         """The command line that reproduces the view."""
+
+    def line(self, verb: str, question: Question) -> str:
+        """The command line of a question."""
+        from trnbench.verbs.asking.command_lines import command_question
+
+        return command_question(verb, question).line
 
     def subject(self) -> str:
         return ""
@@ -349,3 +353,32 @@ class View(Asking):
     @on(ViewBar.Wanted)
     def _elsewhere(self, event: ViewBar.Wanted) -> None:
         self.trnbench.action_view(event.name)
+
+
+class LaunchingView(View):
+    """A view whose rows have all that a training job needs to be started."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        hidden(
+            "L",
+            "launch",
+            "Launch",
+            "view.launch",
+            "Files that start the marked row (Compare, Layouts, Plan)",
+        )
+    ]
+
+    def launch_row(self) -> Row | None:
+        """The row to launch: the row under the cursor, if runnable."""
+        row = None if self.table is None else self.table.row
+        return row if row is not None and row.get("step_time_s") else None
+
+    def action_launch(self) -> None:
+        """Show the files that start the row."""
+        from trnbench.tui.launch_screen import LaunchScreen
+
+        row = self.launch_row()
+        if row is None:
+            self.notify("no row that can run is marked: nothing to launch", severity="warning")
+        else:
+            self.app.push_screen(LaunchScreen(dict(row), self.trnbench.folder))

@@ -22,9 +22,9 @@ from typing import IO, TypeAlias
 from trnbench.facts.processes.children import python_words, started
 from trnbench.facts.records import Record
 from trnbench.tui.work_process import (
-    Ask,
-    CancelAsk,
+    Cancelled,
     Outcome,
+    WorkMessage,
     WorkNotice,
     WorkProgress,
     WorkQuestion,
@@ -63,7 +63,7 @@ class WorkLane:
         self._to_send = threading.Condition(self._lock)
         self._outbox: list[bytes] = []
         self._generation = 0
-        self._pending: Ask | None = None
+        self._pending: WorkMessage | None = None
         self._answered = 0
         self._process: Popen[bytes] | None = None
         self._connection: Connection | None = None
@@ -95,7 +95,7 @@ class WorkLane:
             was_busy = self.busy
             # News of older questions may still come: their number tells them apart.
             self._generation += 1
-            self._pending = Ask(self._generation, question)
+            self._pending = self._generation, question
             if self._connection is not None:
                 self._outbox.clear()  # the newest question ends those before it
                 self._send(self._pending)
@@ -112,7 +112,7 @@ class WorkLane:
                 return
             self._pending = None
             if self._connection is not None:
-                self._send(CancelAsk(self._generation))
+                self._send((self._generation, None))
                 self._end_soon(self._generation)
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class WorkLane:
         name = f"trnbench-{self.name}"
         threading.Thread(target=self._live, name=name, daemon=True).start()
 
-    def _send(self, message: Ask | CancelAsk) -> None:
+    def _send(self, message: WorkMessage) -> None:
         # A thread sends: a process that computes or writes a long answer reads messages late.
         self._outbox.append(bytes(ForkingPickler.dumps(message)))
         self._to_send.notify()
@@ -195,8 +195,6 @@ class WorkLane:
                 self._tell(self.name, generation, news)
 
     def _ended(self, code: int, said: IO[bytes]) -> None:
-        from trnbench.tui.work_process import Cancelled
-
         with self._lock:
             self._process = self._connection = None
             self._outbox.clear()

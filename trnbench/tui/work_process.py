@@ -1,4 +1,4 @@
-"""The other side of `tui.work`: a process that answers questions one after the other.
+"""The other side of `tui.work`: a process that answers questions, and keeps the answers.
 
 Started by `tui.work` with the number of its descriptor. Never imports textual, writes to no
 terminal. The newest question wins: it ends the one that is being answered at its next step.
@@ -10,38 +10,97 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from trnbench.errors import TrnbenchError, unhandled
+from trnbench.errors import TrnbenchError
 from trnbench.facts.records import Record
-from trnbench.tui.keeping import STOOD_S, AnswerKeeper, AskedAnswer
+from trnbench.show.report import Report
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
     from trnbench.show.report import Report
     from trnbench.verbs.asking.command_lines import CommandQuestion
+    from trnbench.verbs.asking.question import Question
+
+
+class TableFound(Record):
+    """A report, and the typed answer behind each of its rows."""
+
+    report: Report
+    answers: tuple[Any, ...] = ()
+
+
+STOOD_S = 2.0
+"""An answer that stood for less is replaced by the next."""
+
+
+class AskedAnswer(Record):
+    """An answer to a question of the command line; `good`: the command would exit with 0."""
+
+    catalog: Catalog
+    question: CommandQuestion
+    report: Report
+    good: bool
+
+
+class AnswerKeeper:
+    """Keeps the answers of a topic, question by question.
+
+    Kept once they are on their way to the screen: no key waits for it. One that was replaced at
+    once, as by a number half typed, is replaced in the file of runs too.
+    """
+
+    def __init__(self) -> None:
+        self._ids: tuple[str, ...] = ()
+        self._last: list[object] = []
+        self._told: set[str] = set()
+
+    def keep(
+        self, answers: Sequence[AskedAnswer], began: datetime, seconds: float, *, stood: bool
+    ) -> Iterator[str]:
+        """Keep the answer to a question, unless kept last; yield the messages for the user.
+
+        `stood`: the answer before is kept beside it.
+        """
+        from trnbench.store.place import keeps
+        from trnbench.verbs.asking.command_lines import with_folders
+        from trnbench.verbs.runs.keeping import GivenAnswer, keep, kept_answer, kept_or_said
+
+        if not keeps():
+            return
+        content: list[object] = [(one.question, kept_answer(one.report)) for one in answers]
+        if content == self._last:
+            return
+        said: list[str] = []
+
+        def keep_them() -> None:
+            ids: list[str] = []
+            for one in answers:
+                given = GivenAnswer(
+                    report=one.report,
+                    options=one.question.given,
+                    command=with_folders(one.question.line, one.catalog),
+                    started_at=began,
+                    seconds=seconds,
+                    exit_code=0 if one.good else 1,
+                    replaces=() if ids or stood else self._ids,
+                )
+                ids.append(keep(one.catalog, given, say=said.append))
+            self._ids, self._last = tuple(ids), content
+
+        kept_or_said(keep_them, said.append, "answers are")
+        yield from (text for text in said if text not in self._told)
+        self._told.update(said)
+
 
 INTERVAL_S = 0.1
 """Seconds between two reports of progress, at least."""
 NICENESS = 10
 """The terminal comes first where processors are few."""
-
-
-class Ask(Record, kw_only=False):
-    """A question, and its number."""
-
-    generation: int
-    question: WorkQuestion
-
-
-class CancelAsk(Record, kw_only=False):
-    """Drop the question of this number, and all before it."""
-
-    generation: int
 
 
 class WorkProgress(Record, kw_only=False):
@@ -117,10 +176,11 @@ class WorkHooks:
             self.in_part = True
         return self.in_part
 
-    def keep(
-        self, catalog: Catalog, question: CommandQuestion, report: Report, *, good: bool
-    ) -> None:
+    def keep(self, catalog: Catalog, asked: Asked, report: Report, *, good: bool) -> None:
         """Keep an answer once it is shown; `good`: the command line would exit with 0."""
+        from trnbench.verbs.asking.command_lines import CommandQuestion, command_question
+
+        question = asked if isinstance(asked, CommandQuestion) else command_question(*asked)
         self.answers.append(
             AskedAnswer(catalog=catalog, question=question, report=report, good=good)
         )
@@ -133,12 +193,16 @@ class WorkHooks:
 
 WorkQuestion: TypeAlias = Callable[[WorkHooks], object]
 """A function of the hooks that can be pickled, such as a partial function."""
+Asked: TypeAlias = "tuple[str, Question] | CommandQuestion"
+"""A verb and its question, or both as the command line has them."""
+WorkMessage: TypeAlias = tuple[int, WorkQuestion | None]
+"""A numbered question; without one, the question of the number is dropped, and all before it."""
 
 
 class _Server:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.waiting: Ask | None = None
+        self.waiting: tuple[int, WorkQuestion] | None = None
         self.dropped = 0
         self.keeper = AnswerKeeper()
         self.asked_at = self.kept_at = time.monotonic()
@@ -149,56 +213,58 @@ class _Server:
             if self.waiting is None:
                 self.take(self.connection.recv())
                 continue
-            ask, self.waiting = self.waiting, None
-            if ask.generation > self.dropped:
-                self.serve_one(ask)
+            (generation, question), self.waiting = self.waiting, None
+            if generation > self.dropped:
+                self.serve_one(generation, question)
             else:
-                self.connection.send((ask.generation, Cancelled()))
+                self.connection.send((generation, Cancelled()))
 
-    def serve_one(self, ask: Ask) -> None:
+    def serve_one(self, generation: int, question: WorkQuestion) -> None:
         """Answer a question; keep the answer unless a newer question came meanwhile."""
         began, start = datetime.now(tz=UTC), time.monotonic()
         stood = self.asked_at - self.kept_at >= STOOD_S
         hooks = WorkHooks(
-            lambda progress: self.connection.send((ask.generation, progress)),
-            lambda: self.check(ask.generation),
+            lambda progress: self.connection.send((generation, progress)),
+            lambda: self.check(generation),
         )
-        self.connection.send((ask.generation, self.answer(ask, hooks)))
+        self.connection.send((generation, answer(question, hooks)))
         seconds = time.monotonic() - start
-        while self.connection.poll():
-            self.take(self.connection.recv())
+        self.take_all()
         if hooks.answers and self.waiting is None:
             for text in self.keeper.keep(hooks.answers, began, seconds, stood=stood):
-                self.connection.send((ask.generation, WorkNotice(text)))
+                self.connection.send((generation, WorkNotice(text)))
             self.kept_at = time.monotonic()
 
-    def take(self, message: Ask | CancelAsk) -> None:
-        match message:
-            case Ask():
-                self.waiting = message
-                self.asked_at = time.monotonic()
-            case CancelAsk():
-                self.dropped = message.generation
-            case unknown:
-                unhandled(unknown, "effect on questions")
+    def take(self, message: WorkMessage) -> None:
+        generation, question = message
+        if question is None:
+            self.dropped = generation
+        else:
+            self.waiting = generation, question
+            self.asked_at = time.monotonic()
 
-    def answer(self, ask: Ask, hooks: WorkHooks) -> Outcome:
-        try:
-            return WorkAnswer(ask.question(hooks), in_part=hooks.in_part)
-        except _Dropped:
-            return Cancelled()
-        except TrnbenchError as error:
-            return WorkRefusal(error.message, error.hint)
-        except Exception as error:
-            import traceback
-
-            return Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
-
-    def check(self, generation: int) -> None:
+    def take_all(self) -> None:
         while self.connection.poll():
             self.take(self.connection.recv())
+
+    def check(self, generation: int) -> None:
+        self.take_all()
         if self.waiting is not None or self.dropped >= generation:
             raise _Dropped
+
+
+def answer(question: WorkQuestion, hooks: WorkHooks) -> Outcome:
+    """The outcome of a question; its faults are outcomes, too."""
+    try:
+        return WorkAnswer(question(hooks), in_part=hooks.in_part)
+    except _Dropped:
+        return Cancelled()
+    except TrnbenchError as error:
+        return WorkRefusal(error.message, error.hint)
+    except Exception as error:
+        import traceback
+
+        return Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 def main() -> None:

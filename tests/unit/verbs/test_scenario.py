@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnbench.errors import DataFileError
-from trnbench.tui.compare_questions import compare_question
+from trnbench.tui.questions.scenarios import compare_question
 from trnbench.verbs.asking.run_parts import parts_of
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.scenario import (

@@ -16,22 +16,22 @@ from trnbench.facts.parsing import place_text
 from trnbench.facts.units import Dimension, show
 from trnbench.facts.workload.choices import OPS
 from trnbench.program.collective import op_named
-from trnbench.tui.collective_questions import (
+from trnbench.tui.colours import theme_style
+from trnbench.tui.drawings import draw_planes
+from trnbench.tui.forms import field, list_of, plain
+from trnbench.tui.questions.benchmarks import (
     SweptSize,
     collective_rounds,
     collective_sweep,
 )
-from trnbench.tui.colours import theme_style
-from trnbench.tui.forms import field, list_of, plain
-from trnbench.tui.found import TableFound
-from trnbench.tui.torus import draw_planes
-from trnbench.tui.view import View, evidence_facts, hidden
+from trnbench.tui.view import View, evidence_facts
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
+from trnbench.tui.widgets.frame import hidden
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
-from trnbench.verbs.asking.command_lines import command_question
+from trnbench.tui.work_process import TableFound
 from trnbench.verbs.collective.question import AUTO, CollectiveQuestion
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class CollectiveView(View):
     def command(self) -> str:
         asked = self._question()
         lines = (asked.but(algorithm=one) for one in self._algorithms())
-        return "\n".join(command_question("collective", one).line for one in lines)
+        return "\n".join(self.line("collective", one) for one in lines)
 
     def facts(self) -> tuple[str, ...]:
         rows = [size.answer.row() for size in self._sizes]

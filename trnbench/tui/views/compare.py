@@ -16,26 +16,26 @@ from trnbench.facts.units import counted
 from trnbench.show.charts.record import PointChart
 from trnbench.show.figures import FIGURES
 from trnbench.show.row import Row
-from trnbench.tui.cluster import Cluster, cluster_of
-from trnbench.tui.compare_questions import (
+from trnbench.tui.cluster_view import Cluster, cluster_of
+from trnbench.tui.questions.scenarios import (
     CompareFound,
     compare_points,
     compare_question,
     compare_rows,
     spec_report,
 )
-from trnbench.tui.found import TableFound
-from trnbench.tui.scenario_form import scenario_fields
-from trnbench.tui.scenario_view import ScenarioView
-from trnbench.tui.view import evidence_facts, hidden
+from trnbench.tui.scenario_view import ScenarioView, scenario_fields
+from trnbench.tui.view import evidence_facts
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
-from trnbench.tui.widgets.difference_panel import DifferencePanel
+from trnbench.tui.widgets.difference import DifferencePanel
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
+from trnbench.tui.widgets.frame import hidden
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
+from trnbench.tui.work_process import TableFound
 from trnbench.verbs.quotes.charts import (
     ClusterPoint,
     Picked,
@@ -102,13 +102,11 @@ class CompareView(ScenarioView):
 
     def command(self) -> str:
         """The command line of the rows."""
-        from trnbench.verbs.asking.command_lines import command_question
-
         baseline = self.query_one(ResultTable).state.baseline
         question = compare_question(self.scenario)
         if baseline not in question.run.instances:
             baseline = None
-        return command_question("compare", question.but(baseline=baseline)).line
+        return self.line("compare", question.but(baseline=baseline))
 
     def facts(self) -> tuple[str, ...]:
         rows = () if self._found is None else self._found.report.rows

@@ -12,15 +12,14 @@ from textual.widget import Widget
 from trnbench.facts.units import Dimension, show
 from trnbench.show.charts.record import PointChart
 from trnbench.show.row import Row
-from trnbench.tui.evidence_questions import EvidenceFound, claim_rows, evidence_rows
-from trnbench.tui.found import TableFound
+from trnbench.tui.questions.evidence import EvidenceFound, claim_rows, evidence_rows
 from trnbench.tui.view import View
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
-from trnbench.verbs.asking.command_lines import command_question
+from trnbench.tui.work_process import TableFound
 from trnbench.verbs.claims.question import ClaimsQuestion
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class EvidenceView(View):
 
         if self._claims:
             question = ClaimsQuestion(price_date=self.trnbench.today)
-            return command_question("claims", question).line
+            return self.line("claims", question)
         return command_line("validate", set=SETS[self._sets])
 
     def facts(self) -> tuple[str, ...]:

@@ -16,11 +16,8 @@ from trnbench.facts.units import Dimension, show, significant
 from trnbench.facts.workload.layout import ANY
 from trnbench.facts.workload.partial_layout import PartialLayout, shown_degrees
 from trnbench.show.row import Row
-from trnbench.tui.cluster import BY_HAND, Cluster, layout_of, partial_layout_of
-from trnbench.tui.cluster_view import ClusterView
-from trnbench.tui.found import TableFound
-from trnbench.tui.launch_view import LaunchingView
-from trnbench.tui.layout_questions import (
+from trnbench.tui.cluster_view import BY_HAND, Cluster, ClusterView, layout_of, partial_layout_of
+from trnbench.tui.questions.layouts import (
     LayoutDetail,
     RankedLayouts,
     layout_detail,
@@ -28,13 +25,15 @@ from trnbench.tui.layout_questions import (
     ranked_layouts,
     step_question,
 )
-from trnbench.tui.view import evidence_facts, hidden
+from trnbench.tui.view import LaunchingView, evidence_facts
 from trnbench.tui.widgets.bars import StackedBars
-from trnbench.tui.widgets.difference_panel import DifferencePanel
+from trnbench.tui.widgets.difference import DifferencePanel
 from trnbench.tui.widgets.field import Field
+from trnbench.tui.widgets.frame import hidden
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
+from trnbench.tui.work_process import TableFound
 from trnbench.verbs.quotes.charts import memory_bars, step_bars
 
 if TYPE_CHECKING:
@@ -84,12 +83,10 @@ class LayoutsView(ClusterView, LaunchingView):
 
     def command(self) -> str:
         """The command line of the layout by hand, or of the layout under the cursor."""
-        from trnbench.verbs.asking.command_lines import command_question
-
         row = self.query_one(ResultTable).row
         by_hand = self.layout_by_hand
         layout = by_hand if by_hand.said or row is None else partial_layout_of(row)
-        return command_question("train", step_question(self.job, layout)).line
+        return self.line("train", step_question(self.job, layout))
 
     @property
     def copied(self) -> str:

@@ -13,10 +13,9 @@ from textual.widget import Widget
 from trnbench.facts import parsing
 from trnbench.facts.units import Dimension
 from trnbench.show.charts.record import Bar, BarChart, ChartAxis, parts_of
+from trnbench.tui.drawings import POWERS, draw_heat, level_styles, sizes_for
 from trnbench.tui.forms import field, list_of, plain
-from trnbench.tui.found import TableFound
-from trnbench.tui.heat import POWERS, HeatMap, draw_heat, level_styles, sizes_for
-from trnbench.tui.matrix_questions import (
+from trnbench.tui.questions.benchmarks import (
     matrix_engines,
     matrix_heat,
     matrix_rows,
@@ -29,6 +28,7 @@ from trnbench.tui.widgets.panels import TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
+from trnbench.tui.work_process import TableFound
 from trnbench.verbs.matrix.question import MatrixQuestion, parse_product
 
 if TYPE_CHECKING:
@@ -85,9 +85,7 @@ class MatrixView(View):
         }
 
     def command(self) -> str:
-        from trnbench.verbs.asking.command_lines import command_question
-
-        return command_question("matrix", self._question().settled(self.trnbench.catalog)).line
+        return self.line("matrix", self._question().settled(self.trnbench.catalog))
 
     def facts(self) -> tuple[str, ...]:
         return ("modelled (closed form)", "% of tensor peak in the format")
@@ -154,14 +152,9 @@ class MatrixView(View):
     def _draw_heat(self) -> None:
         panel = self.query_one(TextPanel)
         k = self.query_one(Form).values["k"]
-        sizes = sorted({m for values in self._heat.values() for m, _ in values})
-        maps = [
-            HeatMap(title=name, rows=tuple(sizes), columns=tuple(sizes), values=values)
-            for name, values in self._heat.items()
-        ]
         text = Text()
         text.append(f"utilisation in % of tensor peak at k = {k:,}\n", style="bold")
-        text.append_text(draw_heat(maps, ("m", "n"), panel.size.width - 2, level_styles(self.app)))
+        text.append_text(draw_heat(self._heat, panel.size.width - 2, level_styles(self.app)))
         panel.show(text)
 
 

@@ -12,8 +12,8 @@ from textual.widgets import Static
 
 from trnbench.facts.units import Dimension, show, significant
 from trnbench.tui.cluster_view import ClusterView
-from trnbench.tui.memory_pictures import area_of, block_bars, draw_area
-from trnbench.tui.memory_questions import MemoryFound, memory_question, memory_slots
+from trnbench.tui.drawings import block_bars, draw_area
+from trnbench.tui.questions.layouts import MemoryFound, memory_question, memory_slots
 from trnbench.tui.view import evidence_facts
 from trnbench.tui.widgets.bars import StackedBars, hue_styles
 from trnbench.tui.widgets.field import Field
@@ -62,9 +62,7 @@ class MemoryView(ClusterView):
         self.ask("memory", memory_slots, self.job, self.layout_by_hand)
 
     def command(self) -> str:
-        from trnbench.verbs.asking.command_lines import command_question
-
-        return command_question("train", memory_question(self.job, self.layout_by_hand)).line
+        return self.line("train", memory_question(self.job, self.layout_by_hand))
 
     def facts(self) -> tuple[str, ...]:
         rows = [] if self._found is None else [self._found.answer.row()]
@@ -101,9 +99,12 @@ class MemoryView(ClusterView):
         if self.picture == "timeline":
             panel = self.query_one(TextPanel)
             at = None if here is None else held.instants.index(here)
-            area = area_of(held.instants, answer.memory, at)
             size = (panel.size.width - 2, panel.size.height - 1)
-            panel.show(draw_area(area, size, hue_styles(self.app)))
+            instants = [
+                {str(name): size for name, size in one.by_category.items()} for one in held.instants
+            ]
+            limit = answer.memory.available_bytes
+            panel.show(draw_area(instants, limit, at, size, hue_styles(self.app)))
         elif self.picture == "blocks at the peak":
             bars = block_bars(held.peak, f"by block in slot {held.peak.slot}, the peak")
             self.query_one("#memory-at-peak", StackedBars).show(bars)

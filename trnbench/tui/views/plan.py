@@ -10,10 +10,9 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from trnbench.show.text_table import Style
-from trnbench.tui.cluster import cluster_of
-from trnbench.tui.plan_questions import PlanFound, plan_question, plan_rows
-from trnbench.tui.scenario_form import plan_fields, scenario_fields
-from trnbench.tui.scenario_view import ScenarioView
+from trnbench.tui.cluster_view import cluster_of
+from trnbench.tui.questions.scenarios import PlanFound, plan_question, plan_rows
+from trnbench.tui.scenario_view import ScenarioView, plan_fields, scenario_fields
 from trnbench.tui.view import evidence_facts
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import FieldSpec
@@ -58,9 +57,7 @@ class PlanView(ScenarioView):
         self.ask("plan", plan_rows, self._plan_asked)
 
     def command(self) -> str:
-        from trnbench.verbs.asking.command_lines import command_question
-
-        return command_question("plan", plan_question(self._plan_asked)).line
+        return self.line("plan", plan_question(self._plan_asked))
 
     def facts(self) -> tuple[str, ...]:
         rows = () if self._found is None else self._found.report.rows

@@ -14,7 +14,7 @@ from textual.widgets import ProgressBar, RichLog
 
 from trnbench.facts.units import counted
 from trnbench.show.report import Report
-from trnbench.tui.run_questions import ENGINES, SuiteRun, run_suite, suite_question, suites
+from trnbench.tui.questions.benchmarks import ENGINES, SuiteRun, run_suite, suite_question, suites
 from trnbench.tui.view import View
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_model import TableSource

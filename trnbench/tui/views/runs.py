@@ -9,8 +9,8 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
-from trnbench.tui.cluster import cluster_of
-from trnbench.tui.runs_questions import (
+from trnbench.tui.cluster_view import cluster_of
+from trnbench.tui.questions.evidence import (
     RunsFound,
     difference_text,
     kept_answer_text,

@@ -13,10 +13,10 @@ from textual.widgets import Static
 from trnbench.facts.units import significant
 from trnbench.show.report import Report
 from trnbench.tui.cluster_view import ClusterView
-from trnbench.tui.layout_questions import DrawnSchedule, Window, schedule_chart, step_question
-from trnbench.tui.view import hidden
+from trnbench.tui.questions.layouts import DrawnSchedule, Window, schedule_chart, step_question
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import Field
+from trnbench.tui.widgets.frame import hidden
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.verbs.quotes.charts import step_bars
 
@@ -73,10 +73,8 @@ class ScheduleView(ClusterView):
 
     def command(self) -> str:
         """The command line that draws the schedule."""
-        from trnbench.verbs.asking.command_lines import command_question
-
         question = step_question(self.job, self.layout_by_hand).but(engines=("emulate",))
-        return f"{command_question('train', question).line} --plot"
+        return f"{self.line('train', question)} --plot"
 
     def facts(self) -> tuple[str, ...]:
         return ("modelled (simulated slot by slot)", "blank = waiting (bubble)")

@@ -10,14 +10,14 @@ from rich.style import Style
 from rich.text import Text
 from textual import work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
 from trnbench.show.charts.record import GREY, HUES, ChartAxis, PointChart, Series, marks_of
 from trnbench.show.charts.ticks import labels_of, ticks_of
 from trnbench.tui.colours import series_colours
-from trnbench.tui.widgets.frame import short_of_lines
+from trnbench.tui.widgets.frame import hidden, short_of_lines
 
 if TYPE_CHECKING:
     from textual_plot.axis_formatter import AxisFormatter
@@ -40,7 +40,7 @@ class Chart(Vertical):
     Chart PlotWidget:focus > .plot--axis { color: $primary; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("z", "reset", "Whole chart", show=False, id="chart.reset"),
+        hidden("z", "reset", "Whole chart", "chart.reset"),
     ]
 
     def __init__(self, *, id: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.geometry import Size
 from textual.message import Message
@@ -20,8 +20,8 @@ from textual.widgets import Input
 
 from trnbench.errors import TrnbenchError
 from trnbench.facts.records import Record
-from trnbench.tui.completion import ListSuggester
-from trnbench.tui.widgets.line_input import LineInput
+from trnbench.tui.widgets.frame import hidden
+from trnbench.tui.widgets.line_input import Completer, LineInput
 
 LABEL, LIST = 13, 2
 """Columns of a label, and of the sign that there is a list."""
@@ -68,16 +68,9 @@ class Field(Widget):
         "field--list",
     }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "step(-1)", "Previous choice", show=False, id="field.previous"),
-        Binding("down", "step(1)", "Next choice", show=False, id="field.next"),
-        Binding(
-            "f2,ctrl+l",
-            "pick",
-            "List",
-            show=False,
-            id="field.pick",
-            tooltip="Choose from a list, where there is one",
-        ),
+        hidden("up", "step(-1)", "Previous choice", "field.previous"),
+        hidden("down", "step(1)", "Next choice", "field.next"),
+        hidden("f2,ctrl+l", "pick", "List", "field.pick", "Choose from a list, where there is one"),
     ]
 
     class Changed(Message):
@@ -171,7 +164,7 @@ class Field(Widget):
         self.refresh()
         place = self.query_one(Input)
         if place.suggester is None and (self.spec.choices or self.spec.known):
-            place.suggester = ListSuggester(self._completions)
+            place.suggester = Completer(self._completions)
 
     def on_descendant_blur(self) -> None:
         self.remove_class("-entered")

@@ -8,6 +8,7 @@ from typing import ClassVar
 from rich.style import Style
 from rich.text import Text
 from textual import events
+from textual.binding import Binding
 from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
@@ -21,6 +22,11 @@ LAST_KEYS = 2
 def short_of_lines(screen: Screen[object]) -> bool:
     """Tell whether a line of a screen is worth more than lines that say the obvious."""
     return screen.has_class("-short") or screen.has_class("-low")
+
+
+def hidden(key: str, action: str, label: str, id: str, tooltip: str = "") -> Binding:
+    """A binding that only the list of keys shows, not the line below the view."""
+    return Binding(key, action, label, show=False, id=id, tooltip=tooltip)
 
 
 class ViewBar(Static):

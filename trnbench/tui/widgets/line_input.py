@@ -1,8 +1,11 @@
-"""A line of text that takes keys in the order they were pressed, however quickly they come."""
+"""A line of text that takes keys in the order they were pressed, and completes their words."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from textual import events
+from textual.suggester import Suggester
 from textual.widgets import Input
 
 TURNS = {"tab": 1, "shift+tab": -1}
@@ -39,3 +42,31 @@ class LineInput(Input):
     def _action_of(self, key: str) -> str | None:
         bound = self.screen.active_bindings.get(key)
         return bound.binding.action if bound is not None and bound.node is self else None
+
+
+class Completer(Suggester):
+    """Completes the whole text; or, after a comma or a blank, its last word.
+
+    Its last word has `least` letters.
+    """
+
+    def __init__(self, known: Callable[[], Sequence[str]], *, least: int = 0) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._known = known
+        self._least = least
+
+    async def get_suggestion(self, value: str) -> str | None:
+        last = value.rpartition(" ")[2]
+        return completed(value, self._known()) if len(last) >= self._least else None
+
+
+def completed(text: str, known: Sequence[str]) -> str | None:
+    """A text with its end completed to a known value, in any case of letters."""
+    for start in (0, max(text.rfind(","), text.rfind(" ")) + 1):
+        word = text[start:]
+        if not word:
+            continue
+        for one in known:
+            if one.casefold().startswith(word.casefold()) and one.casefold() != word.casefold():
+                return text + one[len(word) :]
+    return None

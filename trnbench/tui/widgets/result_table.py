@@ -18,6 +18,7 @@ from textual.strip import Strip
 from trnbench.facts.records import replace
 from trnbench.show.report import Report, as_table
 from trnbench.show.row import Row
+from trnbench.tui.widgets.frame import hidden
 from trnbench.tui.widgets.table_model import (
     EMPTY,
     Arranged,
@@ -66,14 +67,14 @@ class ResultTable(ScrollView, can_focus=True):
     .result-table--stale { text-style: dim italic; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False, id="table.up"),
-        Binding("down,j", "move(1)", "Down", show=False, id="table.down"),
-        Binding("pageup", "page(-1)", "Page up", show=False, id="table.page_up"),
-        Binding("pagedown", "page(1)", "Page down", show=False, id="table.page_down"),
-        Binding("home,g", "move(-1_000_000)", "First row", show=False, id="table.first"),
-        Binding("end,G", "move(1_000_000)", "Last row", show=False, id="table.last"),
-        Binding("left,h", "column(-1)", "Column left", show=False, id="table.left"),
-        Binding("right,l", "column(1)", "Column right", show=False, id="table.right"),
+        hidden("up,k", "move(-1)", "Up", "table.up"),
+        hidden("down,j", "move(1)", "Down", "table.down"),
+        hidden("pageup", "page(-1)", "Page up", "table.page_up"),
+        hidden("pagedown", "page(1)", "Page down", "table.page_down"),
+        hidden("home,g", "move(-1_000_000)", "First row", "table.first"),
+        hidden("end,G", "move(1_000_000)", "Last row", "table.last"),
+        hidden("left,h", "column(-1)", "Column left", "table.left"),
+        hidden("right,l", "column(1)", "Column right", "table.right"),
         Binding("s", "sort", "Sort", id="table.sort", tooltip="Sort by the marked column"),
         Binding("space", "pin", "Pin", id="table.pin", tooltip="Pin the row to the top"),
         Binding(
@@ -88,13 +89,12 @@ class ResultTable(ScrollView, can_focus=True):
             tooltip="Show matching rows only",
             priority=True,
         ),
-        Binding(
+        hidden(
             "enter",
             "choose",
             "Open",
-            show=False,
-            id="table.choose",
-            tooltip="Open the row: its layouts, its fields, or its run",
+            "table.choose",
+            "Open the row: its layouts, its fields, or its run",
         ),
     ]
 

@@ -8,9 +8,8 @@ from textual.containers import Vertical
 from textual.widgets import Input, Static
 
 from trnbench.facts.units import counted
-from trnbench.tui.completion import ColumnSuggester
 from trnbench.tui.widgets.frame import short_of_lines
-from trnbench.tui.widgets.line_input import LineInput
+from trnbench.tui.widgets.line_input import Completer, LineInput
 from trnbench.tui.widgets.result_table import ResultTable
 
 JOINT = "  |  "
@@ -38,7 +37,7 @@ class TablePane(Vertical):
         yield LineInput(
             placeholder="words, or comparisons such as mfu>0.4 nodes<=64",
             compact=True,
-            suggester=ColumnSuggester(lambda: self._table.shown.columns),
+            suggester=Completer(lambda: self._table.shown.columns, least=2),
         )
         yield self._table
         yield Static("", classes="count", markup=False)

@@ -2,17 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.style import Style
 from rich.text import Text
 
+from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension, scale_for, significant
-from trnbench.tui.step_beside import PartBeside, memory_beside, time_beside
+from trnbench.tui.colours import theme_style
+from trnbench.tui.widgets.panels import TextPanel
 
 if TYPE_CHECKING:
     from trnbench.verbs.train.answer import TrainAnswer
+
+
+class PartBeside(Record):
+    """One part of two totals: seconds of a step, or bytes of a rank."""
+
+    name: str
+    first: float
+    second: float
+
+    @property
+    def difference(self) -> float:
+        return self.second - self.first
+
+
+def time_beside(first: TrainAnswer, second: TrainAnswer) -> tuple[PartBeside, ...]:
+    """Return the exposed seconds of two steps by category, the largest difference first."""
+    if first.step is None or second.step is None:
+        return ()
+    return _beside(first.step.exposed_s, second.step.exposed_s)
+
+
+def memory_beside(first: TrainAnswer, second: TrainAnswer) -> tuple[PartBeside, ...]:
+    """Return the bytes per rank of two steps by category, the largest difference first."""
+    if first.memory is None or second.memory is None:
+        return ()
+    held = (first.memory.by_category, second.memory.by_category)
+    return _beside(*({str(name): size for name, size in one.items()} for one in held))
+
+
+def _beside(first: Mapping[str, float], second: Mapping[str, float]) -> tuple[PartBeside, ...]:
+    parts = (
+        PartBeside(name=name, first=first.get(name, 0.0), second=second.get(name, 0.0))
+        for name in dict.fromkeys([*first, *second])
+    )
+    return tuple(
+        sorted(
+            (part for part in parts if part.first or part.second),
+            key=lambda part: -abs(part.difference),
+        )
+    )
+
 
 PIN_TWO = "pin two rows (space) to see in what their step times and their memory differ"
 NAME, CELL = 16, 12
@@ -77,3 +120,11 @@ def _block(
         text.append("\n")
     text.append("\n")
     return text
+
+
+class DifferencePanel(TextPanel):
+    """Shows the differences of two labelled steps, in time and in memory."""
+
+    def compare(self, pair: Sequence[tuple[str, TrainAnswer]]) -> None:
+        styles = (theme_style(self.app, "success"), theme_style(self.app, "error"))
+        self.show(difference_text(pair, self.size.width - 2, styles))

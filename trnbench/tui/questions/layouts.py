@@ -1,4 +1,4 @@
-"""The questions of Layouts and Schedule, answered in a process of their own; without textual."""
+"""The questions about a cluster: its layouts, a step that is played, and its memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from trnbench.facts.workload.layout import ANY, KNOBS
 from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
 from trnbench.show.report import Column, Report, columns
 from trnbench.show.row import Row
+from trnbench.tui.work_process import TableFound
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -36,7 +37,7 @@ def _columns(knobs: Sequence[str]) -> tuple[Column, ...]:
     )
 
 
-COLUMNS = _columns(_SEARCHED)
+LAYOUT_COLUMNS = _columns(_SEARCHED)
 
 
 class RankedLayouts(Record):
@@ -119,13 +120,12 @@ def keep_step(
     catalog: Catalog, question: TrainQuestion, answer: TrainAnswer, hooks: WorkHooks
 ) -> Report:
     """Keep a step as `train` would, and return its report."""
-    from trnbench.verbs.asking.command_lines import command_question
     from trnbench.verbs.train.memory_text import memory_report
     from trnbench.verbs.train.text import train_report
 
     told = memory_report if question.memory else train_report
     report = told((answer,), question.inputs())
-    hooks.keep(catalog, command_question("train", question), report, good=answer.feasible)
+    hooks.keep(catalog, ("train", question), report, good=answer.feasible)
     return report
 
 
@@ -214,4 +214,38 @@ def step_question(job: TrainCase, layout: PartialLayout) -> TrainQuestion:
         model=job.model,
         places=((job.instance, job.nodes),),
         layout=PartialLayout(**{**job.layout.said, **layout.said}),
+    )
+
+
+MEMORY_COLUMNS = columns(
+    *("slot", "phase", "memory_bytes", "peak", "in_flight", "micro_batch_number", "chunk"),
+    *("start_s", "end_s"),
+)
+
+
+class MemoryFound(TableFound):
+    """What a rank of the worst stage holds, a row a slot; the answer has the instants."""
+
+    answer: TrainAnswer
+
+
+def memory_question(job: TrainCase, layout: PartialLayout) -> TrainQuestion:
+    return step_question(job, layout).but(memory=True)
+
+
+def memory_slots(
+    catalog: Catalog, job: TrainCase, layout: PartialLayout, hooks: WorkHooks
+) -> MemoryFound:
+    """The memory of the worst rank, slot by slot."""
+    from trnbench.verbs.train.run import run
+
+    hooks.note(0, 1, "playing the step")
+    question = memory_question(job, layout)
+    (answer,) = run(catalog, question)
+    report = keep_step(catalog, question, answer, hooks)
+    held = answer.memory_timeline
+    return MemoryFound(
+        report=replace(report, columns=MEMORY_COLUMNS, people=None),
+        answers=() if held is None else held.instants,
+        answer=replace(answer, timeline=None),
     )

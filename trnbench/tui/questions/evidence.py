@@ -1,20 +1,75 @@
-"""The questions of the Runs view, answered in a process of their own; without textual."""
+"""The questions about measurements, claims and kept runs."""
 
 from __future__ import annotations
 
+import datetime
 from typing import TYPE_CHECKING, Any
 
 from trnbench.errors import TrnbenchError
+from trnbench.facts.records import replace
 from trnbench.show.report import columns
-from trnbench.tui.found import TableFound
+from trnbench.tui.work_process import TableFound
 
 if TYPE_CHECKING:
+    from trnbench.evidence.statistics import Errors
     from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
     from trnbench.verbs.asking.option import Given
     from trnbench.verbs.runs.run import AnsweredRun
 
-COLUMNS = columns(
+EVIDENCE_COLUMNS = columns(
+    *("id", "error", "measured_s", "predicted_s", "low_s", "high_s", "set", "fitted", "model"),
+    *("nodes", "size_bytes", "calibration", "reason"),
+)
+CLAIM_COLUMNS = columns("verdict", "claim", "says", "text")
+
+
+class EvidenceFound(TableFound):
+    """Measurements and their predictions; `errors`: statistics by set and kind of row."""
+
+    errors: dict[str, Errors]
+
+
+def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: WorkHooks) -> EvidenceFound:
+    """The shipped measurements, each with its prediction."""
+    from trnbench.verbs.asking.command_lines import CommandQuestion
+    from trnbench.verbs.validate.run import validate
+    from trnbench.verbs.validate.text import validation_report
+
+    sections = validate(set=sets, catalog=catalog, progress=hooks.progress)
+    report = validation_report(sections, {"sets": sets})
+    hooks.keep(catalog, CommandQuestion(verb="validate", options={"set": sets}), report, good=True)
+    answers = [row for section in sections for row in section.rows]
+    # What could not be predicted stands last: there is nothing to see in it but the reason.
+    order = sorted(range(len(answers)), key=lambda number: answers[number].error is None)
+    return EvidenceFound(
+        report=replace(
+            report,
+            rows=tuple(report.rows[number] for number in order),
+            columns=EVIDENCE_COLUMNS,
+            people=None,
+        ),
+        answers=tuple(answers[number] for number in order),
+        errors={
+            f"{section.name}, {name}": errors
+            for section in sections
+            for name, errors in section.summary.errors.items()
+        },
+    )
+
+
+def claim_rows(catalog: Catalog, price_date: datetime.date, hooks: WorkHooks) -> TableFound:
+    """The claims of vendors, with verdicts."""
+    from trnbench.verbs.claims.question import ClaimsQuestion
+    from trnbench.verbs.claims.run import run
+    from trnbench.verbs.claims.text import claims_report
+
+    question = ClaimsQuestion(price_date=price_date).settled(catalog)
+    report = claims_report(run(catalog, question, progress=hooks.progress), question.inputs())
+    return TableFound(report=replace(report, columns=CLAIM_COLUMNS, people=None))
+
+
+RUN_COLUMNS = columns(
     *("started_at", "verb", "headline", "tag", "model", "instances", "seconds", "id", "version"),
 )
 
@@ -68,7 +123,7 @@ def opened_run(catalog: Catalog, name: str, hooks: WorkHooks) -> AnsweredRun:
 
 def scenario_of_options(options: Given) -> Given | None:
     """The options of `compare`; None where the form of a scenario has no room for them."""
-    from trnbench.tui.compare_questions import compare_question
+    from trnbench.tui.questions.scenarios import compare_question
     from trnbench.verbs.compare.scenario import NEEDED, scenario_options
 
     shown = {one.name for one in scenario_options().values()}
@@ -85,4 +140,4 @@ def scenario_of_options(options: Given) -> Given | None:
 def _with_columns(report: Any) -> Any:  # noqa: ANN401 - a report
     from trnbench.facts.records import replace
 
-    return replace(report, columns=COLUMNS, people=None)
+    return replace(report, columns=RUN_COLUMNS, people=None)

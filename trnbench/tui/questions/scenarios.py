@@ -1,16 +1,17 @@
-"""The questions of the Compare view, answered in a process of their own; without textual."""
+"""The questions about a scenario: a comparison, a plan, and the files that start a row."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trnbench.facts.records import replace
+from trnbench.facts.records import Record, replace
 from trnbench.facts.units import DAY_S
 from trnbench.show.report import Report, columns
 from trnbench.show.row import Row
-from trnbench.tui.found import TableFound
+from trnbench.tui.work_process import TableFound
 from trnbench.verbs.quotes.charts import ClusterPoint
 
 if TYPE_CHECKING:
@@ -18,11 +19,14 @@ if TYPE_CHECKING:
     from trnbench.tui.work_process import WorkHooks
     from trnbench.verbs.asking.option import Given
     from trnbench.verbs.compare.question import CompareQuestion
+    from trnbench.verbs.launch.folders import LaunchChoices
+    from trnbench.verbs.plan.answer import PlanAnswer
+    from trnbench.verbs.plan.question import PlanQuestion
     from trnbench.verbs.quotes.markets import Explored
     from trnbench.verbs.quotes.question import RunRequest
     from trnbench.verbs.quotes.searching import Watch
 
-COLUMNS = (
+COMPARE_COLUMNS = (
     *columns("instance", "nodes"),
     *columns("days", "cost_usd", interval=True),
     *columns("purchase", "basis", "price_date", "mfu", "tokens_per_s"),
@@ -84,7 +88,6 @@ def watch_of(hooks: WorkHooks) -> Watch:
 
 def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> CompareFound:
     """The comparison, and the clusters searched for it."""
-    from trnbench.verbs.asking.command_lines import command_question
     from trnbench.verbs.compare.run import compare_run
     from trnbench.verbs.compare.text import compare_report
     from trnbench.verbs.quotes.markets import explore_all
@@ -96,9 +99,9 @@ def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> Compare
     answer = compare_run(catalog, question, explored=explored)
     report = compare_report(answer, question.inputs())
     if answer.complete:
-        hooks.keep(catalog, command_question("compare", question), report, good=answer.positive)
+        hooks.keep(catalog, ("compare", question), report, good=answer.positive)
     return CompareFound(
-        report=replace(report, columns=COLUMNS, people=None),
+        report=replace(report, columns=COMPARE_COLUMNS, people=None),
         answers=tuple(one.quote for one in answer.compared),
         points=tuple(point for one in explored for point in _points(one)),
         one_size=question.by_nodes,
@@ -164,3 +167,105 @@ def _spec_row(catalog: Catalog, name: str) -> Row:
         "region": price.region if price else None,
         "price_date": price.date_to.isoformat() if price else None,
     }
+
+
+PLAN_COLUMNS = (
+    *columns("instance", "nodes"),
+    *columns("days", "cost_usd", interval=True),
+    *columns("purchase", "blocks_days", "region", "goodput", "mfu", "fit_probability"),
+    *columns("usd_per_hour", "price_date", "tp", "pp", "dp", "micro_batch", "evidence"),
+)
+
+
+class PlanFound(TableFound):
+    """A plan; its rows are the purchases that no other beats in both time and money."""
+
+    plan: PlanAnswer
+    verdict: str
+    words: str
+
+
+def plan_question(asked: Given) -> PlanQuestion:
+    """The question of a scenario and a plan's own limits; nodes leave out the most nodes."""
+    from trnbench.verbs.plan.question import PlanQuestion
+
+    question = PlanQuestion.read(
+        {name: one for name, one in asked.items() if name != "max_nodes" or not asked.get("nodes")}
+    )
+    return question.but(run=with_own_prices(question.run))
+
+
+def plan_rows(catalog: Catalog, asked: Given, hooks: WorkHooks) -> PlanFound:
+    """The plan, with the words that its command prints."""
+    from trnbench.show.text_table import Style
+    from trnbench.verbs.plan.run import plan_run
+    from trnbench.verbs.plan.text import plan_report, plan_verdict_text
+
+    question = plan_question(asked)
+    answer = plan_run(catalog, question, watch=watch_of(hooks))
+    report = plan_report(answer, question.inputs())
+    if answer.complete:
+        hooks.keep(catalog, ("plan", question), report, good=answer.best is not None)
+    words = report.people(report, Style(width=WORDS_WIDTH)) if report.people else ""
+    quotes = answer.front or ((answer.nearest,) if answer.nearest is not None else ())
+    return PlanFound(
+        report=replace(report, columns=PLAN_COLUMNS, people=None),
+        answers=tuple(quotes),
+        plan=answer,
+        verdict=plan_verdict_text(answer),
+        words=words,
+    )
+
+
+WORDS_WIDTH = 100
+"""Columns of the plan in words."""
+
+
+class LaunchFiles(Record):
+    """The files that start a row, by name; without any, the reasons.
+
+    `written` is the folder they were written to, `empty` the values that the user fills in there.
+    """
+
+    texts: Mapping[str, str]
+    reasons: tuple[str, ...]
+    empty: tuple[str, ...]
+    command: str
+    written: str = ""
+
+
+def launch_ways(catalog: Catalog, row: Row, hooks: WorkHooks) -> LaunchChoices:
+    """The frameworks and schedulers that can start a row."""
+    from trnbench.verbs.launch.folders import launch_choices
+
+    return launch_choices(catalog, row)
+
+
+def launch_files(
+    catalog: Catalog, row: Row, how: tuple[str, str], folder: Path | None, hooks: WorkHooks
+) -> LaunchFiles:
+    """The files for a framework and a scheduler; with a folder, write them there."""
+    from trnbench.launch.folder import PREDICTION
+    from trnbench.show.formats import render
+    from trnbench.show.text_table import PLAIN
+    from trnbench.verbs.asking.command_lines import command_question
+    from trnbench.verbs.launch.folders import launch_row, write_launch
+    from trnbench.verbs.launch.text import launch_report
+
+    framework, scheduler = how
+    answer, question = launch_row(
+        catalog, row, stack=framework, scheduler=scheduler, progress=hooks.progress
+    )
+    inputs = question.inputs()
+    if answer.folder is None:
+        return LaunchFiles(texts={}, reasons=answer.step.reasons, empty=(), command="")
+    if folder is not None:
+        write_launch(folder, answer, inputs)
+    prediction = render(launch_report(answer, inputs), "json", PLAIN).decode()
+    return LaunchFiles(
+        texts={**dict(sorted(answer.folder.texts.items())), PREDICTION: prediction},
+        reasons=(),
+        empty=tuple(value.name for value in answer.folder.empty),
+        command=command_question("launch", question).line,
+        written="" if folder is None else str(folder),
+    )
