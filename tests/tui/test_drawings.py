@@ -13,6 +13,7 @@ from rich.style import Style
 from trnbench.show.charts.record import HUES, Bar, BarChart, ChartAxis, parts_of
 from trnbench.show.report import Report, as_table, columns
 from trnbench.show.text_table import Style as TextStyle
+from trnbench.tui.difference import PIN_TWO, difference_text, time_beside
 from trnbench.tui.drawings import (
     COARSE,
     POWERS,
@@ -29,7 +30,6 @@ from trnbench.tui.picker import found
 from trnbench.tui.questions.layouts import Window
 from trnbench.tui.widgets.bars import draw_bars
 from trnbench.tui.widgets.chart import flowed
-from trnbench.tui.widgets.difference import PIN_TWO, difference_text, time_beside
 from trnbench.tui.widgets.line_input import completed
 from trnbench.verbs.collective.steps import Plane
 from trnbench.verbs.plan.details import break_even_block
@@ -162,8 +162,8 @@ def test_two_steps_beside_each_other_say_in_what_they_differ(canned):
     row = canned.compare_row("trn2.48xlarge", 64, 45.0, 2.47e6, exposed_matrix_s=4.0)
     other = canned.step_answer(row | {"memory_weights_bytes": 8e9})
     parts = time_beside(one, other)
-    assert (parts[0].name, parts[0].difference) == ("matrix", -6.0)
-    assert sum(part.difference for part in parts) == -6.0
+    assert parts[0] == ("matrix", 10.0, 4.0)
+    assert sum(second - first for _, first, second in parts) == -6.0
     drawn = difference_text([("A1", one), ("B1", other)], 80, PLAIN[:2]).plain.splitlines()
     assert drawn[4].split() == ["all", "20", "14", "-6"]
     assert drawn[5].split()[:4] == ["matrix", "10", "4", "-6"]

@@ -21,10 +21,9 @@ from trnbench.tui.views import VIEWS
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Form
 from trnbench.tui.widgets.frame import KeyLine, ViewBar
-from trnbench.tui.widgets.panels import ErrorPanel, TextPanel
+from trnbench.tui.widgets.panels import ErrorPanel, PictureSwitch, TextPanel
 from trnbench.tui.widgets.plot import Plot
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.verbs.compare.scenario import read_scenario
@@ -338,7 +337,7 @@ async def test_small_terminals_have_room_for_count_and_chart(made, silent, until
         shown = str(app.view.query_one(ViewBar).content)
         assert shown.startswith("[1 Compare]")
         assert "0 R" in shown
-        missing = app.view.query_one("#compare-cost", Chart).data.missing
+        missing = app.view.query_one("#picture-cost-time", Chart).data.missing
         assert missing == "not drawn: no price: trn2-ultraserver; cannot run: p5.48xlarge"
 
 
@@ -365,7 +364,7 @@ async def test_pictures_are_drawn_without_colour(made, silent, until, canned, mo
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: app.view is not None)
         app.view.answered("compare", canned.found())
-        chart = app.view.query_one("#compare-cost")
+        chart = app.view.query_one("#picture-cost-time")
         await until(pilot, lambda: bool(chart.query("PlotWidget")))
         await pilot.press(*"cccccc")
         styles = [
@@ -390,7 +389,7 @@ async def test_pictures_are_drawn_in_every_kind_of_theme(made, silent, until, ca
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: app.view is not None)
         app.view.answered("compare", canned.found())
-        chart = app.view.query_one("#compare-cost")
+        chart = app.view.query_one("#picture-cost-time")
         await until(pilot, lambda: bool(chart.query("PlotWidget")))
         for theme in ("ansi-dark", "ansi-light"):
             app.theme = theme
@@ -472,7 +471,7 @@ async def test_notes_are_broken_into_lines_and_so_is_the_count(opened, canned):
     app.view.answered("compare", replace(found, report=report))
     await pilot.press("C")
     await pilot.pause()
-    why = app.view.query_one("#compare-why")
+    why = app.view.query_one("#picture-why")
     assert why.query_one(Static).size.width <= why.size.width
     assert why.query_one(Static).size.height > len(why.text.splitlines())
     assert app.view.query_one(".count").size.height == 2

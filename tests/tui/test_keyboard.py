@@ -17,9 +17,8 @@ from trnbench.tui.views import VIEWS
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Form
-from trnbench.tui.widgets.panels import ErrorPanel, TextPanel
+from trnbench.tui.widgets.panels import ErrorPanel, PictureSwitch, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.widgets.switch import PictureSwitch
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
@@ -133,11 +132,11 @@ async def test_every_picture_of_the_comparison(made, silent, until, canned):
         assert seen[:5] == ["cost/time", "speed/nodes", "step time", "memory", "days"]
         assert seen[5:] == ["difference", "why"]
         await pilot.press("space", "down", "down", "space", "C", "C")
-        told = app.view.query_one("#compare-difference", TextPanel).text
+        told = app.view.query_one("#picture-difference", TextPanel).text
         assert told.startswith("A: trn1.32xlarge:256\nB: trn2.48xlarge:64\n")
         await pilot.press("space", "up", "space")
         await pilot.press("C", "C", "C", "up", "up", "down")
-        bars = app.view.query_one("#compare-step", StackedBars).data
+        bars = app.view.query_one("#picture-step-time", StackedBars).data
         # The row without a plan has no step time, so no bar.
         assert [bar.strong for bar in bars.bars] == [False, True, False, False]
         assert bars.bars[1].total == pytest.approx(table(app).row["step_time_s"])
@@ -203,7 +202,7 @@ async def test_a_plan_and_the_memory_of_its_cluster(made, small, until):
         panels = {}
         for name in ("purchase", "what if", "break-even", "needs", "in words"):
             await pilot.press("c")
-            panels[name] = app.view.query_one(f"#plan-{name.replace(' ', '-')}", TextPanel).text
+            panels[name] = app.view.query_one(f"#picture-{name.replace(' ', '-')}", TextPanel).text
         assert "failures expected" in panels["purchase"]
         assert "price x 0.8" in panels["what if"]
         assert "break-even MFU" in panels["break-even"]
@@ -215,7 +214,7 @@ async def test_a_plan_and_the_memory_of_its_cluster(made, small, until):
         await until(pilot, lambda: app.view.NAME == "memory" and filled(app)())
         assert app.view.command().endswith(" --memory")
         assert table(app).row["peak"]
-        area = app.view.query_one("#memory-timeline", TextPanel)
+        area = app.view.query_one("#picture-timeline", TextPanel)
         await until(pilot, lambda: "weights" in area.text)
         assert "a rank of" in str(app.view.query_one("#memory-title").content)
 
@@ -262,7 +261,7 @@ async def test_evidence_and_claims(made, until):
         assert app.view.command() == "trnbench validate --set kernels"
         assert any(row["error"] is not None for row in table(app).report.rows)
         await pilot.press("c")
-        assert "largest" in app.view.query_one("#evidence-errors", TextPanel).text
+        assert "largest" in app.view.query_one("#picture-errors", TextPanel).text
 
 
 async def test_a_suite_runs_and_its_rows_are_exported(made, home, until):

@@ -20,9 +20,8 @@ from trnbench.tui.questions.layouts import (
     RankedLayouts,
 )
 from trnbench.tui.questions.scenarios import spec_report
-from trnbench.tui.widgets.panels import ErrorPanel
+from trnbench.tui.widgets.panels import ErrorPanel, PictureSwitch
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.work_process import TableFound
 from trnbench.verbs.validate.answer import comparison_row
 
@@ -64,7 +63,7 @@ async def drawn(app, pilot, until, name):
 def test_compare(pictured, canned, until, size):
     async def prepare(app, pilot):
         app.view.answered("compare", canned.found())
-        await drawn(app, pilot, until, "#compare-cost")
+        await drawn(app, pilot, until, "#picture-cost-time")
         await pilot.press("b", "down", "down", "space")
 
     assert pictured("compare", size, prepare)
@@ -167,7 +166,7 @@ def test_evidence(pictured, until):
         report = Report(verb="validate", inputs={}, rows=rows, columns=EVIDENCE_COLUMNS)
         found = EvidenceFound(report=report, answers=comparisons, errors={})
         app.view.answered("evidence", found)
-        await drawn(app, pilot, until, "#evidence-scatter")
+        await drawn(app, pilot, until, "#picture-scatter")
 
     assert pictured("evidence", (120, 40), prepare)
 

@@ -118,7 +118,7 @@ class LaunchScreen(Asking):
         yield ChoiceLine(SCHEDULER)
         with Horizontal():
             yield Choices()
-            yield TextPanel(id="launch-file")
+            yield TextPanel()
         yield ErrorPanel()
         yield StatusLine()
         yield KeyLine()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
+from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
@@ -21,9 +22,8 @@ from trnbench.tui.asking import Asking
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.frame import KeyLine, StatusLine, ViewBar, hidden
-from trnbench.tui.widgets.panels import ErrorPanel
+from trnbench.tui.widgets.panels import ErrorPanel, Picture, PictureSwitch, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_model import TableSource, TableState
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.tui.work_process import TableFound
@@ -127,9 +127,13 @@ class View(Asking):
         """The fields of the form; none in a view without a question."""
         return ()
 
-    def pictures(self) -> Mapping[str, Widget]:
+    def pictures(self) -> Mapping[str, Picture]:
         """The pictures below the table, by name."""
         return {}
+
+    def drawn(self, picture: str) -> object:
+        """What a picture is to show now; None leaves it as it is."""
+        return None
 
     def body(self) -> Iterable[Widget]:
         side = self.side()
@@ -144,8 +148,7 @@ class View(Asking):
         return Vertical(Form(fields, id=f"{self.NAME}-form"), form_hint(), classes="side")
 
     def main(self) -> Iterable[Widget]:
-        pictures = PictureSwitch(self.pictures(), id=f"{self.NAME}-pictures")
-        return TablePane(id=f"{self.NAME}-table"), pictures
+        return TablePane(id=f"{self.NAME}-table"), PictureSwitch(self.pictures())
 
     def show_table(self, found: TableFound, *columns: str, chosen: int | None = None) -> None:
         """Show rows, keyed by these columns; `chosen` is the place of the chosen row."""
@@ -159,6 +162,39 @@ class View(Asking):
     @property
     def picture(self) -> str:
         return self.query_one(PictureSwitch).shown
+
+    @property
+    def room(self) -> Size:
+        """Columns and lines of the picture that is shown, less the bar that scrolls."""
+        size = self.query_one(PictureSwitch).picture.size
+        return Size(size.width - 2, size.height)
+
+    def draw(self) -> None:
+        """Draw the picture that is shown."""
+        for switch in self.query(PictureSwitch):
+            drawn: Any = self.drawn(switch.shown)
+            if drawn is not None:
+                switch.picture.show(drawn)
+
+    def turned(self) -> None:
+        """Draw a picture as soon as it is shown."""
+        self.draw()
+
+    def follow(self) -> None:
+        """Draw the picture of the row that the cursor has come to."""
+        self.draw()
+
+    @on(PictureSwitch.Turned)
+    def _turned(self) -> None:
+        self.turned()
+
+    @on(ResultTable.Highlighted)
+    def _highlighted(self) -> None:
+        self.follow()
+
+    @on(TextPanel.Resized)
+    def _resized(self) -> None:
+        self.draw()
 
     @abstractmethod
     def command(self) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from rich.text import Text
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from trnbench.errors import UnknownNameError
 from trnbench.facts import parsing
@@ -28,9 +27,8 @@ from trnbench.tui.view import View, evidence_facts
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.frame import hidden
-from trnbench.tui.widgets.panels import TextPanel
+from trnbench.tui.widgets.panels import Picture, PictureSwitch, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.work_process import TableFound
 from trnbench.verbs.collective.question import AUTO, CollectiveQuestion
 
@@ -74,11 +72,10 @@ class CollectiveView(View):
             field("factor", parsing.count, "4", choices=("2", "4", "16")),
         )
 
-    def pictures(self) -> Mapping[str, Widget]:
-        """The pictures."""
+    def pictures(self) -> Mapping[str, Picture]:
         return {
-            "busbw/size": Chart(id="collective-chart"),
-            LINKS: TextPanel(id="collective-links"),
+            "busbw/size": Chart(),
+            LINKS: TextPanel(),
         }
 
     def command(self) -> str:
@@ -95,7 +92,7 @@ class CollectiveView(View):
         if topic == "rounds":
             self._steps = cast("CollectiveSteps", value)
             self._round = min(self._round, len(self._steps.steps))
-            self._draw_links()
+            self.draw()
             return
         assert isinstance(value, TableFound)
         self._sizes = value.answers
@@ -107,26 +104,28 @@ class CollectiveView(View):
             largest = max(mine, key=lambda n: self._sizes[n].answer.size_bytes)
             table = self.query_one(ResultTable)
             table.go_to(table.source.keys[largest])
-        self._draw_chart()
+        self.draw()
 
     def action_round(self, by: int) -> None:
         """Show another round; before the first stands the whole."""
         self.query_one(PictureSwitch).turn_to(LINKS)
         if self._steps is not None:
             self._round = (self._round + by) % (len(self._steps.steps) + 1)
-            self._draw_links()
+            self.draw()
 
     @on(Field.Changed)
     def _changed(self) -> None:
         self._round = 0
         self.action_again()
 
-    @on(ResultTable.Highlighted)
-    @on(PictureSwitch.Turned)
-    def _follow(self) -> None:
-        self._draw_chart()
+    def turned(self) -> None:
+        """Draw, and ask for the rounds of the row under the cursor."""
+        super().turned()
         if self._here is not None and self.picture == LINKS:
             self.ask("rounds", collective_rounds, self._here)
+
+    def follow(self) -> None:
+        self.turned()
 
     @property
     def _here(self) -> SweptSize | None:
@@ -143,27 +142,24 @@ class CollectiveView(View):
     def action_again(self) -> None:
         self.ask("collective", collective_sweep, self._question(), self._algorithms())
 
-    def _draw_chart(self) -> None:
-        here, sizes = self._here, self._sizes
-        if not sizes:
-            return
+    def drawn(self, picture: str) -> object:
+        """The chart of the sweep, or the links of the row under the cursor."""
+        if picture == LINKS:
+            return None if self._steps is None else self._links(self._steps)
+        if not self._sizes:
+            return None
         from trnbench.verbs.collective.text import busbw_chart
 
-        chart = busbw_chart(
-            [size.answer for size in sizes],
-            [size.asked for size in sizes],
+        here = self._here
+        return busbw_chart(
+            [size.answer for size in self._sizes],
+            [size.asked for size in self._sizes],
             None if here is None else (here.answer, here.asked),
         )
-        self.query_one(Chart).show(chart)
 
-    def _draw_links(self) -> None:
-        found = self._steps
-        panel = self.query_one(TextPanel)
-        if found is None:
-            return
+    def _links(self, found: CollectiveSteps) -> str | Text:
         if found.reasons or found.whole is None:
-            panel.show(f"{found.op} on {found.instance}: no: {'; '.join(found.reasons)}")
-            return
+            return f"{found.op} on {found.instance}: no: {'; '.join(found.reasons)}"
         step = found.whole if self._round == 0 else found.steps[self._round - 1]
         where = f": round {self._round} of {len(found.steps)}" if self._round else ": all rounds"
         text = Text()
@@ -179,7 +175,7 @@ class CollectiveView(View):
                 theme_style(self.app, "warning"),
                 theme_style(self.app, "error", bold=True),
             )
-            text.append_text(draw_planes(step.planes, panel.size.width - 2, styles))
+            text.append_text(draw_planes(step.planes, self.room.width, styles))
         text.append(
             "busiest links                     level          load   carries\n", style="bold"
         )
@@ -188,7 +184,7 @@ class CollectiveView(View):
             text.append(
                 f"{link.name:<32}  {link.level:<12} {100 * link.busy:>5.0f} %  {carries:>9}\n"
             )
-        panel.show(text)
+        return text
 
 
 def _step_text(step: CollectiveStep, number: int, count: int) -> str:

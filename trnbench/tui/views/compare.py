@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from trnbench.errors import TrnbenchError
 from trnbench.facts.records import replace
@@ -17,6 +16,7 @@ from trnbench.show.charts.record import PointChart
 from trnbench.show.figures import FIGURES
 from trnbench.show.row import Row
 from trnbench.tui.cluster_view import Cluster, cluster_of
+from trnbench.tui.difference import difference_text, less_and_more
 from trnbench.tui.questions.scenarios import (
     CompareFound,
     compare_points,
@@ -28,12 +28,10 @@ from trnbench.tui.scenario_view import ScenarioView, scenario_fields
 from trnbench.tui.view import evidence_facts
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
-from trnbench.tui.widgets.difference import DifferencePanel
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.frame import hidden
-from trnbench.tui.widgets.panels import TextPanel
+from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.tui.work_process import TableFound
 from trnbench.verbs.quotes.charts import (
@@ -79,16 +77,15 @@ class CompareView(ScenarioView):
     def fields(self) -> Sequence[FieldSpec]:
         return scenario_fields(self.trnbench.catalog, self.trnbench.today)
 
-    def pictures(self) -> Mapping[str, Widget]:
-        """The pictures."""
+    def pictures(self) -> Mapping[str, Picture]:
         return {
-            "cost/time": Chart(id="compare-cost"),
-            "speed/nodes": Chart(id="compare-speed"),
-            "step time": StackedBars(id="compare-step"),
-            "memory": StackedBars(id="compare-memory"),
-            "days": StackedBars(id="compare-days"),
-            "difference": DifferencePanel(id="compare-difference"),
-            "why": TextPanel(id="compare-why", wrap=True),
+            "cost/time": Chart(),
+            "speed/nodes": Chart(),
+            "step time": StackedBars(),
+            "memory": StackedBars(),
+            "days": StackedBars(),
+            "difference": TextPanel(),
+            "why": TextPanel(wrap=True),
         }
 
     def compose(self) -> ComposeResult:
@@ -127,7 +124,7 @@ class CompareView(ScenarioView):
                     self.ask("charts", compare_points, self.scenario)
             case tuple():
                 self._points = value
-        self._draw()
+        self.draw()
 
     @on(Field.Changed)
     def _changed(self, event: Field.Changed) -> None:
@@ -151,48 +148,43 @@ class CompareView(ScenarioView):
     def action_again(self) -> None:
         self.ask("compare", compare_rows, self.scenario)
 
-    @on(ResultTable.Highlighted)
-    def _follow(self) -> None:
+    def follow(self) -> None:
         """Make the cluster under the cursor the cluster of the other views."""
         row = self.query_one(ResultTable).row
-        if self._found is None or row is None or row.get("step_time_s") is None:
-            return
-        cluster = cluster_of(row)
-        if cluster != self._followed:
-            self._followed = self.trnbench.cluster = cluster
+        if self._found is not None and row is not None and row.get("step_time_s") is not None:
+            cluster = cluster_of(row)
+            if cluster != self._followed:
+                self._followed = self.trnbench.cluster = cluster
+        super().follow()
 
-    @on(PictureSwitch.Turned)
-    @on(ResultTable.Highlighted)
-    def _draw(self) -> None:
+    def drawn(self, picture: str) -> object:
+        """Data of a picture of the rows, and of the row under the cursor."""
         found = self._found
         if found is None:
-            return
+            return None
         table = self.query_one(ResultTable)
         quotes, here = table.answers, cast("Quote | None", table.answer)
         steps, step = [quote.step for quote in quotes], here.step if here else None
         winner = None if found.winner is None else found.answers[found.winner]
         picked = Picked(here=here, winner=winner, deadline_s=found.deadline_s)
-        match self.picture:
+        match picture:
             case "cost/time":
-                chart = cost_chart(quotes, picked, self._points)
-                self.query_one("#compare-cost", Chart).show(chart)
+                return cost_chart(quotes, picked, self._points)
             case "speed/nodes":
-                self.query_one("#compare-speed", Chart).show(self._speeds(quotes, here))
+                return self._speeds(quotes, here)
             case "step time":
-                self.query_one("#compare-step", StackedBars).show(step_bars(steps, step))
+                return step_bars(steps, step)
             case "memory":
-                self.query_one("#compare-memory", StackedBars).show(memory_bars(steps, step))
+                return memory_bars(steps, step)
             case "days":
-                self.query_one("#compare-days", StackedBars).show(time_chart(quotes, picked))
+                return time_chart(quotes, picked)
             case "difference":
                 pair = [(cluster_label(one), one.step) for one in table.pinned[:2]]
-                self.query_one("#compare-difference", DifferencePanel).compare(pair)
-            case "why":
+                return difference_text(pair, self.room.width, less_and_more(self.app))
+            case _:
                 place = found.answers.index(here) if here in found.answers else None
                 rests = "" if place is None else found.rests_on[place]
-                self.query_one("#compare-why", TextPanel).show(
-                    _why(table.row, (found.verdict, rests))
-                )
+                return _why(table.row, (found.verdict, rests))
 
     def _speeds(self, quotes: Sequence[Quote], here: Quote | None) -> PointChart:
         curves = [

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual import on
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from trnbench.facts.units import Dimension, show
 from trnbench.show.charts.record import PointChart
@@ -15,9 +13,8 @@ from trnbench.show.row import Row
 from trnbench.tui.questions.evidence import EvidenceFound, claim_rows, evidence_rows
 from trnbench.tui.view import View
 from trnbench.tui.widgets.chart import Chart
-from trnbench.tui.widgets.panels import TextPanel
+from trnbench.tui.widgets.panels import Picture, PictureSwitch, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.tui.work_process import TableFound
 from trnbench.verbs.claims.question import ClaimsQuestion
@@ -52,12 +49,11 @@ class EvidenceView(View):
         self._sets = 0
         self._claims = False
 
-    def pictures(self) -> Mapping[str, Widget]:
-        """The pictures."""
+    def pictures(self) -> Mapping[str, Picture]:
         return {
-            "scatter": Chart(id="evidence-scatter"),
-            "errors": TextPanel(id="evidence-errors"),
-            "row": TextPanel(id="evidence-row", wrap=True),
+            "scatter": Chart(),
+            "errors": TextPanel(),
+            "row": TextPanel(wrap=True),
         }
 
     def command(self) -> str:
@@ -98,20 +94,16 @@ class EvidenceView(View):
         self._claims = not self._claims
         self.action_again()
 
-    @on(PictureSwitch.Turned)
-    @on(ResultTable.Highlighted)
-    def _follow(self) -> None:
+    def drawn(self, picture: str) -> object:
+        """The scatter, the statistics, or the row under the cursor."""
         row = self.query_one(ResultTable).row
         if row is None:
-            return
-        match self.picture:
-            case "scatter":
-                self.query_one(Chart).show(self._scatter())
-            case "errors":
-                errors = {} if self._found is None else self._found.errors
-                self.query_one("#evidence-errors", TextPanel).show(_statistics(errors))
-            case _:
-                self.query_one("#evidence-row", TextPanel).show(_row_text(row))
+            return None
+        if picture == "scatter":
+            return self._scatter()
+        if picture == "errors":
+            return _statistics({} if self._found is None else self._found.errors)
+        return _row_text(row)
 
     def action_again(self) -> None:
         """Compare with measurements, or try the claims."""

@@ -17,6 +17,7 @@ from trnbench.facts.workload.layout import ANY
 from trnbench.facts.workload.partial_layout import PartialLayout, shown_degrees
 from trnbench.show.row import Row
 from trnbench.tui.cluster_view import BY_HAND, Cluster, ClusterView, layout_of, partial_layout_of
+from trnbench.tui.difference import difference_text, less_and_more
 from trnbench.tui.questions.layouts import (
     LayoutDetail,
     RankedLayouts,
@@ -27,11 +28,10 @@ from trnbench.tui.questions.layouts import (
 )
 from trnbench.tui.view import LaunchingView, evidence_facts
 from trnbench.tui.widgets.bars import StackedBars
-from trnbench.tui.widgets.difference import DifferencePanel
 from trnbench.tui.widgets.field import Field
 from trnbench.tui.widgets.frame import hidden
+from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.tui.work_process import TableFound
 from trnbench.verbs.quotes.charts import memory_bars, step_bars
@@ -73,12 +73,11 @@ class LayoutsView(ClusterView, LaunchingView):
         table, pictures = super().main()
         return table, Static("", id="layouts-verdict", markup=False), pictures
 
-    def pictures(self) -> Mapping[str, Widget]:
-        """The pictures."""
+    def pictures(self) -> Mapping[str, Picture]:
         return {
-            "step time": StackedBars(id="layouts-step"),
-            "memory": StackedBars(id="layouts-memory"),
-            "difference": DifferencePanel(id="layouts-difference"),
+            "step time": StackedBars(),
+            "memory": StackedBars(),
+            "difference": TextPanel(),
         }
 
     def command(self) -> str:
@@ -119,12 +118,12 @@ class LayoutsView(ClusterView, LaunchingView):
                     self._verdict("no layout fits: " + "; ".join(value.reasons))
             case tuple():
                 self._pair = value
-                self._draw()
+                self.draw()
             case LayoutDetail(answer=answer):
                 others = [one for one in self._looked if one.layout != answer.layout]
                 self._looked = [answer, *others[: MOST_BESIDE - 1]]
                 self._verdict(_verdict_text(value))
-                self._draw()
+                self.draw()
                 self.state_facts()
 
     def action_again(self) -> None:
@@ -156,8 +155,8 @@ class LayoutsView(ClusterView, LaunchingView):
         if any(self.hand_form.texts.values()):
             self._look(self.layout_by_hand, by_hand=True)
 
-    @on(ResultTable.Highlighted)
-    def _highlighted(self) -> None:
+    def follow(self) -> None:
+        """Look at the row under the cursor once the cursor rests."""
         if self._timer is not None:
             self._timer.stop()
         if self.query_one(ResultTable).row is not None:
@@ -179,19 +178,15 @@ class LayoutsView(ClusterView, LaunchingView):
     def _verdict(self, text: str) -> None:
         self.query_one("#layouts-verdict", Static).update(text)
 
-    @on(PictureSwitch.Turned)
-    def _draw(self) -> None:
+    def drawn(self, picture: str) -> object:
+        """Bars of the layouts that were looked at, or the difference of two."""
+        if picture == "difference":
+            pair = [(_layout_text(one), one) for one in self._pair if len(self._paired) == 2]
+            return difference_text(pair, self.room.width, less_and_more(self.app))
         labels = [_layout_text(answer) for answer in self._looked]
         newest = self._looked[0] if self._looked else None
-        if self.picture == "difference":
-            pair = [(_layout_text(one), one) for one in self._pair if len(self._paired) == 2]
-            self.query_one(DifferencePanel).compare(pair)
-        elif self.picture == "step time":
-            bars = step_bars(self._looked, newest, labels)
-            self.query_one("#layouts-step", StackedBars).show(bars)
-        else:
-            bars = memory_bars(self._looked, newest, labels)
-            self.query_one("#layouts-memory", StackedBars).show(bars)
+        bars = step_bars if picture == "step time" else memory_bars
+        return bars(self._looked, newest, labels)
 
 
 def _verdict_text(detail: LayoutDetail) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from rich.text import Text
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from trnbench.facts import parsing
 from trnbench.facts.units import Dimension
@@ -24,9 +23,8 @@ from trnbench.tui.view import View
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
-from trnbench.tui.widgets.panels import TextPanel
+from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.tui.work_process import TableFound
 from trnbench.verbs.matrix.question import MatrixQuestion, parse_product
@@ -50,6 +48,7 @@ class MatrixView(View):
     def __init__(self) -> None:
         super().__init__()
         self._answers: Sequence[MatrixAnswer] = ()
+        self._engines: MatrixAnswer | None = None
         self._heat: dict[str, dict[tuple[int, int], float | None]] = {}
 
     def fields(self) -> Sequence[FieldSpec]:
@@ -76,12 +75,11 @@ class MatrixView(View):
             field("k", parsing.whole, "8192", choices=[str(k) for k in POWERS], label="heat map k"),
         )
 
-    def pictures(self) -> Mapping[str, Widget]:
-        """The pictures."""
+    def pictures(self) -> Mapping[str, Picture]:
         return {
-            "roofline": Chart(id="matrix-roofline"),
-            "heat map": TextPanel(id="matrix-heat"),
-            "engines": StackedBars(id="matrix-engines"),
+            "roofline": Chart(),
+            "heat map": TextPanel(),
+            "engines": StackedBars(),
         }
 
     def command(self) -> str:
@@ -97,22 +95,20 @@ class MatrixView(View):
                 self._answers = value.answers
                 self.show_table(value, "shape", "chip", "dtype", "label")
                 self.query_one(TablePane).say("; ".join(value.report.notes[:1]))
-                self._draw_roofs()
-                self._ask_picture()
+                self.turned()
             case dict():
                 self._heat = value
-                self._draw_heat()
             case _:
-                shown = _engine_bars(cast("MatrixAnswer", value))
-                self.query_one(StackedBars).show(shown)
+                self._engines = cast("MatrixAnswer", value)
+        self.draw()
 
     @on(Field.Changed)
     def action_again(self) -> None:
         self.ask("matrix", matrix_rows, self._question())
 
-    @on(ResultTable.Highlighted)
-    def _highlighted(self) -> None:
-        self._draw_roofs()
+    def follow(self) -> None:
+        """Draw, and ask for the engines of the row under the cursor."""
+        super().follow()
         if self.picture == "engines":
             self._ask_picture()
 
@@ -128,13 +124,16 @@ class MatrixView(View):
         del said["chips"], said["formats"]
         return MatrixQuestion.read(said)
 
-    @on(PictureSwitch.Turned)
+    def turned(self) -> None:
+        """Draw, and ask for what the picture shows."""
+        super().turned()
+        self._ask_picture()
+
     def _ask_picture(self) -> None:
         here = self._here
         if self.picture == "heat map":
             k = self.query_one(Form).values["k"]
-            size = self.query_one(TextPanel).size
-            sizes = sizes_for(size.width - 2, size.height - 4)
+            sizes = sizes_for(self.room.width, self.room.height - 4)
             self.ask("heat map", matrix_heat, self._question(), k, sizes)
         elif self.picture == "engines" and here is not None:
             self.ask("engines", matrix_engines, self._question(), here.product, here.chip)
@@ -143,19 +142,19 @@ class MatrixView(View):
     def _here(self) -> MatrixAnswer | None:
         return cast("MatrixAnswer | None", self.query_one(ResultTable).answer)
 
-    def _draw_roofs(self) -> None:
-        here = self._here
-        from trnbench.verbs.matrix.text import roofline_chart
+    def drawn(self, picture: str) -> object:
+        """The roofs, the shapes, or the engines."""
+        if picture == "engines":
+            return None if self._engines is None else _engine_bars(self._engines)
+        if picture == "roofline":
+            from trnbench.verbs.matrix.text import roofline_chart
 
-        self.query_one(Chart).show(roofline_chart(self._answers, here))
-
-    def _draw_heat(self) -> None:
-        panel = self.query_one(TextPanel)
+            return roofline_chart(self._answers, self._here)
+        if not self._heat:
+            return None
         k = self.query_one(Form).values["k"]
-        text = Text()
-        text.append(f"utilisation in % of tensor peak at k = {k:,}\n", style="bold")
-        text.append_text(draw_heat(self._heat, panel.size.width - 2, level_styles(self.app)))
-        panel.show(text)
+        text = Text().append(f"utilisation in % of tensor peak at k = {k:,}\n", style="bold")
+        return text.append_text(draw_heat(self._heat, self.room.width, level_styles(self.app)))
 
 
 def _engine_bars(answer: MatrixAnswer) -> BarChart:

@@ -17,9 +17,8 @@ from trnbench.tui.questions.layouts import MemoryFound, memory_question, memory_
 from trnbench.tui.view import evidence_facts
 from trnbench.tui.widgets.bars import StackedBars, hue_styles
 from trnbench.tui.widgets.field import Field
-from trnbench.tui.widgets.panels import TextPanel
+from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.widgets.switch import PictureSwitch
 
 if TYPE_CHECKING:
     from trnbench.engines.analytic.step.memory_timeline import MemoryInstant
@@ -46,12 +45,11 @@ class MemoryView(ClusterView):
     def main(self) -> Iterable[Widget]:
         return Static("", id="memory-title", markup=False), *super().main()
 
-    def pictures(self) -> Mapping[str, Widget]:
-        """The pictures."""
+    def pictures(self) -> Mapping[str, Picture]:
         return {
-            "timeline": TextPanel(id="memory-timeline"),
-            "blocks here": StackedBars(id="memory-here"),
-            "blocks at the peak": StackedBars(id="memory-at-peak"),
+            "timeline": TextPanel(),
+            "blocks here": StackedBars(),
+            "blocks at the peak": StackedBars(),
         }
 
     def take_cluster(self) -> None:
@@ -81,36 +79,28 @@ class MemoryView(ClusterView):
         if held:
             self.query_one(ResultTable).go_to(str(held.peak.slot))
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._draw)
-
     @on(Field.Changed)
     def _changed(self) -> None:
         self.action_again()
 
-    @on(PictureSwitch.Turned)
-    @on(ResultTable.Highlighted)
-    def _draw(self) -> None:
+    def drawn(self, picture: str) -> object:
+        """What the rank holds through the step, at the peak, or in the slot under the cursor."""
         answer = self._found.answer if self._found is not None else None
         if answer is None or answer.memory_timeline is None or answer.memory is None:
-            return
+            return None
         held = answer.memory_timeline
         here = cast("MemoryInstant | None", self.query_one(ResultTable).answer)
-        if self.picture == "timeline":
-            panel = self.query_one(TextPanel)
+        if picture == "timeline":
             at = None if here is None else held.instants.index(here)
-            size = (panel.size.width - 2, panel.size.height - 1)
+            size = (self.room.width, self.room.height - 1)
             instants = [
                 {str(name): size for name, size in one.by_category.items()} for one in held.instants
             ]
             limit = answer.memory.available_bytes
-            panel.show(draw_area(instants, limit, at, size, hue_styles(self.app)))
-        elif self.picture == "blocks at the peak":
-            bars = block_bars(held.peak, f"by block in slot {held.peak.slot}, the peak")
-            self.query_one("#memory-at-peak", StackedBars).show(bars)
-        elif here is not None:
-            bars = block_bars(here, f"by block in slot {here.slot}, {here.phase}")
-            self.query_one("#memory-here", StackedBars).show(bars)
+            return draw_area(instants, limit, at, size, hue_styles(self.app))
+        if picture == "blocks at the peak":
+            return block_bars(held.peak, f"by block in slot {held.peak.slot}, the peak")
+        return here and block_bars(here, f"by block in slot {here.slot}, {here.phase}")
 
 
 def _title(found: MemoryFound) -> str:

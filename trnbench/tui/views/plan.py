@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from trnbench.show.text_table import Style
 from trnbench.tui.cluster_view import cluster_of
@@ -16,9 +15,8 @@ from trnbench.tui.scenario_view import ScenarioView, plan_fields, scenario_field
 from trnbench.tui.view import evidence_facts
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import FieldSpec
-from trnbench.tui.widgets.panels import TextPanel
+from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.verbs.quotes.charts import Picked, front_chart
 
@@ -45,12 +43,11 @@ class PlanView(ScenarioView):
         catalog, today = self.trnbench.catalog, self.trnbench.today
         return [*scenario_fields(catalog, today), *plan_fields()]
 
-    def pictures(self) -> Mapping[str, Widget]:
-        """The pictures."""
+    def pictures(self) -> Mapping[str, Picture]:
         texts = ("purchase", "what if", "break-even", "needs", "in words")
         return {
-            "cost/time": Chart(id="plan-front"),
-            **{name: TextPanel(id=f"plan-{name.replace(' ', '-')}", wrap=True) for name in texts},
+            "cost/time": Chart(),
+            **{name: TextPanel(wrap=True) for name in texts},
         }
 
     def action_again(self) -> None:
@@ -75,7 +72,7 @@ class PlanView(ScenarioView):
             table.go_to(table.source.keys[chosen])
         self.query_one(TablePane).say("* the plan, and the best of a column")
         self.verdict(value.verdict)
-        self._draw()
+        self.draw()
 
     @property
     def _plan_asked(self) -> Given:
@@ -86,27 +83,20 @@ class PlanView(ScenarioView):
     def _chosen(self, event: ResultTable.Chosen) -> None:
         self.trnbench.choose_cluster(cluster_of(event.row))
 
-    @on(TextPanel.Resized)
-    @on(PictureSwitch.Turned)
-    @on(ResultTable.Highlighted)
-    def _draw(self) -> None:
+    def drawn(self, picture: str) -> object:
+        """A chart, or a block of the plan in words."""
         found = self._found
         if found is None:
-            return
+            return None
         table = self.query_one(ResultTable)
-        here = cast("Quote | None", table.answer)
-        if self.picture == "cost/time":
-            quotes = cast("list[Quote]", table.answers)
-            asked = found.plan.asked
-            picked = Picked(
-                here=here, winner=found.plan.best, word="the plan", deadline_s=asked.deadline_s
-            )
-            self.query_one(Chart).show(front_chart(quotes, picked))
-            return
-        panel = self.query_one(f"#plan-{self.picture.replace(' ', '-')}", TextPanel)
+        here, best = cast("Quote | None", table.answer), found.plan.best
+        if picture == "cost/time":
+            deadline_s = found.plan.asked.deadline_s
+            picked = Picked(here=here, winner=best, word="the plan", deadline_s=deadline_s)
+            return front_chart(table.answers, picked)
         from trnbench.verbs.plan import details
 
-        style = Style(width=panel.room, terminal=True)
+        style = Style(width=self.room.width + 1, terminal=True)
         blocks = {
             "purchase": lambda: [details.purchase_block(here, style)],
             "what if": lambda: [details.change_block(found.plan, style)],
@@ -114,4 +104,4 @@ class PlanView(ScenarioView):
             "needs": lambda: details.need_blocks(found.plan, style),
             "in words": lambda: [found.words],
         }
-        panel.show("\n\n".join(filter(None, blocks[self.picture]())) or "none for this plan")
+        return "\n\n".join(filter(None, blocks[picture]())) or "none for this plan"

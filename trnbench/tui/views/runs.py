@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from trnbench.tui.cluster_view import cluster_of
 from trnbench.tui.questions.evidence import (
@@ -19,9 +18,8 @@ from trnbench.tui.questions.evidence import (
     scenario_of_options,
 )
 from trnbench.tui.view import View
-from trnbench.tui.widgets.panels import TextPanel
+from trnbench.tui.widgets.panels import Picture, PictureSwitch, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
-from trnbench.tui.widgets.switch import PictureSwitch
 from trnbench.tui.widgets.table_pane import TablePane
 
 if TYPE_CHECKING:
@@ -40,12 +38,12 @@ class RunsView(View):
         ),
     ]
 
-    def pictures(self) -> Mapping[str, Widget]:
-        """The pictures."""
-        return {
-            "answer": TextPanel(id="runs-answer"),
-            "difference": TextPanel(id="runs-difference"),
-        }
+    def __init__(self) -> None:
+        super().__init__()
+        self._texts: dict[str, str] = {}
+
+    def pictures(self) -> Mapping[str, Picture]:
+        return {"answer": TextPanel(), "difference": TextPanel()}
 
     def action_again(self) -> None:
         self.ask("runs", kept_runs)
@@ -73,10 +71,11 @@ class RunsView(View):
                 self.show_table(value, "id")
                 self.query_one(TablePane).say("; ".join(value.said))
             case "answer":
-                self.query_one("#runs-answer", TextPanel).show(str(value))
+                self._texts[topic] = str(value)
+                self.draw()
             case "difference":
-                self.query_one("#runs-difference", TextPanel).show(str(value))
-                self.query_one(PictureSwitch).turn_to("difference")
+                self._texts[topic] = str(value)
+                self.query_one(PictureSwitch).turn_to(topic)
             case _:
                 self._open(cast("AnsweredRun", value))
 
@@ -88,12 +87,19 @@ class RunsView(View):
         else:
             self.notify("pin two runs with space, or one and stand on another", severity="warning")
 
-    @on(PictureSwitch.Turned)
-    @on(ResultTable.Highlighted)
-    def _follow(self) -> None:
+    def drawn(self, picture: str) -> object:
+        """The text that was answered last."""
+        return self._texts.get(picture)
+
+    def turned(self) -> None:
+        """Draw, and ask for the answer of the run under the cursor."""
+        super().turned()
         here = self._here()
         if here is not None and self.picture == "answer":
             self.ask("answer", kept_answer_text, here.id)
+
+    def follow(self) -> None:
+        self.turned()
 
     @on(ResultTable.Chosen)
     def _chosen(self, event: ResultTable.Chosen) -> None:

@@ -30,8 +30,8 @@ class ScheduleView(ClusterView):
     NAME: ClassVar[str] = "schedule"
     DEFAULT_CSS = """
     ScheduleView #schedule-title { height: auto; max-height: 3; padding: 0 1; }
-    ScheduleView #schedule-chart { height: 2fr; }
-    ScheduleView #schedule-bars { height: 1fr; min-height: 5; }
+    ScheduleView TextPanel { height: 2fr; }
+    ScheduleView StackedBars { height: 1fr; min-height: 5; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("plus,equals_sign", "zoom(0.5)", "Zoom in", id="schedule.in"),
@@ -54,8 +54,8 @@ class ScheduleView(ClusterView):
         """Title, chart and times."""
         return (
             Static("", id="schedule-title", markup=False),
-            TextPanel(id="schedule-chart"),
-            StackedBars(id="schedule-bars"),
+            TextPanel(),
+            StackedBars(),
         )
 
     def begin(self) -> None:

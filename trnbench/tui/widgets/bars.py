@@ -46,8 +46,8 @@ class StackedBars(VerticalScroll):
     StackedBars > Static { height: auto; }
     """
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.data: BarChart | None = None
         self._lines = (-1, "")
 

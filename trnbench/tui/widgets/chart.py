@@ -43,8 +43,8 @@ class Chart(Vertical):
         hidden("z", "reset", "Whole chart", "chart.reset"),
     ]
 
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__()
         self.data: PointChart | None = None
         self._plot: Plot | None = None
 
