@@ -26,7 +26,7 @@ LINES = {
     "program": 7_478,
     "show": 3_245,
     "store": 2_109,
-    "tui": 8481,
+    "tui": 8_481,
     "verbs": 19_885,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
