@@ -29,13 +29,10 @@ class Memo(Record, Generic[Key, Answer], kw_only=False, eq=False):
             return answer
 
     def __contains__(self, key: Key) -> bool:
-        """True when the answer for a key has been computed."""
         return key in self._answers
 
     def items(self) -> Iterable[tuple[Key, Answer]]:
-        """The computed answers, by key."""
         return self._answers.items()
 
     def __len__(self) -> int:
-        """Number of computed answers."""
         return len(self._answers)

@@ -70,8 +70,6 @@ def count(what: str) -> Callable[[str], float]:
 
 
 def quantity(what: str, dimension: Dimension, *, example: str = "") -> Callable[[str], float]:
-    """Parser of quantities above 0, in base units."""
-
     def parsed(text: str) -> float:
         return _positive(what, text, _parse(what, text, dimension, example=example))
 
@@ -214,7 +212,6 @@ def names(what: str, given: str | Sequence[T]) -> tuple[str | T, ...]:
 
 
 def texts(given: str | Sequence[str]) -> tuple[str, ...]:
-    """Texts of a repeatable option."""
     return (given,) if isinstance(given, str) else tuple(given)
 
 
@@ -224,7 +221,6 @@ def clusters(given: str | Sequence[str]) -> tuple[tuple[str, int], ...]:
 
 
 def literal(what: str, given: T, kind: object) -> T:
-    """Check that a value is one of a Literal's values."""
     one_of(what, get_args(kind))(str(given))
     return given
 
@@ -291,13 +287,11 @@ def count_text(number: float) -> str:
 
 
 def time_text(time_s: float) -> str:
-    """A duration in whole days, or else in seconds, exact."""
     days = time_s / DAY_S
     return f"{int(days)}d" if days == int(days) else f"{number_text(time_s)}s"
 
 
 def share_text(share: float) -> str:
-    """A share in %, exact."""
     return f"{(Decimal(repr(share)) * 100).normalize():f}%"
 
 
@@ -310,10 +304,8 @@ def size_text(size_bytes: float) -> str:
 
 
 def place_text(instance: str, nodes: int) -> str:
-    """A cluster as INSTANCE or INSTANCE:NODES."""
     return instance if nodes == 1 else f"{instance}:{nodes}"
 
 
 def engine_text(engines: Sequence[str]) -> str:
-    """The option value for these engines: a name, or `both`."""
     return "both" if len(engines) > 1 else engines[0]

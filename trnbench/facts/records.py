@@ -130,7 +130,6 @@ MAY_BE_ZERO = {"minimum": 0}
 
 
 def check_sizes(record: object) -> None:
-    """Raise ValueError for every whole number of the record that is out of bounds."""
     faults = list(_out_of_bounds(record))
     if faults:
         raise ValueError("; ".join(faults))

@@ -38,7 +38,6 @@ class Flags(Record):
     """Words KEY=VALUE."""
 
     def __contains__(self, name: str) -> bool:
-        """True where a flag is given."""
         return name in self.values
 
     def text(self, name: str) -> str | None:
@@ -46,7 +45,6 @@ class Flags(Record):
         return self.values.get(name)
 
     def whole(self, name: str, otherwise: int | None = None) -> int:
-        """Value of a flag that is a whole number above 0."""
         return whole(self.of, f"--{name}", self.values.get(name), otherwise)
 
     def true(self, name: str, *, otherwise: bool = False) -> bool:
@@ -74,7 +72,6 @@ def whole(of: str, what: str, text: object, otherwise: int | None = None) -> int
 
 
 def number(of: str, what: str, text: str) -> float:
-    """A number above 0, whole or not."""
     if re.fullmatch(r"\d{1,12}(\.\d{0,12})?|\.\d{1,12}", text) and float(text) > 0:
         return float(text)
     raise InputError(f"{of}: {what}: expected a number above 0, found {text:.40}", hint=BESIDE)

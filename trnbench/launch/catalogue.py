@@ -26,7 +26,6 @@ SCHEDULERS: Mapping[str, Scheduler] = {
 
 
 def frameworks_on(platform: Platform) -> tuple[Framework, ...]:
-    """Frameworks that run on a platform."""
     return tuple(one for one in FRAMEWORKS.values() if one.runs_on(platform))
 
 
@@ -51,7 +50,6 @@ def framework_for(catalog: Catalog, platform: Platform, name: str, job: str | No
 
 
 def schedulers_on(platform: Platform) -> tuple[Scheduler, ...]:
-    """Schedulers that can start a platform."""
     return tuple(one for one in SCHEDULERS.values() if one.cannot(platform) is None)
 
 

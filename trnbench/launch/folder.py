@@ -33,7 +33,6 @@ class LaunchFolder(Record, eq=False):
 
     @property
     def empty(self) -> tuple[UserValue, ...]:
-        """Required values that have no default."""
         return tuple(one for one in self.values if one.to_fill_in)
 
 
@@ -101,7 +100,6 @@ def launch_folder(
 
 
 def _of_cluster(plan: LaunchPlan) -> tuple[str, ...]:
-    """Assumptions about the machines."""
     instance = plan.platform.instance
     if instance.hosts == 1:
         return ()

@@ -68,7 +68,6 @@ class Framework(Record, eq=False):
     """Why another knob is not written, where there is a reason to give."""
 
     def runs_on(self, platform: Platform) -> bool:
-        """True where the framework runs on a platform."""
         return SOFTWARE[self.name].runs_on(platform)
 
     def settled(self, given: PartialLayout) -> PartialLayout:
@@ -87,7 +86,6 @@ class Framework(Record, eq=False):
                 yield f"{KNOBS[name].title} {given[name]}: {why}; try {value}"
 
     def reasons(self, plan: LaunchPlan) -> tuple[str, ...]:
-        """Reasons why a plan cannot run; empty where it can."""
         return tuple(dict.fromkeys(self._reasons(plan)))
 
     def _reasons(self, plan: LaunchPlan) -> Iterator[str]:

@@ -36,7 +36,6 @@ class LaunchPlan(Record):
 
     @property
     def name(self) -> str:
-        """Name of the run that every scheduler accepts: small letters, digits and dashes."""
         instance = self.platform.instance.name
         return slug(f"{self.model.name}-{instance}-{self.nodes}")
 
@@ -69,7 +68,6 @@ class LaunchPlan(Record):
 
     @property
     def host_chips(self) -> int:
-        """Chips of a host."""
         return self.platform.instance.chips // self.platform.instance.hosts
 
     @property
@@ -87,34 +85,28 @@ class LaunchPlan(Record):
 
     @property
     def host_cpus(self) -> int | None:
-        """Virtual processors of a host, if known."""
         cpus = self.platform.instance.host.vcpus
         return None if cpus is None else cpus // self.platform.instance.hosts
 
     @property
     def host_memory_mib(self) -> int | None:
-        """Memory of a host in MiB, if known."""
         memory = self.platform.instance.host.memory_bytes
         return None if memory is None else int(memory / self.platform.instance.hosts / 2**20)
 
     @property
     def neuron(self) -> bool:
-        """True where the chips are Trainium."""
         return isinstance(self.platform.chip.unit, NeuronCores)
 
     @property
     def cores_per_rank(self) -> int:
-        """Physical NeuronCores of a logical one."""
         return self.platform.chip.unit.cores_per_rank(self.logical_size)
 
     @property
     def micro_batches(self) -> int:
-        """Micro-batches of a replica in a step."""
         return int(self.layout.global_batch // (self.layout.dp * self.layout.micro_batch))
 
     @property
     def checkpoint_steps(self) -> int:
-        """Steps between checkpoints."""
         return max(1, round(self.checkpoint_interval_s / self.step_time_s))
 
 

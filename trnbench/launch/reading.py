@@ -51,7 +51,6 @@ class ConfigFile(Record):
 
     @property
     def ranks(self) -> int | None:
-        """Processes on all hosts."""
         if self.hosts is None or self.host_ranks is None:
             return None
         return self.hosts * self.host_ranks

@@ -43,7 +43,6 @@ class Scheduler(Record, eq=False):
 
 
 def anything(platform: Platform) -> str | None:
-    """Accept every platform: its owner can start it."""
     return None
 
 
@@ -56,7 +55,6 @@ def ec2(platform: Platform) -> str | None:
 
 
 def no_refusals(plan: LaunchPlan) -> Iterator[str]:
-    """Accept every plan."""
     return iter(())
 
 

@@ -81,7 +81,6 @@ VALUES: Mapping[str, UserValue] = {
 
 
 def named_in(texts: Iterable[str]) -> tuple[str, ...]:
-    """Names of the values used in texts, in the order of the table."""
     names = {name for text in texts for name in _MENTIONED.findall(text)}
     return tuple(name for name in VALUES if name in names)
 

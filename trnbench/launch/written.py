@@ -38,7 +38,6 @@ def yaml_text(*documents: object, head: Iterable[str] = ()) -> str:
 
 
 def json_text(value: object) -> str:
-    """Data as JSON."""
     return json.dumps(value, indent=2) + "\n"
 
 

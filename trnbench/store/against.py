@@ -37,14 +37,12 @@ class Against(Record):
 
     @property
     def failed(self) -> tuple[Worse, ...]:
-        """Figures that grew by more than is allowed."""
         if self.allowed is None:
             return ()
         return tuple(one for one in self.figures if one.by > self.allowed)
 
     @property
     def regressed(self) -> bool:
-        """True where a limit was given and a figure or row exceeds it."""
         return self.allowed is not None and bool(self.failed or self.lost)
 
 

@@ -31,24 +31,20 @@ def plain(text: str) -> str:
 
 
 def json_text(value: object) -> str:
-    """Plain data as JSON that UTF-8 can encode."""
     # A surrogate is part of a JSON string, so its backslash needs an escape.
     text = json.dumps(value, ensure_ascii=False)
     return _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
 
 
 def digest(data: bytes) -> str:
-    """Name of a content: its SHA-256."""
     return hashlib.sha256(data).hexdigest()
 
 
 def packed(value: object) -> tuple[bytes, int]:
-    """Plain data as compressed JSON, with its uncompressed bytes."""
     return squeezed(json_text(value).encode())
 
 
 def squeezed(data: bytes) -> tuple[bytes, int]:
-    """A content compressed, with its uncompressed bytes."""
     return zlib.compress(data, FAST), len(data)
 
 

@@ -220,7 +220,6 @@ def _empty() -> sqlite3.Connection:
 
 
 def _in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """Copy of an older file, in the newest schema."""
     memory = sqlite3.connect(":memory:", isolation_level=None)
     connection.backup(memory)
     add_functions(memory)

@@ -129,7 +129,6 @@ def unmatched(
 def changed_options(
     first: Mapping[str, Any], second: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the options that differ between two questions, with both values."""
     for name in dict.fromkeys((*first, *second)):
         if first.get(name) != second.get(name):
             yield name, first.get(name), second.get(name)

@@ -26,7 +26,6 @@ class Damaged(StoreFault):
 
 
 def primary(error: sqlite3.Error) -> int:
-    """SQLite's primary error code."""
     return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 

@@ -44,7 +44,6 @@ def store_path(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def keeps(environment: Mapping[str, str] = os.environ) -> bool:
-    """True where the environment allows answers to be kept."""
     if environment.get(KEEP_VARIABLE, "1").strip().lower() in ("0", "false", "no", "off"):
         return False
     return not is_null(Path(environment.get(FILE_VARIABLE) or "runs.db"))
@@ -102,7 +101,6 @@ def make_private(path: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Make an empty file for the user alone, where no file is."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     os.close(os.open(path, flags, OWNER_ONLY))
 
@@ -125,5 +123,4 @@ def shared_file_system(path: Path) -> str | None:
 
 
 def journal_mode(path: Path) -> str:
-    """SQLite's journal mode: a write-ahead log needs memory shared between processes."""
     return "WAL" if shared_file_system(path) is None else "DELETE"

@@ -223,7 +223,6 @@ def _rows(connection: sqlite3.Connection, table: str, key: str) -> Iterator[Sequ
 
 
 def _readable(connection: sqlite3.Connection, asked: str) -> Iterator[Sequence[Any]]:
-    """Yield rows up to the first damaged one."""
     try:
         yield from connection.execute(asked)
     except FAILURES as error:

@@ -188,7 +188,6 @@ def each_run(connection: sqlite3.Connection) -> Iterator[tuple[str, KeptRun | No
 
 
 def damaged_runs(connection: sqlite3.Connection) -> list[str]:
-    """Ids of damaged runs; their answers are not checked."""
     rows = connection.execute(f"SELECT id FROM run WHERE seal <> {RUN_SEAL}")
     return [str(row[0]) for row in rows]
 
@@ -219,7 +218,6 @@ def found(connection: sqlite3.Connection, name: str) -> KeptRun:
 
 
 def _first(connection: sqlite3.Connection, where: str, *values: str) -> list[KeptRun]:
-    """The first two runs of a condition and order."""
     rows = connection.execute(
         f"SELECT seal = {RUN_SEAL}, {_COLUMNS} FROM run WHERE {where} LIMIT 2", values
     ).fetchall()
@@ -254,7 +252,6 @@ def answer_of(connection: sqlite3.Connection, run: KeptRun) -> KeptAnswer:
 
 
 def _shaped(inputs: Any, content: Any) -> KeptAnswer:  # noqa: ANN401 - plain data of any shape
-    """Answer from plain data of the right shape."""
     parts = content if isinstance(content, dict) else {}
     rows, columns = parts.get("rows"), parts.get("columns")
     if not (
@@ -334,7 +331,6 @@ def prune(connection: sqlite3.Connection) -> None:
 
 
 def counted(connection: sqlite3.Connection) -> int:
-    """Number of kept runs."""
     return int(connection.execute("SELECT count(*) FROM run").fetchone()[0])
 
 

@@ -129,7 +129,6 @@ def _text(data: bytes) -> str:
 
 
 def version_of(connection: sqlite3.Connection) -> int:
-    """Number of migrations applied to the file."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 

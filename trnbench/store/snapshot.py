@@ -86,7 +86,6 @@ def take(connection: sqlite3.Connection, catalog: Catalog) -> str:
 
 
 def snapshot_name(files: Sequence[KeptFile]) -> str:
-    """Name of a snapshot of some files."""
     # In a fixed order, so that equal files have the same name however they were listed.
     ordered = sorted(files, key=lambda file: (_PLACES.get(file.section, len(_PLACES)), file.name))
     text = "\n".join(f"{file.section}/{file.name} {file.sha256}" for file in ordered)

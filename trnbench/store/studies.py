@@ -32,7 +32,6 @@ class KeptCell(Record):
 
     @property
     def state(self) -> str:
-        """Done, or failed where there is a reason."""
         return DONE if self.reason is None else FAILED
 
 

@@ -82,7 +82,6 @@ class ChipEfficiency(Sourced):
     """
 
     def __post_init__(self) -> None:
-        """Refuse shares out of range, and rows of different length."""
         _check(self)
         check_numbers(self.releases)
 
@@ -114,7 +113,6 @@ class KernelEfficiency(Record):
     """Cost per head of each sequence on a core, s."""
 
     def __post_init__(self) -> None:
-        """Refuse shares out of range, and rows of different length."""
         _check(self)
 
 
@@ -136,7 +134,6 @@ class ExpertEfficiency(Record):
     """Recomputation assumed where a publication states none."""
 
     def __post_init__(self) -> None:
-        """Refuse an overlap outside of 0 to 1."""
         least, largest = ends_of(self.overlap_between_nodes)
         if not 0 <= least <= largest <= 1:
             raise ValueError("`overlap_between_nodes` must be from 0 to 1")
@@ -150,12 +147,10 @@ class ComputeEfficiency(Record):
     experts: ExpertEfficiency | None = None
 
     def __post_init__(self) -> None:
-        """Refuse rows of samples of different length."""
         check_numbers(self._numbers)
 
     @property
     def samples(self) -> int | None:
-        """Number of samples in each row; None where every number is a scalar."""
         return samples_of(self._numbers)
 
     @property
@@ -172,7 +167,6 @@ def alone(chip: ChipEfficiency, **kernels: Numbers) -> ComputeEfficiency:
 
 
 def numbers_of(record: Any) -> dict[str, Numbers]:  # noqa: ANN401
-    """Numeric fields of a record, by name."""
     return {name: getattr(record, name) for name in _names_of(record.__class__)}
 
 
@@ -182,12 +176,10 @@ def _names_of(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
 
 
 def samples_of(numbers: dict[str, Numbers]) -> int | None:
-    """Number of samples of the rows among the numbers; None without rows."""
     return next((len(row) for row in numbers.values() if not isinstance(row, float | int)), None)
 
 
 def ends_of(value: Numbers) -> tuple[float, float]:
-    """Least and largest sample of a number; NaN if any sample is NaN."""
     if isinstance(value, float | int):
         return value, value
     return float(value.min()), float(value.max())

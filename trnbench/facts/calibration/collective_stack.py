@@ -67,7 +67,6 @@ class Tuning(Record):
     """Pipeline steps of a tree, chain or switch."""
 
     def __post_init__(self) -> None:
-        """Refuse link shares out of range, and counts below one."""
         for name in ("on_chip", "link", "network"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"`{name}` must be above 0 and at most 1")
@@ -131,14 +130,12 @@ class CollectiveStack(Sourced):
     rules: tuple[Rule, ...]
 
     def __post_init__(self) -> None:
-        """Refuse rules with unknown tunings."""
         for name in (self.default_tuning, *(rule.tuning for rule in self.rules)):
             if name not in self.tunings:
                 known = ", ".join(self.tunings)
                 raise ValueError(f"no tuning {name!r}; known: {known}")
 
     def tuning(self, name: str) -> Tuning:
-        """The tuning with this name."""
         if name not in self.tunings:
             raise UnknownNameError("tuning", name, self.tunings, where=self.name)
         return self.tunings[name]
@@ -150,7 +147,6 @@ class CollectiveStack(Sourced):
 
 
 def load_stack(catalog: Catalog, name: str) -> CollectiveStack:
-    """The communication stack with this name."""
     return load_named(catalog, "calibration", name, CollectiveStack)
 
 

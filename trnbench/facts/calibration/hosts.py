@@ -48,7 +48,6 @@ class HostLaunch(Record):
     """
 
     def __post_init__(self) -> None:
-        """Refuse fractions above 1, and graph costs of a stack without graphs."""
         for name in ("overlap", "slot_share"):
             least, largest = ends_of(getattr(self, name))
             if not 0 <= least <= largest <= 1:
@@ -72,7 +71,6 @@ class JobRates(Sourced):
     """Bandwidth of a host's memory for its processors, shared by all ranks of a node."""
 
     def __post_init__(self) -> None:
-        """Refuse shares of 0 and above 1."""
         for name in ("engine_share", "host_link_share"):
             least, most = ends_of(getattr(self, name))
             if not 0 < least <= most <= 1:

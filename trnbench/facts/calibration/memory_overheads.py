@@ -48,7 +48,6 @@ class MemoryOverheads(Record):
     """Buffers per communicator that a rank belongs to, bytes."""
 
     def __post_init__(self) -> None:
-        """Refuse negative numbers, and factors of 0."""
         numbers = numbers_of(self)
         check_numbers(numbers)
         for name in ("whole", "states", "activations"):

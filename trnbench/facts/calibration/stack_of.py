@@ -120,8 +120,6 @@ class Stacks(State, kw_only=False):
         return _best(here, software) or _best(near, software)
 
     def _chips_of(self, stack: TrainingStack) -> frozenset[str]:
-        """Chips of the instances that a stack lists."""
-
         def chips() -> frozenset[str]:
             known = self.catalog.users("instances")
             listed = (name for name in stack.instances if name in known)
@@ -136,7 +134,6 @@ def framework_named(catalog: Catalog, name: str) -> KnownFramework | None:
 
 
 def refuse_unknown_stack(catalog: Catalog, name: str) -> str:
-    """Check the name of a training stack or framework."""
     if framework_named(catalog, name) is None:
         load_training_stack(catalog, name)
     return name

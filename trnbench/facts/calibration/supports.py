@@ -35,7 +35,6 @@ class SupportLine(Record):
     note: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a line without features."""
         if not self.features:
             raise ValueError("`features` names one or more")
 

@@ -110,7 +110,6 @@ class Spread(Record):
     high: float
 
     def __post_init__(self) -> None:
-        """Refuse an interval that does not contain 1."""
         if not 0 < self.low <= 1 <= self.high:
             raise ValueError("`low` must be above 0 and at most 1, `high` at least 1")
 
@@ -199,7 +198,6 @@ class TrainingStack(Sourced):
     """Correlations of jointly fitted numbers; `chip.` begins those of the chip."""
 
     def __post_init__(self) -> None:
-        """Refuse numbers out of range, uneven rows, and unknown names."""
         check_numbers(self.own_numbers | {"fragmentation": self.fragmentation})
         factors = {"factor": self.factor, "communication": self.communication}
         for name, value in (
@@ -242,7 +240,6 @@ class TrainingStack(Sourced):
 
     @property
     def state(self) -> str | None:
-        """Maturity of the software in a few words; None where the file gives none."""
         return self.software.state if self.software else None
 
     def support_of(self, feature: str) -> Support | None:
@@ -321,7 +318,6 @@ class TrainingEfficiency(Record):
     stack: TrainingStack
 
     def __post_init__(self) -> None:
-        """Refuse rows of samples of different length, and an unknown release."""
         check_numbers(self._numbers)
         release = self.stack.release
         if release is not None and self.releases and release not in self.releases:
@@ -340,14 +336,12 @@ class TrainingEfficiency(Record):
 
     @property
     def compute(self) -> ComputeEfficiency:
-        """The efficiencies of computing."""
         return ComputeEfficiency(
             chip=self.chip, kernels=self.stack.kernels, experts=self.stack.experts
         )
 
     @property
     def samples(self) -> int | None:
-        """Number of samples in each row; None where every number is a scalar."""
         return samples_of(self._numbers)
 
     @property
@@ -420,7 +414,6 @@ def training_file(catalog: Catalog, name: str) -> Entry | None:
 
 
 def full_name(name: str) -> str:
-    """Name of a training stack with its prefix."""
     return name if name.startswith(STACK_PREFIX) else STACK_PREFIX + name
 
 
@@ -465,7 +458,6 @@ def stacks_fitted_on(catalog: Catalog, instance: str) -> tuple[TrainingStack, ..
 
 
 def _described(catalog: Catalog) -> list[str]:
-    """Chips with a calibration."""
     return [
         chip
         for entry in entries_of(catalog, CHIP_PREFIX)

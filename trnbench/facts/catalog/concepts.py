@@ -53,13 +53,11 @@ def explained(name: str) -> Concept | None:
 
 
 def topic_titles() -> Mapping[str, str]:
-    """Titles of all topics, by name."""
     topics = cast("Mapping[str, Mapping[str, object]]", _file()["topics"])
     return {name: str(table["title"]) for name, table in topics.items()}
 
 
 def glossary() -> Mapping[str, str]:
-    """Definitions of all terms, in alphabetical order."""
     return cast("Mapping[str, str]", _file()["terms"])
 
 

@@ -20,14 +20,10 @@ class Documented(Protocol):
     """A record described by a file, with a name and a provenance."""
 
     @property
-    def name(self) -> str:
-        """The id, equal to the file's stem."""
-        ...
+    def name(self) -> str: ...
 
     @property
-    def provenance(self) -> Provenance:
-        """Sources and evidence of the file's contents."""
-        ...
+    def provenance(self) -> Provenance: ...
 
 
 D = TypeVar("D", bound=Documented)

@@ -27,7 +27,6 @@ class Kind(IntEnum):
 
     @property
     def word(self) -> str:
-        """The name in data files and outputs."""
         return self.name.lower()
 
 
@@ -111,11 +110,9 @@ class Sourced(Record):
     """Filled by the loader; no file may contain the key."""
 
     def __eq__(self, other: object) -> bool:
-        """Compare all but the provenance."""
         return other.__class__ is self.__class__ and _contents(self) == _contents(other)
 
     def __hash__(self) -> int:
-        """Hash all but the provenance."""
         return hash(_contents(self))
 
 

@@ -86,7 +86,6 @@ def whole(value: object, most: int = _MOST_WHOLE, *, least: int = 0) -> int:
 
 
 def total(value: object) -> int:
-    """Check a large whole number."""
     return whole(value, _MOST_LARGE)
 
 

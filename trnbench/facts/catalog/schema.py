@@ -30,7 +30,6 @@ BY_TAG = "by tag"
 
 
 def is_record(form: TypeForm) -> bool:
-    """True for a record class."""
     return isinstance(form, type) and issubclass(form, Record)
 
 
@@ -41,7 +40,6 @@ def keys_of(record: TypeForm) -> dict[str, str]:
 
 @cache
 def dimension_of(form: TypeForm) -> Dimension | None:
-    """Dimension of an annotated float; None for other types."""
     if origin_of(form) is Annotated:
         return next((m for m in form.__metadata__ if isinstance(m, Dimension)), None)
     return None
@@ -53,12 +51,10 @@ def origin_of(form: TypeForm) -> object:
 
 
 def is_tagged_union(form: TypeForm) -> bool:
-    """True for a union of record classes."""
     return origin_of(form) in (Union, types.UnionType) and all(map(is_record, get_args(form)))
 
 
 def tagged(form: TypeForm) -> dict[str, TypeForm]:
-    """Tag -> record class, for a union of records."""
     return {tag_of(member): member for member in get_args(form)}
 
 

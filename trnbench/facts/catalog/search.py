@@ -112,7 +112,6 @@ class Catalog(Record, kw_only=False, weakref=True):
         return self._sections[section]
 
     def entries(self, section: str) -> tuple[Entry, ...]:
-        """The section's winning files, in order of name."""
         return tuple(entry for _, entry in sorted(self._entries(section).items()))
 
     def names(self, section: str) -> tuple[str, ...]:
@@ -184,7 +183,6 @@ class Catalog(Record, kw_only=False, weakref=True):
         return made  # type: ignore[no-any-return]
 
     def table(self, path: Path) -> Mapping[str, object]:
-        """The table in a file."""
         return self.once(path, dict, lambda: read_known(path))
 
     def _used_in(self, section: str) -> _Used:
@@ -342,7 +340,6 @@ class FileCheck(Record):
 
 
 def listed(catalog: Catalog, sections: Sequence[str]) -> tuple[Listed, ...]:
-    """Data files of some sections, contents unchecked."""
     return tuple(
         _listed(catalog, entry) for section in sections for entry in catalog.entries(section)
     )

@@ -116,5 +116,4 @@ def _reading(path: Path, what: str) -> Iterator[int]:
 
 
 def refused(path: Path, message: str) -> DataFileError:
-    """Error about a file as a whole."""
     return DataFileError(str(path), [Fault(path="", message=message)])

@@ -20,7 +20,6 @@ _KIND = "tables"
 
 
 def read_toml(path: Path) -> dict[str, object]:
-    """The table in `path`, or DataFileError."""
     return _parsed(path, read_text(path, what="TOML", max_bytes=MAX_BYTES))
 
 
@@ -97,7 +96,6 @@ def _texts(value: object, place: str) -> Iterator[tuple[str, str]]:
 
 
 def toml_text(table: Mapping[str, object]) -> str:
-    """TOML of a table of texts, numbers, dates, lists and tables."""
     import tomli_w
 
     return tomli_w.dumps(table, indent=2)

@@ -43,7 +43,6 @@ class Sparsity(Record):
     """Upper bound by format, FLOP/s: faster formats gain only up to this."""
 
     def __post_init__(self) -> None:
-        """Refuse patterns without a speed-up, and speed-ups without a pattern."""
         check_formats(self, "peak_per_chip_flop_per_s")
         if set(self.patterns) != set(self.speedup):
             raise ValueError("`speedup` must have just the keys that `patterns` lists")
@@ -86,7 +85,6 @@ class Chip(Sourced):
     power_w: Watts | None = None
 
     def __post_init__(self) -> None:
-        """Refuse chips without a compute unit, or with two kinds."""
         check_formats(self, "headline_per_chip_flop_per_s")
         if (self.cores is None) == (self.multiprocessors is None):
             raise ValueError("expected either [cores] or [multiprocessors]")
@@ -100,7 +98,6 @@ class Chip(Sourced):
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """Number formats of the tensor units, in the file's order."""
         return self.unit.formats
 
     def format_named(self, text: str) -> str:
@@ -118,7 +115,6 @@ class Chip(Sourced):
         return next((own for own in self.formats if own.startswith(number_format)), number_format)
 
     def peak_flop_per_s(self, number_format: str) -> float:
-        """Dense peak of the whole chip's tensor units, FLOP/s."""
         return self.unit.peak_flop_per_s(number_format)
 
     def bandwidth_gain(self, active: int, logical_size: int | None = None) -> float:

@@ -42,7 +42,6 @@ def check_formats(record: object, *names: str, known: Collection[str] = FORMATS)
 
 
 def check_above_zero(record: object, *names: str) -> None:
-    """Refuse a 0 in fields of a record that are used as divisors."""
     for name in names:
         if getattr(record, name) == 0:
             raise ValueError(f"`{name}` must be above 0")
@@ -52,19 +51,13 @@ class ComputeUnit(Protocol):
     """Interface of the compute units of a chip, of any kind."""
 
     @property
-    def clock_hz(self) -> float:
-        """Clock of the tensor units, Hz."""
-        ...
+    def clock_hz(self) -> float: ...
 
     @property
-    def formats(self) -> tuple[str, ...]:
-        """Number formats of the tensor units, in the file's order."""
-        ...
+    def formats(self) -> tuple[str, ...]: ...
 
     @property
-    def fast_formats(self) -> tuple[str, ...]:
-        """Formats with a faster mode, which some kernels reach."""
-        ...
+    def fast_formats(self) -> tuple[str, ...]: ...
 
     @property
     def separate_cores(self) -> int:
@@ -85,17 +78,13 @@ class ComputeUnit(Protocol):
         """Contraction depths including the padding of the hardware."""
         ...
 
-    def cores_per_rank(self, logical_size: int | None) -> int:
-        """Cores of one rank, of a logical size or the default one."""
-        ...
+    def cores_per_rank(self, logical_size: int | None) -> int: ...
 
     def peak_flop_per_s(self, number_format: str) -> float:
         """Dense peak of all tensor units of the chip, FLOP/s."""
         ...
 
-    def rate_keys(self, number_format: str) -> tuple[str, ...]:
-        """Keys of the chip's file that determine this peak."""
-        ...
+    def rate_keys(self, number_format: str) -> tuple[str, ...]: ...
 
 
 class TensorRate(Record):
@@ -109,7 +98,6 @@ class TensorRate(Record):
     """Passes in a faster mode of the same format, which some kernels reach."""
 
     def __post_init__(self) -> None:
-        """Refuse products that take no time."""
         check_above_zero(self, "passes", "fast_passes")
 
 
@@ -145,7 +133,6 @@ class TensorEngine(Record):
     throttle: Throttle | None = None
 
     def __post_init__(self) -> None:
-        """Refuse rates of unknown number formats."""
         check_formats(self, "formats")
         check_formats(self, "input_elements_per_cycle", known=(*FORMATS, SPARSE))
 
@@ -191,7 +178,6 @@ class VectorEngine(Record):
     headline_fp32_per_core_flop_per_s: FlopPerS | None = None
 
     def __post_init__(self) -> None:
-        """Refuse rates of unknown number formats."""
         check_formats(self, "elements_per_cycle")
 
 
@@ -223,7 +209,6 @@ class Dma(Record):
     """Bandwidth of the GpSimd cores' own DMA engine, where present."""
 
     def __post_init__(self) -> None:
-        """Refuse transfers of infinite duration."""
         check_above_zero(self, "reduce_rate", "transpose_rate", "transpose_rate_in_sbuf")
 
 
@@ -258,17 +243,14 @@ class NeuronCores(Record):
 
     @property
     def clock_hz(self) -> float:
-        """Clock of the tensor engine, Hz."""
         return self.tensor.clock_hz
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """Number formats of the tensor engine."""
         return tuple(self.tensor.formats)
 
     @property
     def fast_formats(self) -> tuple[str, ...]:
-        """Formats with a mode of fewer passes."""
         return tuple(name for name, rate in self.tensor.formats.items() if rate.fast_passes)
 
     @property
@@ -286,7 +268,6 @@ class NeuronCores(Record):
         return depth
 
     def cores_per_rank(self, logical_size: int | None) -> int:
-        """Cores of a logical core, which is one rank."""
         return logical_size or self.logical_default
 
     def peak_flop_per_s(self, number_format: str) -> float:
@@ -295,7 +276,6 @@ class NeuronCores(Record):
         return self.count * self.tensor.peak_flop_per_s(rate.passes, rate.rows_per_pe)
 
     def rate_keys(self, number_format: str) -> tuple[str, ...]:
-        """Keys of array size, clock, format and number of cores."""
         array = tuple(f"cores.tensor.{key}" for key in ("rows", "columns", "clock"))
         return (*array, f"cores.tensor.formats.{number_format}", "cores.count")
 
@@ -308,7 +288,6 @@ class GpuTile(Record):
     relative_rate: Ratio
 
     def __post_init__(self) -> None:
-        """Refuse a tile of infinite duration."""
         check_above_zero(self, "relative_rate")
 
 
@@ -326,17 +305,14 @@ class Multiprocessors(Record):
     tiles: tuple[GpuTile, ...]
 
     def __post_init__(self) -> None:
-        """Refuse rates of unknown number formats."""
         check_formats(self, "rates_per_chip_flop_per_s")
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """Number formats of the tensor cores."""
         return tuple(self.rates_per_chip_flop_per_s)
 
     @property
     def fast_formats(self) -> tuple[str, ...]:
-        """Empty: no format has a second mode."""
         return ()
 
     @property
@@ -360,7 +336,6 @@ class Multiprocessors(Record):
         return -(-depth // step) * step
 
     def cores_per_rank(self, logical_size: int | None) -> int:
-        """1: a device is one rank."""
         return 1
 
     def peak_flop_per_s(self, number_format: str) -> float:
@@ -368,7 +343,6 @@ class Multiprocessors(Record):
         return self.rates_per_chip_flop_per_s[number_format]
 
     def rate_keys(self, number_format: str) -> tuple[str, ...]:
-        """Key of the stated rate."""
         return (f"multiprocessors.rates_per_chip.{number_format}",)
 
 

@@ -38,7 +38,6 @@ class Torus(Record, tag_field="topology", tag="torus"):
     latency_per_hop_s: Seconds
 
     def __post_init__(self) -> None:
-        """Refuse a shape that contradicts the axes or the links."""
         if len(self.axes) != len(self.shape):
             raise ValueError(f"{len(self.axes)} axes but {len(self.shape)} lengths in `shape`")
         # On an axis of two both neighbours are the same chip, joined by a single link.
@@ -62,7 +61,6 @@ class Switch(Record, tag_field="topology", tag="switch"):
     """Smallest group, chips, for which the switch adds."""
 
     def __post_init__(self) -> None:
-        """Refuse a level without chips."""
         _refuse_none(self, "chips")
 
 
@@ -80,7 +78,6 @@ class Direct(Record, tag_field="topology", tag="direct"):
     latency_per_hop_s: Seconds
 
     def __post_init__(self) -> None:
-        """Refuse a level without chips or links."""
         _refuse_none(self, "chips_per_group", "group_distance", "links_per_chip")
 
 
@@ -93,7 +90,6 @@ class FullMesh(Record, tag_field="topology", tag="full-mesh"):
     latency_per_hop_s: Seconds
 
     def __post_init__(self) -> None:
-        """Refuse a level without chips."""
         _refuse_none(self, "chips")
 
 
@@ -119,7 +115,6 @@ class Network(Record, tag_field="topology", tag="network"):
     max_chips_per_cluster: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a spine faster than the adapters, and a network without adapters."""
         ratio = self.oversubscription
         if ratio is not None and ratio < 1:
             raise ValueError(f"`oversubscription` must be at least 1 (1:1), not {ratio:g}")

@@ -37,7 +37,6 @@ def figures(platform: Platform) -> tuple[SheetFigure, ...]:
 
 
 def chip_figures(chip: Chip) -> tuple[SheetFigure, ...]:
-    """Figures of one chip alone."""
     return tuple(_compute(chip, 1, Kind.MEASURED))
 
 
@@ -145,7 +144,6 @@ class Compared(Record):
 
     @property
     def ratios(self) -> tuple[float | None, ...]:
-        """Each value over the first one."""
         first = self.values[0]
         return tuple(None if value is None or not first else value / first for value in self.values)
 

@@ -42,7 +42,6 @@ class Totals(Record):
     sparse_flop_per_s: dict[str, FlopPerS] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse peaks of unknown number formats."""
         check_formats(self, "dense_flop_per_s", "sparse_flop_per_s")
 
 
@@ -111,7 +110,6 @@ class Instance(Sourced):
     routing: Routing | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an instance without chips, duplicate levels, and impossible domains."""
         if self.chips < 1:
             raise ValueError("`chips` must be at least 1")
         inside = (level for level in self.fabric if not isinstance(level, Network))
@@ -128,7 +126,6 @@ class Instance(Sourced):
 
     @property
     def network(self) -> Network | None:
-        """The level that joins instances; None without a network."""
         return next((level for level in self.fabric if isinstance(level, Network)), None)
 
     @property
@@ -196,7 +193,6 @@ class Platform(Record):
 
     @property
     def memory_bytes(self) -> float:
-        """Device memory of the whole instance, bytes."""
         return self.instance.chips * self.chip.memory.capacity_per_chip_bytes
 
     def legal_degrees(self, logical_size: int | None = None) -> LegalDegrees | None:
@@ -205,7 +201,6 @@ class Platform(Record):
         return next((d for d in self.instance.degrees if d.logical_size == size), None)
 
     def ranks(self, logical_size: int | None = None) -> int:
-        """Ranks of the whole instance."""
         return self.instance.chips * self.chip.ranks(logical_size)
 
     def memory_per_rank_bytes(self, logical_size: int | None = None) -> float:

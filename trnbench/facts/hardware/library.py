@@ -36,7 +36,6 @@ class Reliability(Sourced):
     """Share of the checkpoint writing time during which training stops."""
 
     def __post_init__(self) -> None:
-        """Refuse a node without chips and a share above one."""
         if self.node_chips < 1:
             raise ValueError("`node_chips` must be at least 1")
         if self.stalled_share > 1:
@@ -57,17 +56,14 @@ def load_reliability(catalog: Catalog, chip: str) -> Reliability:
 
 
 def load_chip(catalog: Catalog, name: str, *, where: str = "") -> Chip:
-    """The chip with this name or alias."""
     return load_named(catalog, "chips", name, Chip, where=where)
 
 
 def load_instance(catalog: Catalog, name: str, *, where: str = "") -> Instance:
-    """The instance with this name or alias."""
     return load_named(catalog, "instances", name, Instance, where=where)
 
 
 def load_platform(catalog: Catalog, name: str) -> Platform:
-    """The instance with this name or alias, joined with its chip."""
     instance = load_instance(catalog, name)
     place = f"{Path(instance.provenance.path)} (chip)"
     return Platform(instance=instance, chip=load_chip(catalog, instance.chip, where=place))

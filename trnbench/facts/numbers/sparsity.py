@@ -36,7 +36,6 @@ class SparsityPattern(Record):
 
     @property
     def ratio(self) -> int:
-        """Dense rows per compressed row."""
         return self.group // self.keep
 
     @property

@@ -42,7 +42,6 @@ class Price(Record):
     note: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse dates in the wrong order and a rate outside its own range."""
         if self.date_from > self.date_to:
             raise ValueError("`date_from` is after `date_to`")
         if self.unchanged_since is not None and self.unchanged_since > self.date_from:
@@ -70,7 +69,6 @@ class Price(Record):
         return self.term_years or 0, "no upfront" not in terms.casefold(), terms
 
     def covers(self, region: str, option: str) -> bool:
-        """True when the row is for this region and purchase option."""
         return self.region in (region, ANY) and self.option in (option, ANY)
 
 
@@ -85,12 +83,10 @@ class PriceList(Sourced):
     price: tuple[Price, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an empty list."""
         if not self.price:
             raise ValueError("`price` has one row or more: [[price]]")
 
     def rows(self, *, region: str, option: str) -> tuple[Price, ...]:
-        """Rows of a region and purchase option, in the file's order."""
         return tuple(row for row in self.price if row.covers(region, option))
 
     def price_at(
@@ -116,7 +112,6 @@ class PriceList(Sourced):
         return min(wanted, key=lambda row: row.flexibility)
 
     def source_of(self, row: Price) -> Source | None:
-        """Source of the rate of one of this list's rows; None without a rate."""
         evidence = self.provenance.evidence.get(f"price[{self.price.index(row)}].usd_per_hour")
         return self.provenance.sources.get(evidence.source) if evidence else None
 
@@ -126,7 +121,6 @@ def _newest(rows: Sequence[Price]) -> Price | None:
 
 
 def load_prices(catalog: Catalog, name: str) -> PriceList:
-    """Prices of an instance type by name or alias, including rows added by users."""
     entry = catalog.find("prices", name)
     return _joined(catalog, (entry.path, *entry.hides))
 

@@ -24,7 +24,6 @@ class MeteredRules(Record):
     minimum_s: Seconds
 
     def __post_init__(self) -> None:
-        """Refuse a step of 0."""
         if self.step_s <= 0:
             raise ValueError("`step` must be above 0")
 
@@ -38,7 +37,6 @@ class CommitmentRules(Record):
     """Billed length of a year."""
 
     def __post_init__(self) -> None:
-        """Refuse rules without terms, and a year of 0."""
         if not self.years or min(self.years) < 1 or self.year_s <= 0:
             raise ValueError("expected terms of at least a year, and a `year` above 0")
 
@@ -60,7 +58,6 @@ class BlockRules(Record):
     """Longest time between purchase and start."""
 
     def __post_init__(self) -> None:
-        """Refuse rules that allow no block."""
         if not 1 <= self.single_days_to <= self.longest_days or self.step_days < 1:
             raise ValueError("expected 1 <= `single_days_to` <= `longest_days`, `step_days` >= 1")
         if not self.sizes or min(self.sizes) < 1:
@@ -91,7 +88,6 @@ class SpotRules(Record):
     """Wait for a zone with machines; `wait_s` if unset."""
 
     def __post_init__(self) -> None:
-        """Refuse a certain interruption."""
         if self.reclaimed_per_month >= 1:
             raise ValueError("`reclaimed_per_month` must be below 1")
 

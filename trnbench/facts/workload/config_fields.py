@@ -24,15 +24,12 @@ class Fields:
         self.faults: list[Fault] = []
 
     def fault(self, key: str, message: str) -> None:
-        """Add a fault of a key."""
         self.faults.append(Fault(path=key, message=message))
 
     def has(self, key: str) -> bool:
-        """True when the key is present and not null."""
         return self._config.get(key) is not None
 
     def mentions(self, key: str) -> bool:
-        """True when the key is present, null or not."""
         return key in self._config
 
     def whole(self, key: str, default: int | None = None, *, minimum: int = 1) -> int:
@@ -109,7 +106,6 @@ class Fields:
         return {}
 
     def only(self, key: str, value: bool | int | str, why: str) -> None:
-        """Add a fault if the key has another value than the importable one."""
         found = self._config.get(key)
         if found is not None and (type(found) is not type(value) or found != value):
             self.fault(key, f"only {value!r} can be imported, found {kind_of(found)}: {why}")

@@ -64,11 +64,9 @@ class Scope:
         self.used: set[str] = set()
 
     def fault(self, key: str, message: str) -> None:
-        """Add a fault of a key."""
         self.fields[0].fault(key, message)
 
     def has(self, key: str) -> bool:
-        """True when a key is present and not null."""
         return any(fields.has(key) for fields in self.fields)
 
     def value(self, key: str) -> object:

@@ -33,7 +33,6 @@ _MARKS = {
 
 
 def section_of(table: Mapping[str, object]) -> str | None:
-    """Section of a workload file, by its contents; None if unrecognised."""
     if "transformer" in table or "recommender" in table:
         return "models"
     return next((section for key, section in _MARKS.items() if key in table), None)
@@ -59,7 +58,6 @@ def cross_faults(record: Documented, catalog: Catalog) -> Iterator[Fault]:
 
 
 def _unknown_in(fleet: FleetFile, catalog: Catalog) -> Iterator[Fault]:
-    """Yield the names in a fleet that are in no catalogue."""
     for i, instance in enumerate(fleet.on):
         yield from unknown_name(catalog, "instances", instance, f"on[{i}]")
     for i, job in enumerate(fleet.job):

@@ -63,7 +63,6 @@ class JobEntry(Record):
     """Fixed knobs of the layout."""
 
     def __post_init__(self) -> None:
-        """Refuse a job without a length or with two, and one with two deadlines."""
         if (self.tokens is not None or bool(self.phases)) == (self.samples is not None):
             raise ValueError("expected one of `tokens`, `samples` and `phases`")
         if self.deadline is not None and self.within_s is not None:
@@ -83,7 +82,6 @@ class MonthBudget(Record):
     usd: Usd
 
     def __post_init__(self) -> None:
-        """Refuse a malformed month."""
         try:
             datetime.date.fromisoformat(f"{self.month}-01")
         except ValueError:
@@ -110,7 +108,6 @@ class HeldCommitment(Record):
     ends_on: datetime.date
 
     def __post_init__(self) -> None:
-        """Check that `ends_on` is after `starts_on` and that there is a node."""
         if self.ends_on <= self.starts_on or self.nodes < 1:
             raise ValueError("expected `ends_on` after `starts_on`, and a node or more")
 
@@ -130,7 +127,6 @@ class BlockOnOffer(Record):
     """Price of a whole block; None: the price list's."""
 
     def __post_init__(self) -> None:
-        """Refuse an empty block."""
         if min(self.size, self.days, self.count) < 1 or not self.starts_on:
             raise ValueError("`size`, `days` and `count` are 1 or more, with days to start on")
 
@@ -167,7 +163,6 @@ class FleetFile(Sourced):
     block: tuple[BlockOnOffer, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse duplicate names and dates out of range."""
         for what, names in (
             ("job", [job.name for job in self.job]),
             ("month", [one.month for one in self.month]),
@@ -182,11 +177,9 @@ class FleetFile(Sourced):
 
     @property
     def horizon_days(self) -> int:
-        """Length of the plan, days."""
         return int(self.horizon_s // DAY_S)
 
     def day(self, on: datetime.date) -> int:
-        """Day number of a date, from 0."""
         return (on - self.starts_on).days
 
 

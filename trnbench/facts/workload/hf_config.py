@@ -102,7 +102,6 @@ def _copied(table: object) -> ConfigTable:
 
 
 def family_names() -> tuple[str, ...]:
-    """Names of all families, as in `model_type`."""
     return tuple(sorted(name for name in families() if name not in BASES))
 
 
@@ -329,7 +328,6 @@ class _Reader:
 
     @property
     def predicted(self) -> tuple[tuple[str, object], ...]:
-        """Key and number of the further tokens predicted, if any."""
         tables = (self.config,) if self.inner is self.config else (self.config, self.inner)
         found = ((key, table.get(key)) for table in tables for key in _PREDICTED)
         return tuple((key, count) for key, count in found if count)

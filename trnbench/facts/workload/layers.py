@@ -37,7 +37,6 @@ class Scan(Record):
     chunk: int
 
     def __post_init__(self) -> None:
-        """Refuse heads that cannot share keys evenly."""
         check_sizes(self)
         if self.heads % self.key_heads:
             raise ValueError(f"`key_heads` {self.key_heads} does not divide `heads` {self.heads}")
@@ -57,7 +56,6 @@ class LayerKind(Record):
     """False: the first part reads the residual stream without a norm."""
 
     def __post_init__(self) -> None:
-        """Refuse layers without any part, and windows without attention."""
         check_sizes(self)
         if self.mixer == self.feed_forward == "none":
             raise ValueError("a layer needs a `mixer` or a `feed_forward`")
@@ -139,7 +137,6 @@ class Recommender(Record):
     """Output widths of the MLP on the crossed features."""
 
     def __post_init__(self) -> None:
-        """Refuse lists of contradicting lengths or widths."""
         check_sizes(self)
         if not self.rows or len(self.rows) != len(self.lookups):
             raise ValueError("`rows` and `lookups` need one number for each table, and a table")
@@ -153,10 +150,8 @@ class Recommender(Record):
 
     @property
     def bottom_widths(self) -> tuple[tuple[int, int], ...]:
-        """(input, output) width of each layer of the bottom MLP."""
         return tuple(pairwise((self.dense_features, *self.bottom)))
 
     @property
     def top_widths(self) -> tuple[tuple[int, int], ...]:
-        """(input, output) width of each layer of the top MLP."""
         return tuple(pairwise((self.crossed_features, *self.top)))

@@ -332,7 +332,6 @@ class Layout(Record):
     )
 
     def __post_init__(self) -> None:
-        """Refuse values that are invalid on any machine."""
         if faults := "; ".join(_out_of_bounds(self)):
             raise ValueError(faults)
         values = dict(zip(KNOBS, _values_of(self), strict=True))
@@ -359,12 +358,10 @@ class Layout(Record):
 
     @property
     def ranks(self) -> Degree:
-        """Number of ranks of the layout."""
         return self.tp * self.pp * self.cp * self.dp
 
     @property
     def sample_tokens(self) -> Degree:
-        """Tokens of a sample, over all its sequences."""
         return self.sequence * sequences_per_sample(self.job)
 
 
@@ -405,11 +402,9 @@ class Knob(Record):
 
     @property
     def option(self) -> str:
-        """The knob's option on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
     def is_for(self, job: Value | None) -> bool:
-        """True when a job has the knob."""
         return not self.of_jobs or job in self.of_jobs
 
     @property

@@ -30,7 +30,6 @@ class Product(Record):
     label: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse sizes out of bounds."""
         check_sizes(self)
 
 
@@ -45,7 +44,6 @@ class MatrixSuite(Sourced):
     products: tuple[Product, ...]
 
     def __post_init__(self) -> None:
-        """Refuse empty lists and unknown formats."""
         _refuse_empty(self, "chips", "formats", "products")
         unknown = sorted(set(self.formats) - set(FORMATS))
         if unknown:
@@ -59,7 +57,6 @@ class Place(Record):
     nodes: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse sizes out of bounds."""
         check_sizes(self)
 
 
@@ -76,7 +73,6 @@ class CollectiveSuite(Sourced):
     factor: int
 
     def __post_init__(self) -> None:
-        """Refuse sizes that do not grow."""
         check_sizes(self)
         _refuse_empty(self, "places", "operations")
         if self.factor == 1 or self.min_size_bytes > self.max_size_bytes:
@@ -94,7 +90,6 @@ class TrainingCase(Record):
     note: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse sizes out of bounds."""
         check_sizes(self)
 
 
@@ -107,7 +102,6 @@ class TrainingSuite(Sourced):
     case: tuple[TrainingCase, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an empty suite and duplicate labels."""
         _refuse_empty(self, "case")
         labels = [case.label for case in self.case]
         twice = sorted({label for label in labels if labels.count(label) > 1})
@@ -132,21 +126,17 @@ def read_model(path: Path) -> Model:
 
 
 def load_model(catalog: Catalog, name: str, *, where: str = "") -> Model:
-    """The model with this name or alias."""
     path = catalog.find("models", name, where=where).path
     return catalog.once(path, Model, lambda: read_model(path))
 
 
 def load_matrix_suite(catalog: Catalog, name: str) -> MatrixSuite:
-    """The matrix suite with this name or alias."""
     return load_named(catalog, "matrix", name, MatrixSuite)
 
 
 def load_collective_suite(catalog: Catalog, name: str) -> CollectiveSuite:
-    """The collective suite with this name or alias."""
     return load_named(catalog, "collective", name, CollectiveSuite)
 
 
 def load_training_suite(catalog: Catalog, name: str) -> TrainingSuite:
-    """The training suite with this name or alias."""
     return load_named(catalog, "training", name, TrainingSuite)

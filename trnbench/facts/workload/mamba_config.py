@@ -31,7 +31,6 @@ _INERT = ("layer", "A_init_range", "norm_before_gate", "conv_init", "use_mem_eff
 
 
 def is_mamba_config(config: Mapping[str, object]) -> bool:
-    """True for a configuration in mamba_ssm's form."""
     return "model_type" not in config and "d_model" in config and _MIXER in config
 
 

@@ -38,7 +38,6 @@ class Latent(Record):
     value_head_size: int
 
     def __post_init__(self) -> None:
-        """Refuse sizes out of bounds."""
         check_sizes(self)
 
 
@@ -68,7 +67,6 @@ class Attention(Record):
     latent: Latent | None = None
 
     def __post_init__(self) -> None:
-        """Refuse heads that cannot share key-value heads evenly."""
         check_sizes(self)
         if self.heads % self.kv_heads:
             raise ValueError(f"`kv_heads` {self.kv_heads} does not divide `heads` {self.heads}")
@@ -98,7 +96,6 @@ class Mlp(Record):
     biases: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse sizes out of bounds."""
         check_sizes(self)
 
 
@@ -123,7 +120,6 @@ class Moe(Record):
     """A trained number per expert."""
 
     def __post_init__(self) -> None:
-        """Refuse a `top_k` above the number of experts."""
         check_sizes(self)
         if self.top_k > self.experts:
             raise ValueError(f"`top_k` {self.top_k} is above `experts` {self.experts}")
@@ -132,7 +128,6 @@ class Moe(Record):
 
     @property
     def shared(self) -> Mlp:
-        """The network of a shared expert."""
         return replace(self.expert, hidden=self.shared_hidden or self.expert.hidden)
 
 
@@ -150,7 +145,6 @@ class Position(Record):
     rotary_size: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a rotary base with another encoding, and rotary without a base."""
         check_sizes(self)
         rotary = self.encoding == "rotary"
         if rotary != (self.rotary_base is not None) or (self.rotary_size and not rotary):
@@ -187,7 +181,6 @@ class Transformer(Record):
     position: Position
 
     def __post_init__(self) -> None:
-        """Refuse layers without a feed-forward part, and unused parts."""
         check_sizes(self)
         if self.layers > MAX_LAYERS:
             raise ValueError(f"`layers` {self.layers:,} are more than {MAX_LAYERS:,}")
@@ -273,12 +266,10 @@ class Transformer(Record):
 
     @property
     def causal(self) -> bool:
-        """True when no token sees a later one."""
         return self.attention is None or self.attention.causal
 
     @property
     def dense_layers(self) -> int:
-        """Number of layers with a plain MLP."""
         return self.layers if self.moe is None else self.moe.dense_layers
 
 
@@ -295,7 +286,6 @@ class Vocabulary(Record):
     """Share of positions whose token the training objective predicts."""
 
     def __post_init__(self) -> None:
-        """Refuse a share outside (0, 1]."""
         check_sizes(self)
         if not 0 < self.predicted_ratio <= 1:
             raise ValueError(f"`predicted` must be above 0 and at most 1: {self.predicted_ratio}")
@@ -313,14 +303,12 @@ class Image(Record):
     """Bias of the patch projection."""
 
     def __post_init__(self) -> None:
-        """Refuse patches that do not tile the image."""
         check_sizes(self)
         if self.size % self.patch:
             raise ValueError(f"`patch` {self.patch} does not divide `size` {self.size}")
 
     @property
     def tokens(self) -> int:
-        """Number of tokens per image."""
         return (self.size // self.patch) ** 2 + self.class_token
 
 
@@ -333,7 +321,6 @@ class Diffusion(Record):
     output_channels: int
 
     def __post_init__(self) -> None:
-        """Refuse sizes out of bounds."""
         check_sizes(self)
 
 
@@ -349,7 +336,6 @@ class Head(Record):
     """Classes of a classifier."""
 
     def __post_init__(self) -> None:
-        """Refuse sizes out of bounds."""
         check_sizes(self)
 
 
@@ -368,7 +354,6 @@ class Tower(Record):
     """Images per sample."""
 
     def __post_init__(self) -> None:
-        """Refuse projectors of the wrong input width, and towers that are not encoders."""
         check_sizes(self)
         width = self.projector[0] if self.projector else 0
         if len(self.projector) < 2 or width % self.transformer.hidden:
@@ -384,7 +369,6 @@ class Published(Record):
     tolerance_ratio: Ratio = 0.0
 
     def agrees(self, count: int) -> bool:
-        """True when a counted number of parameters matches the published one."""
         return abs(count - self.parameters) <= self.tolerance_ratio * self.parameters
 
 
@@ -409,7 +393,6 @@ class Model(Sourced):
     published: Published | None = None
 
     def __post_init__(self) -> None:
-        """Refuse tables that form none of the families."""
         if not 0 <= self.mtp_depths <= MOST_DEPTHS:
             raise ValueError(f"`mtp_depths` must be from 0 to {MOST_DEPTHS}: {self.mtp_depths}")
         around = (self.vocabulary, self.image, self.diffusion)

@@ -34,15 +34,12 @@ class PartialLayout:
         self.wanted: Final = tuple(n for n in wanted if given.get(n) == ANY)
 
     def __eq__(self, other: object) -> bool:
-        """Compare the values, and the knobs to be chosen."""
         return isinstance(other, PartialLayout) and self._key == other._key
 
     def __hash__(self) -> int:
-        """Hash the values, and the knobs to be chosen."""
         return hash(self._key)
 
     def __repr__(self) -> str:
-        """The call that makes an equal object."""
         said = ", ".join(f"{name}={value!r}" for name, value in self.said.items())
         return f"PartialLayout({said})"
 
@@ -63,7 +60,6 @@ class PartialLayout:
 
     @property
     def given(self) -> Mapping[str, Value]:
-        """Set values, by knob."""
         return dict(self.pairs)
 
     @property
@@ -74,24 +70,20 @@ class PartialLayout:
 
     @property
     def open(self) -> tuple[str, ...]:
-        """Knobs without a value."""
         given = self.given
         return tuple(name for name in KNOBS if name not in given)
 
     @property
     def plain(self) -> dict[str, Value | None]:
-        """Value of every knob; None for an open one."""
         given = self.given
         return {name: given.get(name) for name in KNOBS}
 
     def __getitem__(self, name: str) -> Value | None:
-        """Value of a knob; None if open; KeyError for an unknown name."""
         if name not in KNOBS:
             raise KeyError(name)
         return self._by_name.get(name)
 
     def number(self, name: str) -> int | None:
-        """Value of a whole-number knob."""
         value = self[name]
         assert value is None or isinstance(value, int), name
         return value
@@ -101,7 +93,6 @@ class PartialLayout:
         return self.number(name) or 1
 
     def text(self, name: str) -> str | None:
-        """Value of a text knob."""
         value = self[name]
         assert value is None or isinstance(value, str), name
         return value
@@ -113,7 +104,6 @@ class PartialLayout:
 
     @property
     def replica_ranks(self) -> int:
-        """Ranks that hold one copy of the model: tp x pp x cp."""
         return self.degree("tp") * self.degree("pp") * self.degree("cp")
 
     def changed(self, **knobs: Value | None) -> PartialLayout:
@@ -138,7 +128,6 @@ class TrainCase(Record):
     label: str = ""
 
     def inputs(self) -> dict[str, object]:
-        """Model, cluster and set knobs as plain data."""
         where = {"model": self.model, "instance": self.instance, "nodes": self.nodes}
         return {**where, **self.layout.said}
 

@@ -45,7 +45,6 @@ def depths_of(text: str) -> tuple[int, ...]:
 
 @cache
 def _stages(text: str) -> tuple[str, ...]:
-    """Letters of each stage."""
     # Groups first: a repeated group may hold repeated letters.
     units = tuple(_repeated(tuple(_ungrouped(_units(text)))))
     letters = "".join(letter for letter, _ in units)
@@ -138,7 +137,6 @@ def _ungrouped(units: Units) -> Iterator[tuple[str, int]]:
 
 
 def _repeated(units: Units) -> Iterator[tuple[str, int]]:
-    """Yield the letters with repeats of single letters expanded."""
     i = total = 0
     while i < len(units):
         letter, place = units[i]

@@ -67,7 +67,6 @@ class Study(Sourced):
     """Figures kept of each answer; empty: those shown to people."""
 
     def __post_init__(self) -> None:
-        """Refuse unknown verbs, axes without values, and limits on unknown axes."""
         verbs = [self.verb]
         for name, values in self.axes.items():
             if not isinstance(values, list) or not values:
@@ -95,7 +94,6 @@ class Study(Sourced):
 
     @property
     def size(self) -> int:
-        """Number of combinations, including excluded ones."""
         return math.prod(len(values) for values in self.axes.values())
 
 
@@ -134,7 +132,6 @@ def cells_of(study: Study) -> Iterator[Cell]:
 
 
 def label_of(value: object) -> str:
-    """Label of an axis value in tables."""
     if isinstance(value, dict):
         return " ".join(label_of(one) for one in value.values())
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -152,7 +149,6 @@ def read_study(path: Path) -> Study:
 
 
 def axis_of(study: Study, name: str) -> str:
-    """Check the name of an axis."""
     if name not in study.axes:
         raise InputError(f"{study.name} has no axis {name!r}; its axes: {', '.join(study.axes)}")
     return name

@@ -46,12 +46,10 @@ class Weight(Record):
 
     @property
     def elements(self) -> int:
-        """Elements of one copy."""
         return prod(size for _, size in self.dims)
 
     @property
     def total(self) -> int:
-        """Elements of all copies."""
         return self.elements * self.count
 
 
@@ -87,12 +85,10 @@ def weights(model: Model) -> tuple[Weight, ...]:
 
 
 def depth_blocks(model: Model) -> tuple[str, ...]:
-    """Names of the blocks of multi-token prediction, one per predicted token."""
     return tuple(f"{DEPTH}{number}" for number in range(1, model.mtp_depths + 1))
 
 
 def parameter_count(model: Model) -> int:
-    """Number of parameters of the model."""
     return sum(weight.total for weight in weights(model))
 
 
@@ -116,7 +112,6 @@ def parameters_by_block(model: Model) -> Mapping[str, int]:
 
 
 def has_final_norm(transformer: Transformer) -> bool:
-    """True when the last layer's output is normalised."""
     return transformer.norm_final and transformer.norm_placement != "post"
 
 
@@ -152,7 +147,6 @@ def _embedding(model: Model, transformer: Transformer) -> Iterator[Weight]:
 
 
 def _tower(tower: Tower) -> Iterator[tuple[str, int, Iterable[Weight]]]:
-    """Yield the blocks of a vision encoder."""
     transformer = tower.transformer
     (kind,) = transformer.layer_kinds
     yield "tower.patch", 1, _patch(tower.image, transformer)
@@ -241,7 +235,6 @@ def _mixer(transformer: Transformer) -> Iterator[Weight]:
 
 
 def _scan(scan: Scan, transformer: Transformer) -> Iterator[Weight]:
-    """Yield the weights of a scan: projections, convolutions and state updates."""
     hidden, heads = ("hidden", transformer.hidden), ("head", scan.heads)
     value = (heads, ("head_size", scan.head_size))
     key = (("kv_head", scan.key_heads), ("state_size", scan.state_size))

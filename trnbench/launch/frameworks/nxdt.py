@@ -153,7 +153,6 @@ def _config(plan: LaunchPlan) -> dict[str, object]:
 
 
 def _alignment(plan: LaunchPlan) -> dict[str, object]:
-    """Keys of fine-tuning, as in the shipped SFT, LoRA and ORPO configurations."""
     layout = plan.layout
     if layout.job == "pretrain":
         return {}

@@ -260,7 +260,6 @@ def region_of(zone: object) -> str | None:
 
 
 def _time(value: object) -> datetime.datetime | None:
-    """A timestamp with its time zone; UTC if unstated."""
     if isinstance(value, str):
         try:
             value = datetime.datetime.fromisoformat(value.replace("Z", "+00:00"))

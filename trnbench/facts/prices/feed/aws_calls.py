@@ -96,7 +96,6 @@ class AwsQuestion(Record):
 
 
 def policy() -> str:
-    """The minimal IAM policy of these queries, as a JSON document."""
     actions = sorted(action for of in POLICY_ACTIONS.values() for action in of)
     statement = {"Effect": "Allow", "Action": actions, "Resource": "*"}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]}, indent=2)

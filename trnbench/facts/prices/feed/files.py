@@ -71,7 +71,6 @@ def _read(file: TextIO, path: Path, instances: Mapping[str, str], day: datetime.
 def _answer(
     file: TextIO, path: Path, key: str, instances: Mapping[str, str], day: datetime.date
 ) -> RatesRead:
-    """Rates in a saved answer of one of the services."""
     reader, items = JsonReader(file, path), list[Any]()
     for name in reader.members():
         if name == key:

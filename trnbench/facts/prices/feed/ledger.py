@@ -70,7 +70,6 @@ def compared(
 
 
 def _is_of(row: Price, rate: FoundRate) -> bool:
-    """True when a row states the rate for its day."""
     return (
         row.date_to == rate.day
         and _same(row.usd_per_hour, rate.usd_per_hour)
@@ -86,7 +85,6 @@ def _same(one: float | None, other: float | None) -> bool:
 
 
 def price_file_head(name: str, title: str) -> str:
-    """Header of a list that extends the shipped prices."""
     heading = f"{title}, USD per hour"
     return f'{HEAD}\nname = "{name}"\ntitle = {_text(heading)}\nadds = true\nkind = "vendor"\n'
 

@@ -175,7 +175,6 @@ def read_offer_csv(file: TextIO, path: Path, known: Known, day: datetime.date) -
 def _add(
     counted: _Counted, place: tuple[str, str], offers: Iterable[Any], day: datetime.date
 ) -> None:
-    """Add the rates of a product under its terms."""
     for offer in offers:
         if not isinstance(offer, dict):
             continue

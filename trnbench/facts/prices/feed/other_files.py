@@ -147,7 +147,6 @@ def read_own(file: TextIO, path: Path, known: Known, names: tuple[str, ...]) -> 
 def _own(
     cells: Mapping[str, str], known: Known, names: tuple[str, ...]
 ) -> tuple[FoundRate | None, list[str]]:
-    """Rate of a line, and the line's faults."""
     wrong = [f"{name} is empty" for name, text in cells.items() if not text]
     name = known(cells["instance"])
     if cells["instance"] and name is None:
