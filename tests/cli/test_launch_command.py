@@ -16,7 +16,7 @@ from trnbench.errors import InputError
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
 from trnbench.launch.catalogue import FRAMEWORKS, frameworks_on, schedulers_on
-from trnbench.launch.values import VALUES
+from trnbench.launch.written import VALUES
 from trnbench.verbs.launch.folders import launch_choices, launch_row
 from trnbench.verbs.train.run import train
 

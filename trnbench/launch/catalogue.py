@@ -8,10 +8,9 @@ from trnbench.errors import InputError
 from trnbench.facts.calibration.stack_of import Stacks
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import Platform
-from trnbench.launch.framework import Framework
 from trnbench.launch.frameworks import bridge, megatron, nxdt, optimum, torchtitan
-from trnbench.launch.scheduler import Scheduler
-from trnbench.launch.schedulers import clusters, hosts, kubernetes, services
+from trnbench.launch.schedulers import hosts, kubernetes, services
+from trnbench.launch.software import Framework, Scheduler
 
 FRAMEWORKS: Mapping[str, Framework] = {
     one.FACTS.name: one.FACTS for one in (nxdt, optimum, torchtitan, megatron, bridge)
@@ -19,7 +18,7 @@ FRAMEWORKS: Mapping[str, Framework] = {
 SCHEDULERS: Mapping[str, Scheduler] = {
     one.name: one
     for one in (
-        *(hosts.TORCHRUN, hosts.SLURM, clusters.PARALLELCLUSTER, kubernetes.EKS),
+        *(hosts.TORCHRUN, hosts.SLURM, hosts.PARALLELCLUSTER, kubernetes.EKS),
         *(services.SAGEMAKER, services.BATCH, services.ECS, kubernetes.RAY, services.SKYPILOT),
     )
 }

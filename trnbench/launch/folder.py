@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import Dimension, show
-from trnbench.launch.framework import Framework, Texts
 from trnbench.launch.plan import LaunchPlan
-from trnbench.launch.scheduler import Scheduler, environment_of
-from trnbench.launch.values import FILE, VALUES, UserValue, named_in
-from trnbench.launch.written import from_template
+from trnbench.launch.software import Framework, Scheduler, Texts, environment_of
+from trnbench.launch.written import FILE, VALUES, UserValue, from_template, named_in
 
 PREDICTION = "prediction.json"
 _PORT = 41000
@@ -49,10 +47,10 @@ def launch_folder(
         f"Written by trnbench {version} on {plan.date}: {framework.title} "
         f"({framework.versions}) with {scheduler.title} ({scheduler.versions})."
     )
-    call = framework.call(plan)
+    arguments = tuple(framework.arguments(plan))
     job = scheduler.files(plan, framework, stamp)
     environment = environment_of(plan, framework)
-    inside = (call.folder, *call.script, *call.arguments, *environment.values())
+    inside = (framework.folder, *framework.script, *arguments, *environment.values())
     of_files = [job.texts[name] for name in job.filled]
     own = framework.files(plan, stamp)
     # The scheduler's defaults win: it knows the paths and names on its hosts.
@@ -76,9 +74,9 @@ def launch_folder(
         "environment.sh": from_template("environment.sh", environment=environment, **shared),
         "train.sh": from_template(
             "train.sh",
-            **{"call": call, "lines": _lines(call.arguments), "needed": in_train},
-            **{"where": scheduler.where, "port": _PORT},
-            **{"compiler": framework.compiler, "about": _layout_text(plan), **shared},
+            **{"lines": _lines(arguments), "needed": in_train, "where": scheduler.where},
+            **{"port": _PORT, "compiler": framework.compiler, "about": _layout_text(plan)},
+            **shared,
         ),
         "start.sh": from_template(
             "start.sh",

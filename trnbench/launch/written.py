@@ -1,19 +1,101 @@
-"""Texts of files from data and templates: YAML and JSON by libraries, scripts by templates."""
+"""Texts of files: values that the user fills in, YAML and JSON by libraries, scripts by templates.
+
+Files name a value as `${NAME}`; all are collected in one shell file. None is a secret: credentials
+stay with the shell, the instance profile or the secret store.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
+from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
+from trnbench.facts.records import Record
 from trnbench.facts.terminal_text import markdown_text
-from trnbench.launch.values import word
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from jinja2 import Environment
+
+FILE = "values.env"
+_NAMED = re.compile(r"\$\{([A-Z][A-Z0-9_]*)\}")
+_MENTIONED = re.compile(r"\$\{([A-Z][A-Z0-9_]*)[:}]")
+
+
+class UserValue(Record, kw_only=False):
+    """A value that the user fills in; a default may stay as it is."""
+
+    name: str
+    help: str
+    """Meaning of the value, for the comment beside it."""
+    default: str = ""
+    optional: bool = False
+
+    @property
+    def to_fill_in(self) -> bool:
+        """True when the user must fill in this value before launch."""
+        return not (self.default or self.optional)
+
+
+_VALUES = (
+    ("CODE_DIR", "Folder with the framework's code, on every host or in the image."),
+    ("MODEL_DIR", "Folder with the model's config.json (and weights, to fine-tune)."),
+    ("TOKENIZER_DIR", "Folder with the tokenizer."),
+    ("DATA_DIR", "The training data, as the framework reads it."),
+    ("CHECKPOINT_DIR", "Where checkpoints are kept; every host sees it."),
+    ("COMPILE_CACHE", "Where compiled graphs are kept: a shared folder or s3:// URL."),
+    ("VENV", "Virtual environment to activate; empty: what is on the PATH.", "", True),
+    ("MAX_STEPS", "Steps to train; the default is a first short run.", "100"),
+    ("LEARNING_RATE", "Learning rate; the default is that of a shipped example."),
+    ("MODEL_MODULE", "torchtitan module of the model's configurations."),
+    ("MODEL_CONFIG", "Function there that returns the model's configuration."),
+    ("RECIPE", "Recipe of Megatron Bridge, such as llama3_8b_pretrain_config."),
+    ("HOSTS", "Host names, separated by spaces; the first one leads."),
+    ("PARTITION", "Slurm partition; empty: the default one.", "", True),
+    ("REGION", "AWS region."),
+    ("ZONE", "Availability zone; that of the reservation, where there is one."),
+    ("HEAD_SUBNET_ID", "Public subnet of the head node."),
+    ("SUBNET_ID", "Private subnet of the compute nodes, in ZONE."),
+    ("RESERVATION_ID", "Capacity Block or reservation, cr-...."),
+    ("KEY_NAME", "EC2 key pair for ssh."),
+    ("NODE_CONFIGURED_SCRIPT", "s3:// URL of a script that installs the software."),
+    ("IMAGE", "Container image with the framework, as REPOSITORY:TAG."),
+    ("IMAGE_ID", "AMI with the framework's drivers and software."),
+    ("CLAIM", "PersistentVolumeClaim of the shared file system, mounted at /shared."),
+    ("ROLE_ARN", "IAM role that the job runs as."),
+    ("OUTPUT_S3", "s3:// URL for what the job writes."),
+    ("DATA_S3", "s3:// URL of the training data."),
+    ("LAUNCH_S3", "s3:// URL to which this folder is copied for the job."),
+    ("CHECKPOINT_S3", "s3:// URL of checkpoints."),
+    ("JOB_QUEUE", "AWS Batch job queue whose compute environment has these instances."),
+    ("FILE_SYSTEM_ID", "EFS file system, mounted at /shared."),
+    ("MODEL_S3", "s3:// URL of the model's folder."),
+    ("TRAINING_PLAN_ARN", "ARN of the SageMaker training plan."),
+    ("JOB_NAME", "Name of the job or cluster."),
+    ("JOB_KIND", "pytorchjob or trainjob: which operator of Kubeflow runs it."),
+    ("CLUSTER", "ECS cluster with a capacity provider of managed instances."),
+)
+VALUES: Mapping[str, UserValue] = {one.name: one for one in starmap(UserValue, _VALUES)}
+
+
+def named_in(texts: Iterable[str]) -> tuple[str, ...]:
+    names = {name for text in texts for name in _MENTIONED.findall(text)}
+    return tuple(name for name in VALUES if name in names)
+
+
+def word(text: str) -> str:
+    """A word of a bash command line: quoted, with `${NAME}` left to the shell."""
+    # The pattern has a group, so the names stand at the odd places of the split. Double quotes keep
+    # a value with blanks a single word.
+    parts = _NAMED.split(text)
+    quoted = [
+        f'"${{{part}}}"' if at % 2 else shlex.quote(part) if part else ""
+        for at, part in enumerate(parts)
+    ]
+    return "".join(quoted) or "''"
 
 
 def yaml_text(*documents: object, head: Iterable[str] = ()) -> str:

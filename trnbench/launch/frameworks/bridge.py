@@ -13,7 +13,6 @@ from trnbench.errors import InputError
 from trnbench.facts.workload.choices import neighbours_of
 from trnbench.facts.workload.layout import Value
 from trnbench.launch.arguments import Flags, number, whole
-from trnbench.launch.framework import Framework, FrameworkCall
 from trnbench.launch.frameworks.megatron import (
     EXCHANGES,
     FIXED,
@@ -25,13 +24,13 @@ from trnbench.launch.frameworks.megatron import (
     drawn_knobs,
     exchange_of,
     gpu_environment,
-    no_files,
     offload_of,
     recompute_of,
     recompute_settings,
     refusals,
 )
 from trnbench.launch.plan import LaunchPlan
+from trnbench.launch.software import Framework
 
 DEGREES: Mapping[str, str] = {
     "tp": "model.tensor_model_parallel_size",
@@ -116,17 +115,11 @@ def _spelled(value: bool) -> str:
     return str(value).lower()
 
 
-def _call(plan: LaunchPlan) -> FrameworkCall:
+def _arguments(plan: LaunchPlan) -> Iterator[str]:
     job = plan.layout.job
     data = "megatron-indexed" if job == "pretrain" else "local-jsonl"
-    return FrameworkCall(
-        folder="${CODE_DIR}",
-        script=("scripts/training/run_recipe.py",),
-        arguments=(
-            *("--recipe", "${RECIPE}", "--mode", _MODES[job], "--dataset", data),
-            *(f"{key}={value}" for key, value in _settings(plan)),
-        ),
-    )
+    yield from ("--recipe", "${RECIPE}", "--mode", _MODES[job], "--dataset", data)
+    yield from (f"{key}={value}" for key, value in _settings(plan))
 
 
 def layout_of(flags: Flags) -> dict[str, Value]:
@@ -208,8 +201,9 @@ FACTS = Framework(
     recompute=RECOMPUTE,
     precisions=_PRECISIONS,
     refusals=refusals,
-    files=no_files,
-    call=_call,
+    folder="${CODE_DIR}",
+    script=("scripts/training/run_recipe.py",),
+    arguments=_arguments,
     environment=gpu_environment,
     defaults={"LEARNING_RATE": "3e-4"},
     assumes=(

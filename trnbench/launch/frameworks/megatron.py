@@ -23,8 +23,8 @@ from trnbench.facts.workload.recompute import (
     repeated_layers,
 )
 from trnbench.launch.arguments import BESIDE, Flags, number
-from trnbench.launch.framework import Framework, FrameworkCall, Texts, unwritten
 from trnbench.launch.plan import LaunchPlan
+from trnbench.launch.software import Framework, unwritten
 
 DEGREES: Mapping[str, str] = {
     "tp": "tensor-model-parallel-size",
@@ -201,17 +201,10 @@ def _run(plan: LaunchPlan) -> Iterator[str]:
     yield from ("--tensorboard-dir", "${CHECKPOINT_DIR}/tensorboard")
 
 
-def _call(plan: LaunchPlan) -> FrameworkCall:
-    return FrameworkCall(
-        folder="${CODE_DIR}",
-        script=("pretrain_gpt.py",),
-        arguments=(*_model(plan), *_layout(plan), *_run(plan)),
-    )
-
-
-def no_files(plan: LaunchPlan, stamp: str) -> Texts:
-    """No files: arguments state the whole configuration."""
-    return {}
+def _arguments(plan: LaunchPlan) -> Iterator[str]:
+    yield from _model(plan)
+    yield from _layout(plan)
+    yield from _run(plan)
 
 
 def gpu_environment(plan: LaunchPlan) -> Mapping[str, str]:
@@ -367,8 +360,9 @@ FACTS = Framework(
     recompute=RECOMPUTE,
     precisions={name: " ".join(words) for name, words in PRECISIONS.items()},
     refusals=refusals,
-    files=no_files,
-    call=_call,
+    folder="${CODE_DIR}",
+    script=("pretrain_gpt.py",),
+    arguments=_arguments,
     environment=gpu_environment,
     defaults={"LEARNING_RATE": "1.5e-4"},
     assumes=(

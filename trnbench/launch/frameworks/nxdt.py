@@ -15,8 +15,8 @@ from typing import Any
 from trnbench.facts.workload.layout import Value
 from trnbench.facts.workload.model import ROTARY_BASE
 from trnbench.facts.workload.recompute import PLAIN, Module, modules_of, recompute_named
-from trnbench.launch.framework import Framework, FrameworkCall, Texts, nested, unwritten
 from trnbench.launch.plan import LaunchPlan
+from trnbench.launch.software import Framework, Texts, nested, unwritten
 from trnbench.launch.written import yaml_text
 
 LAST_FULL_STACK = "Neuron SDK 2.28"
@@ -187,7 +187,7 @@ def _files(plan: LaunchPlan, stamp: str) -> Texts:
     return {CONFIG: yaml_text(_config(plan), head=(stamp,))}
 
 
-def _call(plan: LaunchPlan) -> FrameworkCall:
+def _arguments(plan: LaunchPlan) -> Iterator[str]:
     given = {
         "trainer.max_steps": "${MAX_STEPS}",
         "model.optim.lr": "${LEARNING_RATE}",
@@ -200,14 +200,8 @@ def _call(plan: LaunchPlan) -> FrameworkCall:
     if plan.layout.job != "pretrain":
         given["data.tokenizer.type"] = "${TOKENIZER_DIR}"
         given["exp_manager.resume_from_checkpoint"] = "${MODEL_DIR}"
-    return FrameworkCall(
-        folder="${CODE_DIR}/examples",
-        script=("training_orchestrator.py",),
-        arguments=(
-            *("--config-path=${LAUNCH_DIR}", f"--config-name={CONFIG.removesuffix('.yaml')}"),
-            *(f"{key}={value}" for key, value in given.items()),
-        ),
-    )
+    yield from ("--config-path=${LAUNCH_DIR}", f"--config-name={CONFIG.removesuffix('.yaml')}")
+    yield from (f"{key}={value}" for key, value in given.items())
 
 
 def _environment(plan: LaunchPlan) -> Mapping[str, str]:
@@ -323,7 +317,9 @@ FACTS = Framework(
     precisions=PRECISIONS,
     refusals=_refusals,
     files=_files,
-    call=_call,
+    folder="${CODE_DIR}/examples",
+    script=("training_orchestrator.py",),
+    arguments=_arguments,
     environment=_environment,
     defaults={"LEARNING_RATE": "1.5e-5"},
     compiler=PARALLEL_COMPILE,

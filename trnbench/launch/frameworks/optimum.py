@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 
 from trnbench.facts.workload.layout import Value
 from trnbench.launch.arguments import Flags
-from trnbench.launch.framework import Framework, FrameworkCall, Texts
 from trnbench.launch.frameworks.nxdt import PARALLEL_COMPILE, xla_environment
 from trnbench.launch.plan import LaunchPlan
+from trnbench.launch.software import Framework
 from trnbench.launch.written import from_template
 
 SCRIPT = "train_optimum.py"
@@ -20,10 +20,6 @@ _PRECISIONS = {"bf16-sr-master": "mixed", "bf16-master": "mixed", "bf16-sr": "bf
 REPLICA_BATCH = "replica_batch"
 """Read back with the knobs: samples of a replica in a step, until the replicas are known."""
 _PLAIN: Mapping[str, str] = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size"}
-
-
-def _files(plan: LaunchPlan, stamp: str) -> Texts:
-    return {SCRIPT: from_template("train_optimum.py", stamp=stamp)}
 
 
 def _arguments(plan: LaunchPlan) -> Iterator[str]:
@@ -62,11 +58,6 @@ def _arguments(plan: LaunchPlan) -> Iterator[str]:
     yield from flag("save_strategy", "steps")
     yield from flag("save_steps", plan.checkpoint_steps)
     yield from flag("output_dir", "${CHECKPOINT_DIR}")
-
-
-def _call(plan: LaunchPlan) -> FrameworkCall:
-    script = (f"${{LAUNCH_DIR}}/{SCRIPT}",)
-    return FrameworkCall(folder="${LAUNCH_DIR}", script=script, arguments=tuple(_arguments(plan)))
 
 
 def _environment(plan: LaunchPlan) -> Mapping[str, str]:
@@ -147,8 +138,10 @@ FACTS = Framework(
     },
     precisions=_PRECISIONS,
     refusals=_refusals,
-    files=_files,
-    call=_call,
+    files=lambda plan, stamp: {SCRIPT: from_template("train_optimum.py", stamp=stamp)},
+    folder="${LAUNCH_DIR}",
+    script=(f"${{LAUNCH_DIR}}/{SCRIPT}",),
+    arguments=_arguments,
     environment=_environment,
     defaults={"LEARNING_RATE": "1e-4"},
     compiler=PARALLEL_COMPILE,

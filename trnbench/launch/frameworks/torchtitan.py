@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from trnbench.facts.workload.layout import Value
 from trnbench.launch.arguments import whole
-from trnbench.launch.framework import Framework, FrameworkCall, Texts
 from trnbench.launch.plan import LaunchPlan
+from trnbench.launch.software import Framework, Texts
 from trnbench.launch.written import from_template
 
 MODULE = "launch_config"
@@ -74,14 +74,6 @@ def _files(plan: LaunchPlan, stamp: str) -> Texts:
         parameters="float32" if layout.precision == "fp32" else "bfloat16",
     )
     return {f"{MODULE}.py": text}
-
-
-def _call(plan: LaunchPlan) -> FrameworkCall:
-    return FrameworkCall(
-        folder="${CODE_DIR}",
-        script=("-m", "torchtitan.train"),
-        arguments=("--module", MODULE, "--config", FUNCTION),
-    )
 
 
 def _environment(plan: LaunchPlan) -> Mapping[str, str]:
@@ -237,7 +229,9 @@ FACTS = Framework(
     },
     refusals=_refusals,
     files=_files,
-    call=_call,
+    folder="${CODE_DIR}",
+    script=("-m", "torchtitan.train"),
+    arguments=lambda plan: ("--module", MODULE, "--config", FUNCTION),
     environment=_environment,
     defaults={"LEARNING_RATE": "3e-4"},
     own_defaults=known_defaults,

@@ -9,19 +9,18 @@ from __future__ import annotations
 import datetime
 import json
 
-from trnbench.launch.framework import Framework
 from trnbench.launch.plan import LaunchPlan
-from trnbench.launch.scheduler import JobFiles, Scheduler, ec2, in_turn, no_refusals
+from trnbench.launch.software import (
+    LAUNCH_FOLDER,
+    ON_SHARED,
+    SHARED_FOLDER,
+    Framework,
+    JobFiles,
+    Scheduler,
+    in_turn,
+)
 from trnbench.launch.written import from_template, yaml_text
 
-_FOLDER, _SHARED = "/launch", "/shared"
-_DEFAULTS = {
-    "CHECKPOINT_DIR": f"{_SHARED}/checkpoints",
-    "COMPILE_CACHE": f"{_SHARED}/compiled",
-    "MODEL_DIR": f"{_SHARED}/model",
-    "TOKENIZER_DIR": f"{_SHARED}/model",
-    "DATA_DIR": f"{_SHARED}/data",
-}
 _NEURON_CHART = "oci://public.ecr.aws/neuron/neuron-helm-chart"
 _ON_RAY = "ray_job.py"
 
@@ -36,7 +35,7 @@ def _resources(plan: LaunchPlan) -> dict[str, object]:
 
 
 def _mounts() -> list[dict[str, object]]:
-    places = {"launch": _FOLDER, "shared": _SHARED, "memory": "/dev/shm"}
+    places = {"launch": LAUNCH_FOLDER, "shared": SHARED_FOLDER, "memory": "/dev/shm"}
     return [{"name": name, "mountPath": path} for name, path in places.items()]
 
 
@@ -145,7 +144,7 @@ def _making(plan: LaunchPlan) -> tuple[str, ...]:
 
 
 def _eks(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
-    command = ["bash", "-c", in_turn(framework, f"bash {_FOLDER}/train.sh")]
+    command = ["bash", "-c", in_turn(framework, f"bash {LAUNCH_FOLDER}/train.sh")]
     documents = {
         "cluster.yaml": _cluster(plan),
         "pytorchjob.yaml": _pytorch_job(plan, command),
@@ -173,7 +172,7 @@ def _ray(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
         "kind": "RayJob",
         "metadata": {"name": plan.name},
         "spec": {
-            "entrypoint": f"python {_FOLDER}/{_ON_RAY}",
+            "entrypoint": f"python {LAUNCH_FOLDER}/{_ON_RAY}",
             **{"submissionMode": "K8sJobMode", "shutdownAfterJobFinishes": True},
             "rayClusterSpec": {
                 "headGroupSpec": {
@@ -197,7 +196,9 @@ def _ray(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
     texts = {
         "cluster.yaml": yaml_text(_cluster(plan), head=(stamp,)),
         "rayjob.yaml": yaml_text(job, head=(stamp,)),
-        _ON_RAY: from_template("ray_job.py", stamp=stamp, plan=plan, turns=turns, folder=_FOLDER),
+        _ON_RAY: from_template(
+            "ray_job.py", stamp=stamp, plan=plan, turns=turns, folder=LAUNCH_FOLDER
+        ),
     }
     filled = ("cluster.yaml", "rayjob.yaml")
     start = (*_making(plan), 'kubectl apply -f "$here/filled/rayjob.yaml"')
@@ -212,10 +213,8 @@ EKS = Scheduler(
     date=datetime.date(2026, 8, 21),
     # The operator of PyTorchJob sets RANK and MASTER_ADDR, that of TrainJob PET_*.
     where=("NODE_RANK=${PET_NODE_RANK:-${RANK:-0}}", "HEAD=${PET_MASTER_ADDR:-$MASTER_ADDR}"),
-    cannot=ec2,
-    refusals=no_refusals,
     files=_eks,
-    defaults={**_DEFAULTS, "JOB_KIND": "pytorchjob"},
+    defaults={**ON_SHARED, "JOB_KIND": "pytorchjob"},
     assumes=(
         "`bash start.sh cluster` makes the cluster, `bash start.sh` hands over the job; eksctl "
         "installs the plugin of EFA where it is enabled",
@@ -230,10 +229,8 @@ RAY = Scheduler(
     source="KubeRay v1, Ray Train, Neuron SDK deploy/eks",
     date=datetime.date(2026, 8, 21),
     where=("NODE_RANK=${NODE_RANK:?}", "HEAD=${HEAD:?}"),
-    cannot=ec2,
-    refusals=no_refusals,
     files=_ray,
-    defaults=_DEFAULTS,
+    defaults=ON_SHARED,
     assumes=(
         "`bash start.sh cluster` makes the cluster, `bash start.sh` hands over the job",
         "the KubeRay operator is installed, and the image has Ray beside the framework",

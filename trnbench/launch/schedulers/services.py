@@ -11,21 +11,21 @@ import datetime
 from collections.abc import Iterator
 
 from trnbench.facts.hardware.instance import Platform
-from trnbench.launch.framework import Framework
 from trnbench.launch.plan import LaunchPlan, host_type
-from trnbench.launch.scheduler import JobFiles, Scheduler, ec2, in_turn, no_refusals
+from trnbench.launch.software import (
+    LAUNCH_FOLDER,
+    ON_SHARED,
+    SHARED_FOLDER,
+    Framework,
+    JobFiles,
+    Scheduler,
+    ec2,
+    in_turn,
+)
 from trnbench.launch.written import json_text, yaml_text
 
-_FOLDER, _SHARED = "/launch", "/shared"
-_ON_SHARED = {
-    "CHECKPOINT_DIR": f"{_SHARED}/checkpoints",
-    "COMPILE_CACHE": f"{_SHARED}/compiled",
-    "MODEL_DIR": f"{_SHARED}/model",
-    "TOKENIZER_DIR": f"{_SHARED}/model",
-    "DATA_DIR": f"{_SHARED}/data",
-}
 _SEND = 'aws s3 sync "$here" "${LAUNCH_S3}" --exclude "filled/*"'
-_FETCH = f"aws s3 cp --recursive ${{LAUNCH_S3}} {_FOLDER}"
+_FETCH = f"aws s3 cp --recursive ${{LAUNCH_S3}} {LAUNCH_FOLDER}"
 # Shares of a host that a container may ask for: AWS's sample for trn1.32xlarge asks for 96 of 128
 # processors, and agents need some of the memory.
 _CPU_SHARE, _MEMORY_SHARE = 0.75, 0.9
@@ -118,7 +118,7 @@ def _file_system() -> dict[str, object]:
 
 
 def _script(framework: Framework) -> list[str]:
-    train = in_turn(framework, f"bash {_FOLDER}/train.sh")
+    train = in_turn(framework, f"bash {LAUNCH_FOLDER}/train.sh")
     return ["bash", "-c", f"{_FETCH} && {train}"]
 
 
@@ -134,7 +134,7 @@ def _batch(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
         # EFA registers memory that must stay locked, more than any default limit.
         "ulimits": [{"name": "memlock", "hardLimit": -1, "softLimit": -1}],
         "volumes": [_file_system()],
-        "mountPoints": [{"sourceVolume": "shared", "containerPath": _SHARED}],
+        "mountPoints": [{"sourceVolume": "shared", "containerPath": SHARED_FOLDER}],
     }
     nodes = {
         "numNodes": plan.hosts,
@@ -175,7 +175,7 @@ def _ecs(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
         "memory": int(memory * _MEMORY_SHARE),
         "resourceRequirements": [device],
         "linuxParameters": {"sharedMemorySize": 65_536},
-        "mountPoints": [{"sourceVolume": "shared", "containerPath": _SHARED}],
+        "mountPoints": [{"sourceVolume": "shared", "containerPath": SHARED_FOLDER}],
     }
     definition = {
         "family": plan.name,
@@ -250,7 +250,6 @@ SAGEMAKER = Scheduler(
         'print(sorted(json.load(open(sys.argv[1]))["hosts"])[0])\' "$where")',
     ),
     cannot=_sagemaker_cannot,
-    refusals=no_refusals,
     files=_sagemaker,
     defaults={
         "DATA_DIR": f"{_INPUT}/training",
@@ -275,10 +274,8 @@ BATCH = Scheduler(
         "own=$(hostname -i)",
         "HEAD=${AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS:-${own%% *}}",
     ),
-    cannot=ec2,
-    refusals=no_refusals,
     files=_batch,
-    defaults=_ON_SHARED,
+    defaults=ON_SHARED,
     assumes=(
         "the queue's compute environment launches this type with its EFA interfaces, in one "
         "placement group or reservation",
@@ -295,7 +292,7 @@ ECS = Scheduler(
     cannot=_ecs_cannot,
     refusals=_one_host,
     files=_ecs,
-    defaults=_ON_SHARED,
+    defaults=ON_SHARED,
     assumes=(
         "CLUSTER has a capacity provider of managed instances that allows this type",
         "the image has the AWS command line beside the framework",
@@ -311,8 +308,6 @@ SKYPILOT = Scheduler(
         "NODE_RANK=$SKYPILOT_NODE_RANK",
         'HEAD=$(head -n 1 <<<"$SKYPILOT_NODE_IPS")',
     ),
-    cannot=ec2,
-    refusals=no_refusals,
     files=_sky,
     defaults={
         "DATA_DIR": "/data",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from trnbench.facts.records import Record, replace
 from trnbench.launch.folder import LaunchFolder
-from trnbench.launch.framework import Framework
-from trnbench.launch.scheduler import Scheduler
+from trnbench.launch.software import Framework, Scheduler
 from trnbench.show.row import Row, cells
 from trnbench.verbs.train.answer import TrainAnswer
 

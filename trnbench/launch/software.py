@@ -1,9 +1,9 @@
-"""Facts of a training framework: the platforms it runs on, its limits, and its command."""
+"""Facts of frameworks and schedulers: limits, files, commands, and how hosts find each other."""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from trnbench.facts.calibration.frameworks import SOFTWARE
 from trnbench.facts.hardware.instance import Platform
@@ -12,7 +12,7 @@ from trnbench.facts.workload.choices import Job
 from trnbench.facts.workload.layout import KNOBS, Schedule, Value
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.recompute import PLAIN, parts_of
-from trnbench.launch.plan import LaunchPlan
+from trnbench.launch.plan import LaunchPlan, host_type
 
 RARE = frozenset({"expert_tp", "shard", "pipeline_layout", "optimizer_offload"})
 """Knobs that most frameworks cannot express: values off their defaults are refused."""
@@ -20,26 +20,22 @@ Texts = Mapping[str, str]
 """File name -> content."""
 
 
-class FrameworkCall(Record):
-    """Command of a framework on each host: `torchrun ... SCRIPT ARGUMENTS` in `folder`."""
-
-    folder: str
-    script: tuple[str, ...]
-    arguments: tuple[str, ...]
-
-
-def _nothing_more(plan: LaunchPlan) -> Mapping[str, str]:
-    return {}
-
-
-class Framework(Record, eq=False):
-    """A training framework, as of a version and a day."""
+class Software(Record, eq=False):
+    """A program that launch files are written for, as of a version and a day."""
 
     name: str
     title: str
     versions: str
     source: str
     date: datetime.date
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """User values that the program settles."""
+    assumes: tuple[str, ...] = ()
+
+
+class Framework(Software, eq=False):
+    """A training framework; its command on each host is `torchrun ... SCRIPT ARGUMENTS`."""
+
     jobs: tuple[Job, ...]
     no_jobs: Mapping[Job, str] = field(default_factory=dict)
     """Why a job is missing, where there is a reason to give."""
@@ -51,17 +47,17 @@ class Framework(Record, eq=False):
     precisions: Mapping[str, str]
     refusals: Callable[[LaunchPlan], Iterator[str]]
     """Reasons why a plan cannot be written."""
-    files: Callable[[LaunchPlan, str], Texts]
-    """Configuration files, given a plan and a stamp."""
-    call: Callable[[LaunchPlan], FrameworkCall]
+    files: Callable[[LaunchPlan, str], Texts] = lambda plan, stamp: {}
+    """Configuration files, given a plan and a stamp; none where arguments state everything."""
+    folder: str
+    """Where the command runs."""
+    script: tuple[str, ...]
+    arguments: Callable[[LaunchPlan], Iterable[str]]
     environment: Callable[[LaunchPlan], Mapping[str, str]]
-    defaults: Mapping[str, str]
-    """User values that the framework settles."""
-    own_defaults: Callable[[LaunchPlan], Mapping[str, str]] = _nothing_more
+    own_defaults: Callable[[LaunchPlan], Mapping[str, str]] = lambda plan: {}
     """User values that depend on the plan."""
     compiler: str | None = None
     """Program that compiles before the job, if any."""
-    assumes: tuple[str, ...] = ()
     writes: frozenset[str] = frozenset()
     """Knobs among `RARE` that it writes, and `mtp_depths` where it trains depths."""
     not_written: Mapping[str, str] = field(default_factory=dict)
@@ -152,3 +148,65 @@ def nested(flat: Mapping[str, object]) -> dict[str, object]:
             table = inner
         table[last] = value
     return top
+
+
+class JobFiles(Record, eq=False):
+    """Files of a scheduler, and how to submit them."""
+
+    texts: Texts
+    filled: tuple[str, ...] = ()
+    """Files that get the user's values before they are submitted."""
+    start: tuple[str, ...]
+    """Lines of bash that submit the job."""
+
+
+def ec2(platform: Platform) -> str | None:
+    """Refuse platforms that are not a published EC2 instance type."""
+    instance = platform.instance
+    if host_type(instance) is None:
+        return f"{instance.name} is no EC2 instance type that is published"
+    return None
+
+
+class Scheduler(Software, eq=False):
+    """A way to start processes on hosts."""
+
+    where: tuple[str, ...]
+    """Lines of bash that set NODE_RANK, the number of this host, and HEAD, the address of the
+    first."""
+    cannot: Callable[[Platform], str | None] = ec2
+    """Why the scheduler cannot start an instance; None where it can."""
+    refusals: Callable[[LaunchPlan], Iterable[str]] = lambda plan: ()
+    """Reasons why a plan cannot be started."""
+    files: Callable[[LaunchPlan, Framework, str], JobFiles]
+
+
+LAUNCH_FOLDER, SHARED_FOLDER = "/launch", "/shared"
+"""This folder, and the shared file system, as containers see them."""
+ON_SHARED: Mapping[str, str] = {
+    "CHECKPOINT_DIR": f"{SHARED_FOLDER}/checkpoints",
+    "COMPILE_CACHE": f"{SHARED_FOLDER}/compiled",
+    "MODEL_DIR": f"{SHARED_FOLDER}/model",
+    "TOKENIZER_DIR": f"{SHARED_FOLDER}/model",
+    "DATA_DIR": f"{SHARED_FOLDER}/data",
+}
+
+
+def in_turn(framework: Framework, command: str) -> str:
+    """Command line that runs a command, after compiling where there is a compiler."""
+    return f"COMPILE=1 {command} && {command}" if framework.compiler else command
+
+
+def environment_of(plan: LaunchPlan, framework: Framework) -> dict[str, str]:
+    """Environment of every process: the framework's and the network's.
+
+    FI_* as in the set-up of several Trn1 nodes of the Neuron SDK and torchtitan's Slurm sample.
+    """
+    environment = dict(framework.environment(plan))
+    if plan.host_adapters and plan.hosts > 1:
+        environment |= {
+            "FI_PROVIDER": "efa",
+            "FI_EFA_USE_DEVICE_RDMA": "1",
+            "FI_EFA_FORK_SAFE": "1",
+        }
+    return environment
