@@ -38,7 +38,7 @@ def completes_stacks() -> Callable[[str], list[str]]:
     calibrated = completes(("calibration",), prefix="training-", cut=True)
 
     def complete(incomplete: str) -> list[str]:
-        from trnbench.facts.calibration.frameworks import SOFTWARE
+        from trnbench.facts.calibration.supports import SOFTWARE
 
         named = (name for name in SOFTWARE if name.startswith(incomplete))
         return sorted({*calibrated(incomplete), *named})

@@ -30,7 +30,7 @@ from trnbench.evidence.rows import RowFault
 from trnbench.evidence.step_row import MemoryHolder
 from trnbench.evidence.training_cases import EvidenceCase
 from trnbench.facts.arrays import FloatArray
-from trnbench.facts.calibration.memory_overheads import PLAIN
+from trnbench.facts.calibration.hosts import PLAIN
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, State, field

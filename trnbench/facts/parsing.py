@@ -43,11 +43,9 @@ def short_text(what: str, *, most: int = MOST_CHARACTERS) -> Callable[[str], str
 
 def whole(what: str, *, least: int = 1, most: int = MOST) -> Callable[[str], int]:
     """Parser of whole numbers such as 4096, 4k or 1,024."""
-
-    def parsed(text: str) -> int:
-        return _within(what, text, _number(what, text, "a whole number", "1,024"), least, most)
-
-    return parsed
+    return lambda text: _within(
+        what, text, _number(what, text, "a whole number", "1,024"), least, most
+    )
 
 
 def sequence(what: str) -> Callable[[str], int]:
@@ -62,18 +60,11 @@ def sequence(what: str) -> Callable[[str], int]:
 
 def count(what: str) -> Callable[[str], float]:
     """Parser of numbers above 0 such as 1.25 or 2T."""
-
-    def parsed(text: str) -> float:
-        return _positive(what, text, _number(what, text, "a count", "2T or 500B"))
-
-    return parsed
+    return lambda text: _positive(what, text, _number(what, text, "a count", "2T or 500B"))
 
 
 def quantity(what: str, dimension: Dimension, *, example: str = "") -> Callable[[str], float]:
-    def parsed(text: str) -> float:
-        return _positive(what, text, _parse(what, text, dimension, example=example))
-
-    return parsed
+    return lambda text: _positive(what, text, _parse(what, text, dimension, example=example))
 
 
 def duration(what: str) -> Callable[[str], float]:
@@ -83,12 +74,9 @@ def duration(what: str) -> Callable[[str], float]:
 
 def size(what: str) -> Callable[[str], float]:
     """Parser of sizes such as 1KiB, 64 MB, 1K or 4096, in bytes."""
-
-    def parsed(text: str) -> float:
-        value = _parse(what, _binary(text, " B"), Dimension.BYTES, bare=True)
-        return _positive(what, text, value)
-
-    return parsed
+    return lambda text: _positive(
+        what, text, _parse(what, _binary(text, " B"), Dimension.BYTES, bare=True)
+    )
 
 
 def money(what: str) -> Callable[[str], float]:
@@ -176,11 +164,7 @@ def several(what: str, one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]
 
 def optional(one: Callable[[str], T]) -> Callable[[str], T | None]:
     """Parser for which an empty text, `any`, `auto` and `best` leave the choice open: None."""
-
-    def parsed(text: str) -> T | None:
-        return None if text.strip().casefold() in OPEN else one(text)
-
-    return parsed
+    return lambda text: None if text.strip().casefold() in OPEN else one(text)
 
 
 def place(what: str, name: Callable[[str], str] = str) -> Callable[[str], tuple[str, int]]:

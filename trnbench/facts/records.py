@@ -3,7 +3,7 @@
 A subclass of `Record` takes fields by keyword, compares and hashes by value, and is frozen; a
 `State` can change. `eq=False` compares by identity, `kw_only=False` takes fields by position,
 `weakref=True` allows weak references. `field` makes mutable defaults. `check_sizes` bounds the
-whole numbers of a record.
+whole numbers of a record, those of a `Sized` one when it is made.
 """
 
 from __future__ import annotations
@@ -146,3 +146,10 @@ def _out_of_bounds(record: Any) -> Iterator[str]:  # noqa: ANN401
 @cache
 def _minima(kind: Any) -> tuple[tuple[str, int], ...]:  # noqa: ANN401
     return tuple((field.name, field.metadata.get("minimum", 1)) for field in fields(kind))
+
+
+class Sized(Record):
+    """A record whose whole numbers, sizes and counts, are within bounds."""
+
+    def __post_init__(self) -> None:
+        check_sizes(self)

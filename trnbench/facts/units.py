@@ -18,26 +18,11 @@ from trnbench.errors import OutOfRange, UnitError, did_you_mean
 from trnbench.facts.records import Record
 
 DECIMAL_PREFIXES: Mapping[str, float] = {
-    "f": 1e-15,
-    "p": 1e-12,
-    "n": 1e-9,
-    "u": 1e-6,
-    "m": 1e-3,
-    "": 1.0,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "P": 1e15,
-    "E": 1e18,
+    **{"f": 1e-15, "p": 1e-12, "n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0},
+    **{"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18},
 }
 BINARY_PREFIXES: Mapping[str, float] = {
-    "Ki": 2.0**10,
-    "Mi": 2.0**20,
-    "Gi": 2.0**30,
-    "Ti": 2.0**40,
-    "Pi": 2.0**50,
-    "Ei": 2.0**60,
+    f"{prefix}i": 1024.0**power for power, prefix in enumerate("KMGTPE", 1)
 }
 _LONGEST = 40
 """Characters of a quantity shown in a message."""

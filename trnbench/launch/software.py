@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from trnbench.facts.calibration.frameworks import SOFTWARE
+from trnbench.facts.calibration.supports import SOFTWARE
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.records import Record, field
 from trnbench.facts.workload.choices import Job

@@ -19,7 +19,7 @@ from trnbench.engines.analytic.step.memory import reserve_bytes, stage_parts
 from trnbench.engines.analytic.step.memory_parts import StageParts, stacked
 from trnbench.facts.arrays import FloatArray, quantiles
 from trnbench.facts.calibration.chip_efficiency import Numbers
-from trnbench.facts.calibration.memory_overheads import MemoryOverheads
+from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.calibration.training_stack import TrainingStack
 from trnbench.facts.catalog.provenance import Evidence, join
 from trnbench.facts.catalog.schema import keys_of

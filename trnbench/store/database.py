@@ -16,16 +16,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from trnbench.store.faults import FAILURES, Damaged, StoreFault, fault_found, fault_of, primary
-from trnbench.store.lock import locked, shared
 from trnbench.store.place import (
+    FAILURES,
     REMEDY,
+    Damaged,
+    StoreFault,
+    fault_found,
+    fault_of,
     identity,
     is_null,
     journal_mode,
+    locked,
     make_file,
     make_private,
     own_file,
+    primary,
+    shared,
 )
 from trnbench.store.schema import (
     APPLICATION,

@@ -1,8 +1,8 @@
-"""Differences between two kept answers: matched rows, moved figures, and the cause of each move.
+"""Differences between two kept answers: matched rows, moved figures, the causes, and regressions.
 
 The foundations of an answer are exchanged part by part, in the order of `PARTS`, and the question
 is asked again each time. The figures on the way from the first answer to the second form a chain,
-and the changes of its parts add up.
+and the changes of its parts add up. `held_against` finds figures that got worse, and lost rows.
 """
 
 from __future__ import annotations
@@ -176,3 +176,76 @@ def _label(row: Mapping[str, Any], keys: Sequence[str]) -> str:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+WATCHED: Mapping[str, tuple[str, ...]] = {"compare": ("days", "cost_usd")}
+"""Verb -> figures that get worse when they grow."""
+MEAN_ERROR = "mean error"
+
+
+class Worse(Record):
+    """A figure before and after."""
+
+    label: str
+    key: str
+    before: float
+    after: float
+    by: float
+    """Growth: a share, or points of a share for `MEAN_ERROR`."""
+
+
+class Against(Record):
+    """Comparison of an answer with a kept run."""
+
+    run: KeptRun
+    figures: tuple[Worse, ...]
+    lost: tuple[str, ...]
+    """Rows that were feasible, and are not feasible or not there now."""
+    allowed: float | None
+    """Allowed growth of a figure; None without a limit."""
+
+    @property
+    def failed(self) -> tuple[Worse, ...]:
+        if self.allowed is None:
+            return ()
+        return tuple(one for one in self.figures if one.by > self.allowed)
+
+    @property
+    def regressed(self) -> bool:
+        return self.allowed is not None and bool(self.failed or self.lost)
+
+
+def held_against(base: KeptAnswer, run: KeptRun, now: KeptAnswer, allowed: float | None) -> Against:
+    """Comparison of an answer with that of a kept run of the same verb."""
+    if run.verb == "validate":
+        figures = _errors(base.summary, now.summary)
+        return Against(run=run, figures=figures, lost=(), allowed=allowed)
+    before = labelled(run.verb, base.rows, base.rows)
+    after = labelled(run.verb, now.rows, base.rows)
+    grown = []
+    for label, row in before.items():
+        for key in WATCHED[run.verb]:
+            was, is_now = row.get(key), after.get(label, {}).get(key)
+            if was and is_now is not None:
+                by = is_now / was - 1
+                grown.append(Worse(label=label, key=key, before=was, after=is_now, by=by))
+    # Rows are matched by the kept answer's labels: a row under another label counts as lost.
+    lost = tuple(
+        label
+        for label, row in before.items()
+        if row.get("feasible") and not after.get(label, {}).get("feasible")
+    )
+    return Against(run=run, figures=tuple(grown), lost=lost, allowed=allowed)
+
+
+def _errors(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Worse, ...]:
+    """Mean error of every set in both summaries, in points."""
+    grown = []
+    for name, section in before["sets"].items():
+        was, now = (
+            one.get("errors", {}).get("all") for one in (section, after["sets"].get(name, {}))
+        )
+        if was and now:
+            one, two = was["mape"], now["mape"]
+            grown.append(Worse(label=name, key=MEAN_ERROR, before=one, after=two, by=two - one))
+    return tuple(grown)

@@ -1,14 +1,73 @@
-"""Place of the file of kept runs: its path, its owner, and how to write on its file system."""
+"""The file of kept runs: its path, owner, file system and lock, and its faults.
+
+SQLite knows the files beside a database by name: if a database is renamed while it is open, later
+writes are lost. So a lock beside the file is shared while it is open, exclusive to replace it.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import re
+import sqlite3
 import stat
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from trnbench.store.faults import StoreFault
+from trnbench.errors import EnvironmentFault
+
+RECOVERS = "`trnbench runs recover` brings what can be read into a sound file"
+CHECKS = "`trnbench runs check` reads every run and names the damaged ones"
+FAILURES = (sqlite3.Error, UnicodeDecodeError)
+"""Errors that SQLite raises; the second where it quotes damage that is not text."""
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_PAGE_NOT_READ = re.compile(r"failed to get page|error code[= ]*(\d+)")
+
+
+class StoreFault(EnvironmentFault):
+    """The file of kept runs cannot be read or written here."""
+
+
+class Damaged(StoreFault):
+    """The file of kept runs, or a run in it, differs from what was written."""
+
+
+def primary(error: sqlite3.Error) -> int:
+    return (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
+
+
+def fault_of(path: Path, error: sqlite3.Error | UnicodeDecodeError | OSError) -> StoreFault:
+    """Fault for an error of SQLite or of the system; a failed read is not damage."""
+    if isinstance(error, OSError):
+        return StoreFault(f"{path}: {error.strerror or error}")
+    if isinstance(error, UnicodeDecodeError):
+        return Damaged(f"{path} is damaged: it has no text where one belongs", hint=RECOVERS)
+    kind = primary(error)
+    if kind in _DAMAGED or (kind == sqlite3.SQLITE_ERROR and str(error).startswith("no such")):
+        return Damaged(f"{path} is damaged: {error}", hint=RECOVERS)
+    if kind == sqlite3.SQLITE_IOERR:
+        return StoreFault(f"{path} cannot be read or written now: {error}")
+    return StoreFault(f"{path}: {error}")
+
+
+def fault_found(path: Path, found: Sequence[str]) -> StoreFault | None:
+    """Fault for the findings of SQLite's check of a whole file; None where there are none."""
+    if list(found) == ["ok"]:
+        return None
+    for text in found:
+        failed = _PAGE_NOT_READ.search(text)
+        # The check reports a page that could not be read as if its content were wrong.
+        if failed and (failed[1] is None or int(failed[1]) & 0xFF not in _DAMAGED):
+            return StoreFault(f"{path} cannot be read now: {_line(text)}")
+    return Damaged(f"{path} is damaged: {_line(found[0])}", hint=RECOVERS)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
 
 FILE_VARIABLE = "TRNBENCH_RUNS"
 """Environment variable with the path of the file; the null device keeps nothing."""
@@ -124,3 +183,68 @@ def shared_file_system(path: Path) -> str | None:
 
 def journal_mode(path: Path) -> str:
     return "WAL" if shared_file_system(path) is None else "DELETE"
+
+
+_LONGEST_S = 30.0
+_POLL_S = 0.01
+_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_HELD = (errno.EAGAIN, errno.EACCES)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the exclusive lock of a file for the block; a missing folder is made."""
+    opened = _lock_file(path)
+    try:
+        _wait(opened, fcntl.LOCK_EX, path)
+        yield
+    finally:
+        os.close(opened)
+
+
+def shared(path: Path, *, to_write: bool) -> int | None:
+    """Descriptor of a shared lock; None where a reader cannot have one."""
+    try:
+        opened = _lock_file(path) if to_write else os.open(_beside(path), os.O_RDONLY | _SAFELY)
+    except OSError:
+        if to_write:
+            raise
+        return None
+    try:
+        _wait(opened, fcntl.LOCK_SH, path)
+    except BaseException as error:
+        os.close(opened)
+        if isinstance(error, OSError) and not to_write:
+            return None
+        raise
+    return opened
+
+
+def _lock_file(path: Path) -> int:
+    # A file beside the database, as the database itself is renamed while others hold its lock.
+    if not path.parent.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(_beside(path), os.O_RDWR | os.O_CREAT | _SAFELY, OWNER_ONLY)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def _wait(opened: int, kind: int, path: Path) -> None:
+    # Polled, not waited for in the kernel: a blocking flock would know no end.
+    end = time.monotonic() + _LONGEST_S
+    while not _taken(opened, kind):
+        if time.monotonic() > end:
+            raise StoreFault(f"{path} is in use by another process; try again when that is done")
+        time.sleep(_POLL_S)
+
+
+def _taken(opened: int, kind: int) -> bool:
+    try:
+        fcntl.flock(opened, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _HELD:
+            raise
+        return False
+    return True

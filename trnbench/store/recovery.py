@@ -16,8 +16,7 @@ from typing import Any
 
 from trnbench.facts.records import Record
 from trnbench.store.database import ASIDE, ENDINGS, connected, known_version
-from trnbench.store.faults import FAILURES, Damaged, StoreFault, fault_of
-from trnbench.store.place import own_file
+from trnbench.store.place import FAILURES, Damaged, StoreFault, fault_of, own_file
 from trnbench.store.runs import KeptRun, answer_of, each_run, inputs_of
 from trnbench.store.schema import CELL_SEAL, add_functions, migrate, transaction
 from trnbench.store.snapshot import files_of, sound_blob

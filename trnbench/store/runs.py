@@ -24,7 +24,7 @@ from trnbench.store.content import (
     plain,
     unpacked,
 )
-from trnbench.store.faults import CHECKS, Damaged
+from trnbench.store.place import CHECKS, Damaged
 from trnbench.store.schema import ANSWER_SEAL, RUN_SEAL, transaction
 from trnbench.store.snapshot import blob, put_blob
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from trnbench.facts.catalog.search import SECTIONS, Catalog, Entry, Folder
 from trnbench.facts.records import Record
 from trnbench.store.content import WrongContent, digest, inflated, squeezed
-from trnbench.store.faults import CHECKS, Damaged
+from trnbench.store.place import CHECKS, Damaged
 
 KEPT = "kept"
 """Origin of a data file that comes from a snapshot."""

@@ -12,8 +12,7 @@ from trnbench.facts.records import Record
 from trnbench.facts.units import counted
 from trnbench.store.content import WrongContent, packed, plain, unpacked
 from trnbench.store.database import Say, opened
-from trnbench.store.faults import StoreFault
-from trnbench.store.place import store_path
+from trnbench.store.place import StoreFault, store_path
 from trnbench.store.schema import CELL_SEAL, transaction
 
 DONE, FAILED = "done", "failed"

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TypeAlias
 
 from trnbench.facts import parsing
-from trnbench.facts.calibration.frameworks import SOFTWARE
+from trnbench.facts.calibration.supports import SOFTWARE
 from trnbench.facts.catalog.search import Catalog
 from trnbench.tui.widgets.field import FieldSpec
 

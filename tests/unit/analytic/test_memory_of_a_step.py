@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.steps import points_where
 from trnbench.engines.analytic.step.memory import NeededMemory, memory
 from trnbench.engines.analytic.step.memory_parts import CATEGORIES
-from trnbench.facts.calibration.memory_overheads import PLAIN, MemoryOverheads
+from trnbench.facts.calibration.hosts import PLAIN, MemoryOverheads
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import replace

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.analytic.test_memory_of_a_step import TRN1, WASTEFUL, decoder, layout
 from trnbench.engines.analytic.step.memory import memory
 from trnbench.engines.analytic.step.memory_timeline import memory_timeline
-from trnbench.facts.calibration.memory_overheads import PLAIN
+from trnbench.facts.calibration.hosts import PLAIN
 from trnbench.facts.records import replace
 from trnbench.program.step import training_step
 

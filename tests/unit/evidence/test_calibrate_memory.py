@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trnbench.evidence.fit.memory import HeldRow, fit_memory, fits_by_stack
-from trnbench.facts.calibration.memory_overheads import MemoryOverheads
+from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.catalog.provenance import Evidence
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace

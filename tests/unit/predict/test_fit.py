@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trnbench.engines.analytic.step.memory import memory
-from trnbench.facts.calibration.memory_overheads import MemoryOverheads
+from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout

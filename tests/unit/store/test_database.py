@@ -13,8 +13,15 @@ import pytest
 
 from trnbench.store import schema
 from trnbench.store.database import Connection, opened, read, written
-from trnbench.store.faults import Damaged, StoreFault, fault_found, fault_of
-from trnbench.store.place import keeps, shared_file_system, store_path
+from trnbench.store.place import (
+    Damaged,
+    StoreFault,
+    fault_found,
+    fault_of,
+    keeps,
+    shared_file_system,
+    store_path,
+)
 from trnbench.store.schema import transaction
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.store.test_runs import ANSWER, kept
 from trnbench.store import runs as store
 from trnbench.store.database import begin_anew, opened, read
-from trnbench.store.faults import StoreFault
+from trnbench.store.place import StoreFault
 from trnbench.store.recovery import findings, put_aside, recover, salvaged
 from trnbench.store.runs import RunFilter
 from trnbench.store.schema import transaction

@@ -14,7 +14,7 @@ from trnbench.store import runs as store
 from trnbench.store import snapshot
 from trnbench.store.content import WrongContent, digest, inflated, masked, squeezed
 from trnbench.store.database import opened
-from trnbench.store.faults import Damaged
+from trnbench.store.place import Damaged
 from trnbench.store.recovery import findings
 from trnbench.store.runs import KeptAnswer, KeptRun, RunFilter
 from trnbench.store.schema import transaction

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from trnbench.errors import InputError
-from trnbench.facts.calibration.frameworks import SOFTWARE, KnownFramework
+from trnbench.facts.calibration.supports import SOFTWARE, KnownFramework
 from trnbench.facts.calibration.training_stack import (
     STACK_PREFIX,
     TrainingStack,

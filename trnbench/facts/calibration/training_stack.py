@@ -22,8 +22,7 @@ from trnbench.facts.calibration.chip_efficiency import (
     numbers_of,
     samples_of,
 )
-from trnbench.facts.calibration.hosts import Dispatch, HostLaunch
-from trnbench.facts.calibration.memory_overheads import PLAIN, MemoryOverheads
+from trnbench.facts.calibration.hosts import PLAIN, Dispatch, HostLaunch, MemoryOverheads
 from trnbench.facts.calibration.supports import (
     ANYTHING_ELSE,
     KEY,

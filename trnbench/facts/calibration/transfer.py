@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from trnbench.errors import InputError, UnknownNameError, listed, nearest_names
-from trnbench.facts.calibration.frameworks import SOFTWARE
+from trnbench.facts.calibration.supports import SOFTWARE
 from trnbench.facts.catalog.document import load_named
 from trnbench.facts.catalog.provenance import Evidence, Kind, Provenance
 from trnbench.facts.catalog.search import BUILT_IN, Catalog, Entry

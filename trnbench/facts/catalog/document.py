@@ -1,19 +1,30 @@
-"""A whole data file: its record, and the provenance of its contents."""
+"""A whole data file: its record, and the evidence and provenance of its contents."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, TypeVar
 
 from trnbench.errors import DataFileError, Fault, did_you_mean
-from trnbench.facts.catalog.evidence import collect
 from trnbench.facts.catalog.inherit import LIKE, Content, at_home, bases, handed_on, merged
-from trnbench.facts.catalog.provenance import Claim, Conflict, Provenance, Source, split
+from trnbench.facts.catalog.provenance import (
+    KINDS,
+    Claim,
+    Conflict,
+    Evidence,
+    Note,
+    Provenance,
+    Source,
+    split,
+)
+from trnbench.facts.catalog.quantity import Misfit, number, quantity
+from trnbench.facts.catalog.schema import TypeForm, numbers
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.catalog.structure import structure
 from trnbench.facts.catalog.toml_file import read_toml
 from trnbench.facts.records import Record, field, replace
+from trnbench.facts.units import Dimension
 
 
 class Documented(Protocol):
@@ -33,10 +44,6 @@ class _Remarks(Record):
     sources: dict[str, Source] = field(default_factory=dict)
     conflict: tuple[Conflict, ...] = ()
     claim: tuple[Claim, ...] = ()
-
-    @classmethod
-    def empty(cls) -> Self:
-        return cls()
 
 
 def load_named(catalog: Catalog, section: str, name: str, record: type[D], *, where: str = "") -> D:
@@ -62,9 +69,7 @@ def load(path: Path, record: type[D], catalog: Catalog | None = None) -> D:
     faults += missing
     if isinstance(built, list):
         raise DataFileError(str(path), [*at_home([*faults, *built], content.places)])
-    if built.name != path.stem:
-        message = f"{built.name!r} is not the file's name; expected {path.stem!r}"
-        faults.append(Fault(path="name", message=message))
+    faults += _misnamed(built, path)
     if faults:
         raise DataFileError(str(path), [*at_home(faults, content.places)])
     provenance = Provenance(
@@ -76,6 +81,23 @@ def load(path: Path, record: type[D], catalog: Catalog | None = None) -> D:
         cited={at: note.source for at, note in content.notes.items() if note.source is not None},
     )
     return replace(built, provenance=provenance)  # type: ignore[type-var]
+
+
+def load_question(path: Path, record: type[D]) -> D:
+    """The record of a file without sources, as of a fleet or study: or DataFileError."""
+    found = structure(read_toml(path), record)
+    if isinstance(found, list):
+        raise DataFileError(str(path), found, hint=f"also {'; '.join(map(str, found[1:]))}")
+    if faults := _misnamed(found, path):
+        raise DataFileError(str(path), faults)
+    return replace(found, provenance=Provenance(path=str(path)))  # type: ignore[type-var]
+
+
+def _misnamed(record: Documented, path: Path) -> list[Fault]:
+    if record.name == path.stem:
+        return []
+    message = f"{record.name!r} is not the file's name; expected {path.stem!r}"
+    return [Fault(path="name", message=message)]
 
 
 def _content(
@@ -91,7 +113,7 @@ def _content(
     plain, notes, faults = split(table)
     if isinstance(remarks, list):
         faults += remarks
-        remarks = _Remarks.empty()
+        remarks = _Remarks()
     else:
         faults += _unknown_sources(remarks)
         faults += _unknown_fields(remarks, notes)
@@ -139,3 +161,102 @@ def _unknown_sources(remarks: _Remarks) -> list[Fault]:
         for path, source in cited
         if source not in remarks.sources
     ]
+
+
+_NO_NOTE = Note(source=None, kind=None)
+
+
+def collect(
+    table: Mapping[str, object],
+    record: TypeForm,
+    notes: Mapping[str, Note],
+    sources: Collection[str],
+) -> tuple[dict[str, Evidence], list[Fault]]:
+    """Evidence of every number of a table by key path, and the faults in it."""
+    evidence: dict[str, Evidence] = {}
+    faults: list[Fault] = []
+    for path, value, dimension in numbers(dict(table), record):
+        note = notes.get(path, _NO_NOTE)
+        problems = list(_problems(value, note, dimension, sources))
+        faults += [Fault(path=path, message=problem) for problem in problems]
+        if not problems:
+            evidence[path] = Evidence(
+                text=str(value),
+                source=str(note.source),
+                kind=KINDS[str(note.kind)],
+                low=_bound(note.low, dimension),
+                high=_bound(note.high, dimension),
+                range_text=_range(note),
+                note=note.note if isinstance(note.note, str) else None,
+            )
+    # Notes above no number are checked too; a message that a number has brought is not repeated.
+    told = {fault.message for fault in faults}
+    # Most notes repeat their table's source and kind: one look at each pair is enough.
+    looked_at = set()
+    for path, note in notes.items():
+        if (note.source, note.kind) in looked_at:
+            continue
+        looked_at.add((note.source, note.kind))
+        for problem in _unknown(note, sources):
+            if problem not in told:
+                told.add(problem)
+                faults.append(Fault(path=path, message=problem))
+    return evidence, faults
+
+
+def _problems(
+    value: object, note: Note, dimension: Dimension | None, sources: Collection[str]
+) -> Iterator[str]:
+    if note.source is None or note.kind is None:
+        missing = "source" if note.source is None else "kind"
+        yield f"a number without `{missing}`; give it one here or on a table around it"
+    yield from _unknown(note, sources)
+    if note.kind == "assumed" and (note.low is None or note.high is None):
+        yield "an assumed number needs a range: `low` and `high`"
+    if note.note is not None and not isinstance(note.note, str):
+        yield "`note` must be a text"
+    if note.low is note.high is None:
+        return
+    try:
+        low, high = _bound(note.low, dimension), _bound(note.high, dimension)
+    except Misfit as error:
+        yield f"range: {error}"
+    else:
+        if low is not None and high is not None and low > high:
+            yield "`low` is above `high`"
+        elif _outside(value, low, high, dimension):
+            yield "the value lies outside `low` and `high`"
+
+
+def _unknown(note: Note, sources: Collection[str]) -> Iterator[str]:
+    if note.source is not None and note.source not in sources:
+        yield f"source {note.source!r} is not in [sources]{did_you_mean(note.source, sources)}"
+    if note.kind is not None and note.kind not in KINDS:
+        hint = did_you_mean(note.kind, KINDS)
+        yield f"unknown kind {note.kind!r}{hint}; one of {', '.join(KINDS)}"
+
+
+def _outside(
+    value: object, low: float | None, high: float | None, dimension: Dimension | None
+) -> bool:
+    try:
+        used = _bound(value, dimension)
+    except Misfit:  # the schema tells of it
+        return False
+    if used is None:
+        return False
+    return (low is not None and used < low) or (high is not None and used > high)
+
+
+def _range(note: Note) -> str:
+    if note.low is None and note.high is None:
+        return ""
+    low = "..." if note.low is None else note.low
+    high = "..." if note.high is None else note.high
+    return f"{low} to {high}"
+
+
+def _bound(value: object, dimension: Dimension | None) -> float | None:
+    if value is None:
+        return None
+    return number(value) if dimension is None else quantity(value, dimension)

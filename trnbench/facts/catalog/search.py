@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from trnbench.errors import (
     DataFileError,
@@ -27,40 +27,22 @@ from trnbench.errors import (
 from trnbench.facts.catalog.toml_file import read_known
 from trnbench.facts.records import Record, replace
 
+SPEC_SECTIONS = (
+    *("chips", "instances", "prices", "calibration"),
+    *("purchase", "reliability", "claims", "explain"),
+)
+WORKLOAD_SECTIONS = ("models", "matrix", "collective", "training", "fleets", "studies")
 SECTIONS: Mapping[str, str] = {
-    "chips": "specs",
-    "instances": "specs",
-    "prices": "specs",
-    "calibration": "specs",
-    "purchase": "specs",
-    "reliability": "specs",
-    "claims": "specs",
-    "explain": "specs",
-    "models": "workloads",
-    "matrix": "workloads",
-    "collective": "workloads",
-    "training": "workloads",
-    "fleets": "workloads",
-    "studies": "workloads",
+    **dict.fromkeys(SPEC_SECTIONS, "specs"),
+    **dict.fromkeys(WORKLOAD_SECTIONS, "workloads"),
 }
-SPEC_SECTIONS = tuple(section for section, folder in SECTIONS.items() if folder == "specs")
-WORKLOAD_SECTIONS = tuple(section for section, folder in SECTIONS.items() if folder == "workloads")
-SINGULAR: Mapping[str, str] = {
-    "chips": "chip",
-    "instances": "instance",
-    "prices": "price list",
-    "calibration": "calibration",
-    "purchase": "purchase rules",
-    "reliability": "failure rates",
-    "claims": "claims",
-    "explain": "causes",
-    "models": "model",
-    "matrix": "matrix suite",
-    "collective": "collective suite",
-    "training": "training suite",
-    "fleets": "fleet",
-    "studies": "study",
-}
+"""Section -> folder that may hold it."""
+_ONE_OF_EACH = (
+    *("chip", "instance", "price list", "calibration"),
+    *("purchase rules", "failure rates", "claims", "causes"),
+    *("model", "matrix suite", "collective suite", "training suite", "fleet", "study"),
+)
+SINGULAR: Mapping[str, str] = dict(zip(SECTIONS, _ONE_OF_EACH, strict=True))
 PATH_VARIABLE = "TRNBENCH_SPEC_PATH"
 _ENDING = ".toml"
 USER = "user"
@@ -85,6 +67,10 @@ class Entry(Record):
     origin: str
     hides: tuple[Path, ...] = ()
     """Files of the same name in later folders."""
+
+
+_Used: TypeAlias = tuple[Mapping[str, Sequence[Entry]], Sequence[DataFileError]]
+"""Name or alias -> files that declare it, and the files that cannot be read."""
 
 
 class Catalog(Record, kw_only=False, weakref=True):
@@ -159,11 +145,11 @@ class Catalog(Record, kw_only=False, weakref=True):
 
     def users(self, section: str) -> Mapping[str, Sequence[Entry]]:
         """Name or alias -> files that declare it; a file that repeats a name is listed twice."""
-        return self._used_in(section).by_name
+        return self._used_in(section)[0]
 
     def refuse_unreadable(self, section: str) -> None:
         """Raise for an unreadable file, which might declare the missing alias."""
-        for error in self._used_in(section).unreadable:
+        for error in self._used_in(section)[1]:
             raise error
 
     def once(
@@ -195,11 +181,6 @@ _MADE_OF_SHIPPED: dict[tuple[Path, type], tuple[object, Any]] = {}
 """Parsed shipped files, shared by all catalogues of only shipped files in this process."""
 
 
-class _Used(Record, kw_only=False):
-    by_name: Mapping[str, Sequence[Entry]]
-    unreadable: Sequence[DataFileError]
-
-
 def _used(catalog: Catalog, entries: Sequence[Entry]) -> _Used:
     by_name = {entry.name: [entry] for entry in entries}
     unreadable = []
@@ -212,7 +193,7 @@ def _used(catalog: Catalog, entries: Sequence[Entry]) -> _Used:
         for alias in aliases if isinstance(aliases, list) else []:
             if isinstance(alias, str):
                 by_name.setdefault(alias, []).append(entry)
-    return _Used(by_name, unreadable)
+    return by_name, unreadable
 
 
 def _duplicate(name: str, first: Entry, second: Entry) -> DataFileError:

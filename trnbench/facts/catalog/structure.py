@@ -113,10 +113,7 @@ def _record_reader(record: TypeForm) -> ValueReader:
     tagged_by_key = {name: by_tag(form) for name, form in forms.items() if by_tag(form)}
     known = entries(record)
 
-    def read(value: object, path: str, faults: list[Fault]) -> object:
-        if not isinstance(value, dict):
-            faults.append(_not("a table", value, path))
-            return None
+    def read(value: Any, path: str, faults: list[Fault]) -> object:  # noqa: ANN401
         before = len(faults)
         given: dict[str, object] = {}
         for name, key in keys.items():
@@ -149,7 +146,7 @@ def _record_reader(record: TypeForm) -> ValueReader:
             faults.append(Fault(path=path, message=str(error)))
             return None
 
-    return read
+    return _of_kind(dict, "a table", read)
 
 
 def _there(value: Mapping[str, object], tags: Mapping[str, TypeForm]) -> list[str]:
@@ -167,33 +164,36 @@ def _under_tags(
     return tuple(read)
 
 
+def _of_kind(kind: type, what: str, read: ValueReader) -> ValueReader:
+    """A reader that finds a fault in values of another kind, as structures are strict."""
+
+    def checked(value: object, path: str, faults: list[Fault]) -> object:
+        if isinstance(value, kind):
+            return read(value, path, faults)
+        faults.append(Fault(path=path, message=f"expected {what}, found {kind_of(value)}"))
+        return None
+
+    return checked
+
+
 def _list_reader(item: TypeForm) -> ValueReader:
-    def read(value: object, path: str, faults: list[Fault]) -> object:
-        if not isinstance(value, list):
-            faults.append(_not("a list", value, path))
-            return None
+    def read(value: Any, path: str, faults: list[Fault]) -> object:  # noqa: ANN401
         reader = _reader(item)
         return tuple(reader(each, f"{path}[{i}]", faults) for i, each in enumerate(value))
 
-    return read
+    return _of_kind(list, "a list", read)
 
 
 def _table_reader(item: TypeForm) -> ValueReader:
-    def read(value: object, path: str, faults: list[Fault]) -> object:
-        if not isinstance(value, dict):
-            faults.append(_not("a table", value, path))
-            return None
+    def read(value: Any, path: str, faults: list[Fault]) -> object:  # noqa: ANN401
         reader = _reader(item)
         return {key: reader(each, join(path, key), faults) for key, each in value.items()}
 
-    return read
+    return _of_kind(dict, "a table", read)
 
 
 def _union_reader(key: str, classes: Mapping[str, TypeForm]) -> ValueReader:
-    def read(value: object, path: str, faults: list[Fault]) -> object:
-        if not isinstance(value, dict):
-            faults.append(_not("a table", value, path))
-            return None
+    def read(value: Any, path: str, faults: list[Fault]) -> object:  # noqa: ANN401
         tag = value.get(key)
         if not isinstance(tag, str) or tag not in classes:
             message = f"`{key}` must be one of {', '.join(classes)}; found {kind_of(tag)}"
@@ -202,11 +202,7 @@ def _union_reader(key: str, classes: Mapping[str, TypeForm]) -> ValueReader:
         rest = {name: item for name, item in value.items() if name != key}
         return _reader(classes[tag])(rest, path, faults)
 
-    return read
-
-
-def _not(what: str, value: object, path: str) -> Fault:
-    return Fault(path=path, message=f"expected {what}, found {kind_of(value)}")
+    return _of_kind(dict, "a table", read)
 
 
 def _choice(value: object, allowed: tuple[Any, ...]) -> object:

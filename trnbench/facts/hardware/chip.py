@@ -14,7 +14,6 @@ from trnbench.facts.hardware.compute_unit import (
     ComputeUnit,
     Multiprocessors,
     NeuronCores,
-    UnitKind,
     check_formats,
 )
 from trnbench.facts.numbers.formats import format_named
@@ -90,7 +89,7 @@ class Chip(Sourced):
             raise ValueError("expected either [cores] or [multiprocessors]")
 
     @property
-    def unit(self) -> UnitKind:
+    def unit(self) -> ComputeUnit:
         """The compute units, of either kind."""
         unit = self.cores or self.multiprocessors
         assert unit is not None
@@ -126,13 +125,11 @@ class Chip(Sourced):
         one_core = self.memory.bandwidth_per_core_bytes_per_s
         if active >= ranks or one_core is None:
             return 1.0
-        unit: ComputeUnit = self.unit
         whole = self.memory.bandwidth_per_chip_bytes_per_s
         # A lone rank is limited by its own cores, not by its share of the memory.
-        reached = min(whole / active, one_core * unit.cores_per_rank(logical_size))
+        reached = min(whole / active, one_core * self.unit.cores_per_rank(logical_size))
         return max(reached / (whole / ranks), 1.0)
 
     def ranks(self, logical_size: int | None = None) -> int:
         """Ranks on one chip: logical cores on Trainium, one device on a GPU."""
-        unit: ComputeUnit = self.unit
-        return unit.separate_cores // unit.cores_per_rank(logical_size)
+        return self.unit.separate_cores // self.unit.cores_per_rank(logical_size)

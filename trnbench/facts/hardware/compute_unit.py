@@ -1,7 +1,7 @@
 """Compute units of a chip: tables of a chip's file, and the interface for the engines.
 
 `cores` are NeuronCores (a systolic array with its memories and DMA engines per core),
-`multiprocessors` those of a GPU. Both implement `ComputeUnit`, so callers need not know the kind;
+`multiprocessors` those of a GPU. Both answer the same questions, so callers need not know the kind;
 where a kind has a rule or a price of its own, a `match` on `Chip.unit` ends in `unhandled`, which
 names the missing kind.
 """
@@ -9,7 +9,7 @@ names the missing kind.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from trnbench.errors import did_you_mean
 from trnbench.facts.catalog.quantity import (
@@ -45,46 +45,6 @@ def check_above_zero(record: object, *names: str) -> None:
     for name in names:
         if getattr(record, name) == 0:
             raise ValueError(f"`{name}` must be above 0")
-
-
-class ComputeUnit(Protocol):
-    """Interface of the compute units of a chip, of any kind."""
-
-    @property
-    def clock_hz(self) -> float: ...
-
-    @property
-    def formats(self) -> tuple[str, ...]: ...
-
-    @property
-    def fast_formats(self) -> tuple[str, ...]: ...
-
-    @property
-    def separate_cores(self) -> int:
-        """Cores that software divides products over; 1 where the hardware does this."""
-        ...
-
-    @property
-    def logical_sizes(self) -> tuple[int, ...]:
-        """Allowed numbers of cores per rank; empty where a device is always one rank."""
-        ...
-
-    @property
-    def has_kernels(self) -> bool:
-        """True when the kernel schedule of a product can be chosen."""
-        ...
-
-    def padded_depth(self, depth: FloatArray) -> FloatArray:
-        """Contraction depths including the padding of the hardware."""
-        ...
-
-    def cores_per_rank(self, logical_size: int | None) -> int: ...
-
-    def peak_flop_per_s(self, number_format: str) -> float:
-        """Dense peak of all tensor units of the chip, FLOP/s."""
-        ...
-
-    def rate_keys(self, number_format: str) -> tuple[str, ...]: ...
 
 
 class TensorRate(Record):
@@ -346,5 +306,5 @@ class Multiprocessors(Record):
         return (f"multiprocessors.rates_per_chip.{number_format}",)
 
 
-UnitKind: TypeAlias = NeuronCores | Multiprocessors
+ComputeUnit: TypeAlias = NeuronCores | Multiprocessors
 """All kinds; `match` on these where a kind has a rule or a price of its own."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from trnbench.errors import unhandled
 from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.hardware.chip import Chip
-from trnbench.facts.hardware.fabric import Direct, FullMesh, Level, Network, OnChip, Switch, Torus
+from trnbench.facts.hardware.fabric import Direct, FullMesh, Network, OnChip, Switch, Torus
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension
 
 
-class SheetFigure(Record):
+class SheetFigure(Record, kw_only=False):
     """One figure of a platform."""
 
     key: str
@@ -29,7 +29,7 @@ def figures(platform: Platform) -> tuple[SheetFigure, ...]:
     instance = platform.instance
     count = instance.provenance.weakest("chips")
     return (
-        SheetFigure(key="chips", label="chips", value=instance.chips, dimension=None, kind=count),
+        SheetFigure("chips", "chips", instance.chips, None, count),
         *_compute(platform.chip, instance.chips, count),
         *_links(platform),
         *_host(platform),
@@ -45,75 +45,43 @@ def _compute(chip: Chip, chips: int, count_kind: Kind) -> Iterator[SheetFigure]:
         key: str, label: str, per_chip: float, dimension: Dimension | None, *paths: str
     ) -> SheetFigure:
         kind = max(count_kind, chip.provenance.weakest(*paths))
-        return SheetFigure(
-            key=key, label=label, value=per_chip * chips, dimension=dimension, kind=kind
-        )
+        return SheetFigure(key, label, per_chip * chips, dimension, kind)
 
-    memory = chip.memory
+    size, rate = chip.memory.capacity_per_chip_bytes, chip.memory.bandwidth_per_chip_bytes_per_s
     yield total("ranks", "ranks (default)", chip.ranks(), None, "cores.logical_default")
-    yield total(
-        "memory_bytes",
-        "device memory",
-        memory.capacity_per_chip_bytes,
-        Dimension.BYTES,
-        "memory.capacity_per_chip",
-    )
-    yield total(
-        "memory_bandwidth_bytes_per_s",
-        "memory bandwidth",
-        memory.bandwidth_per_chip_bytes_per_s,
-        Dimension.BYTES_PER_S,
-        "memory.bandwidth_per_chip",
-    )
-    for number_format in chip.formats:
-        yield total(
-            f"peak_{number_format}_flop_per_s",
-            f"peak {number_format}",
-            chip.peak_flop_per_s(number_format),
-            Dimension.FLOP_PER_S,
-            *chip.unit.rate_keys(number_format),
-        )
-    for number_format, rate in chip.headline_per_chip_flop_per_s.items():
-        yield total(
-            f"headline_{number_format}_flop_per_s",
-            f"headline {number_format}",
-            rate,
-            Dimension.FLOP_PER_S,
-            f"headline_per_chip.{number_format}",
-        )
+    key = "memory.capacity_per_chip"
+    yield total("memory_bytes", "device memory", size, Dimension.BYTES, key)
+    name, key = "memory_bandwidth_bytes_per_s", "memory.bandwidth_per_chip"
+    yield total(name, "memory bandwidth", rate, Dimension.BYTES_PER_S, key)
+    for each in chip.formats:
+        name, peak, keys = f"peak_{each}_flop_per_s", f"peak {each}", chip.unit.rate_keys(each)
+        yield total(name, peak, chip.peak_flop_per_s(each), Dimension.FLOP_PER_S, *keys)
+    for each, rate in chip.headline_per_chip_flop_per_s.items():
+        name, key = f"headline_{each}_flop_per_s", f"headline_per_chip.{each}"
+        yield total(name, f"headline {each}", rate, Dimension.FLOP_PER_S, key)
 
 
 def _links(platform: Platform) -> Iterator[SheetFigure]:
     provenance = platform.instance.provenance
     for i, level in enumerate(platform.instance.fabric):
+        scope, label = level.name.replace("-", "_"), f"{level.name}, a chip, one way"
         match level:
             case OnChip():
                 continue
             case FullMesh():
                 value = (level.chips - 1) * level.bandwidth_per_link_one_way_bytes_per_s
-                label = f"{level.name}, a chip, one way"
             case Torus() | Direct():
                 value = level.links_per_chip * level.bandwidth_per_link_one_way_bytes_per_s
-                label = f"{level.name}, a chip, one way"
             case Switch():
                 value = level.bandwidth_per_chip_one_way_bytes_per_s
-                label = f"{level.name}, a chip, one way"
             case Network():
                 value = level.adapters * level.bandwidth_per_adapter_one_way_bytes_per_s
-                label = "network, an instance, one way"
+                scope, label = "network", "network, an instance, one way"
             case _:
                 unhandled(level, "bandwidth to show")
-        yield SheetFigure(
-            key=f"fabric_{_scope(level)}_one_way_bytes_per_s",
-            label=label,
-            value=value,
-            dimension=Dimension.BYTES_PER_S,
-            kind=provenance.weakest(f"fabric[{i}].bandwidth"),
-        )
-
-
-def _scope(level: Level) -> str:
-    return "network" if isinstance(level, Network) else level.name.replace("-", "_")
+        key = f"fabric_{scope}_one_way_bytes_per_s"
+        kind = provenance.weakest(f"fabric[{i}].bandwidth")
+        yield SheetFigure(key, label, value, Dimension.BYTES_PER_S, kind)
 
 
 def _host(platform: Platform) -> Iterator[SheetFigure]:
@@ -125,16 +93,11 @@ def _host(platform: Platform) -> Iterator[SheetFigure]:
     ):
         if value is not None:
             suffix = f"_{dimension.value}" if dimension else ""
-            yield SheetFigure(
-                key=f"host_{key}{suffix}",
-                label=label,
-                value=value,
-                dimension=dimension,
-                kind=provenance.weakest(f"host.{key}"),
-            )
+            kind = provenance.weakest(f"host.{key}")
+            yield SheetFigure(f"host_{key}{suffix}", label, value, dimension, kind)
 
 
-class Compared(Record):
+class Compared(Record, kw_only=False):
     """One figure of several specs side by side; None for a spec without it."""
 
     key: str
@@ -158,13 +121,8 @@ def compare(columns: Sequence[Sequence[SheetFigure]]) -> tuple[Compared, ...]:
         order = _merged(order, column)
     by_key = [{figure.key: figure.value for figure in column} for column in columns]
     return tuple(
-        Compared(
-            key=figure.key,
-            label=figure.label,
-            dimension=figure.dimension,
-            values=tuple(column.get(figure.key) for column in by_key),
-        )
-        for figure in order
+        Compared(one.key, one.label, one.dimension, tuple(each.get(one.key) for each in by_key))
+        for one in order
     )
 
 

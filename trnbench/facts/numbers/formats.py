@@ -112,16 +112,10 @@ def _block(element: NumberFormat, name: str, title: str, rule: ScaleRule) -> Num
     )
 
 
-_E4M3FN = NumberFormat(
-    name="fp8_e4m3fn",
-    title="FP8 E4M3, OCP: no infinity, one NaN, max 448",
-    bits=8,
-    exponent_bits=4,
-    mantissa_bits=3,
-    min_exponent=-6,
+_E4M3FN = replace(
+    _ieee("fp8_e4m3fn", "FP8 E4M3, OCP: no infinity, one NaN, max 448", 8, (4, 3), "float8_e4m3fn"),
     max_value=448.0,
     overflow="nan",
-    dtype_name="float8_e4m3fn",
 )
 _BLOCKWISE = replace(
     _E4M3FN,
@@ -132,16 +126,11 @@ _BLOCKWISE = replace(
     scale_rule="blockwise",
 )
 _E5M2 = _ieee("fp8_e5m2", "FP8 E5M2, max 57344", 8, (5, 2), "float8_e5m2")
-_E2M1 = NumberFormat(
-    name="fp4_e2m1",
-    title="FP4 E2M1, only as an element of MXFP4 and NVFP4",
-    bits=4,
-    exponent_bits=2,
-    mantissa_bits=1,
-    min_exponent=0,
+_E2M1_TITLE = "FP4 E2M1, only as an element of MXFP4 and NVFP4"
+_E2M1 = replace(
+    _ieee("fp4_e2m1", _E2M1_TITLE, 4, (2, 1), "float4_e2m1fn"),
     max_value=6.0,
     overflow="maximum",
-    dtype_name="float4_e2m1fn",
 )
 # In [64, 128) seven mantissa bits step by 1; calling everything below 2^7 "subnormal" makes the
 # step 1 over the whole range, so integers need no rules of their own.

@@ -21,12 +21,10 @@ import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from trnbench.errors import DataFileError, Fault
-from trnbench.facts.catalog.provenance import Provenance, Sourced
+from trnbench.facts.catalog.document import load_question
+from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Seconds
-from trnbench.facts.catalog.structure import structure
-from trnbench.facts.catalog.toml_file import read_toml
-from trnbench.facts.records import Record, field, replace
+from trnbench.facts.records import Record, field
 from trnbench.facts.units import DAY_S, Dimension
 
 Usd = Annotated[float, Dimension.USD]
@@ -184,11 +182,4 @@ class FleetFile(Sourced):
 
 
 def read_fleet(path: Path) -> FleetFile:
-    """The fleet in a file, or DataFileError with every fault."""
-    found = structure(read_toml(path), FleetFile)
-    if isinstance(found, list):
-        raise DataFileError(str(path), found, hint=f"also {'; '.join(map(str, found[1:]))}")
-    if found.name != path.stem:
-        message = f"{found.name!r} is not the file's name; expected {path.stem!r}"
-        raise DataFileError(str(path), [Fault(path="name", message=message)])
-    return replace(found, provenance=Provenance(path=str(path)))
+    return load_question(path, FleetFile)

@@ -16,8 +16,7 @@ from trnbench.facts.catalog.foreign import read_object
 from trnbench.facts.catalog.structure import structure
 from trnbench.facts.catalog.toml_file import read_toml, toml_text
 from trnbench.facts.records import Record
-from trnbench.facts.workload.config_fields import Fields
-from trnbench.facts.workload.config_language import Scope
+from trnbench.facts.workload.config_language import Fields, Scope
 from trnbench.facts.workload.layers import MAX_LAYERS, LayerKind, as_pattern
 from trnbench.facts.workload.mamba_config import as_hugging_face, is_mamba_config
 from trnbench.facts.workload.model import Model

@@ -1,26 +1,31 @@
 """Workloads by name: models, and suites of products, collectives and training cases.
 
-Suites name chips, instances and models; they hold no records of these.
+Suites name chips, instances and models; they hold no records of these. `READERS` has the reader of
+each kind of workload file, and `cross_faults` the names in it that are in no catalogue.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
-from trnbench.errors import DataFileError, Fault
-from trnbench.facts.catalog.document import load, load_named
+from trnbench.errors import DataFileError, Fault, did_you_mean
+from trnbench.facts.catalog.document import Documented, load, load_named
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Bytes
-from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.search import Catalog, unknown_name
 from trnbench.facts.numbers.formats import FORMATS
-from trnbench.facts.records import Record, check_sizes
+from trnbench.facts.records import Sized, check_sizes
 from trnbench.facts.workload.choices import Op
-from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.fleet import FleetFile, read_fleet
+from trnbench.facts.workload.layout import KNOBS, Layout
 from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.study import read_study
 from trnbench.facts.workload.weights import parameter_count
 
 
-class Product(Record):
+class Product(Sized):
     """A matrix product: m x k by k x n, `batch` times; the label names its origin."""
 
     m: int
@@ -28,9 +33,6 @@ class Product(Record):
     n: int
     batch: int = 1
     label: str = ""
-
-    def __post_init__(self) -> None:
-        check_sizes(self)
 
 
 class MatrixSuite(Sourced):
@@ -50,14 +52,11 @@ class MatrixSuite(Sourced):
             raise ValueError(f"unknown number format {unknown[0]!r}; known: {', '.join(FORMATS)}")
 
 
-class Place(Record):
+class Place(Sized):
     """A number of instances of a type."""
 
     instance: str
     nodes: int = 1
-
-    def __post_init__(self) -> None:
-        check_sizes(self)
 
 
 class CollectiveSuite(Sourced):
@@ -79,7 +78,7 @@ class CollectiveSuite(Sourced):
             raise ValueError("sizes go up from `min_size` to `max_size` by a `factor` above 1")
 
 
-class TrainingCase(Record):
+class TrainingCase(Sized):
     """One training configuration: a model on `nodes` instances in a layout."""
 
     label: str
@@ -88,9 +87,6 @@ class TrainingCase(Record):
     nodes: int
     layout: Layout
     note: str = ""
-
-    def __post_init__(self) -> None:
-        check_sizes(self)
 
 
 class TrainingSuite(Sourced):
@@ -140,3 +136,62 @@ def load_collective_suite(catalog: Catalog, name: str) -> CollectiveSuite:
 
 def load_training_suite(catalog: Catalog, name: str) -> TrainingSuite:
     return load_named(catalog, "training", name, TrainingSuite)
+
+
+READERS: Mapping[str, Callable[[Path], Documented]] = {
+    "models": read_model,
+    "matrix": partial(load, record=MatrixSuite),
+    "collective": partial(load, record=CollectiveSuite),
+    "training": partial(load, record=TrainingSuite),
+    "fleets": read_fleet,
+    "studies": read_study,
+}
+
+_MARKS = {
+    "products": "matrix",
+    "places": "collective",
+    "case": "training",
+    "horizon": "fleets",
+    "axes": "studies",
+}
+
+
+def section_of(table: Mapping[str, object]) -> str | None:
+    if "transformer" in table or "recommender" in table:
+        return "models"
+    return next((section for key, section in _MARKS.items() if key in table), None)
+
+
+def cross_faults(record: Documented, catalog: Catalog) -> Iterator[Fault]:
+    """Yield the names in a suite that are in no catalogue."""
+    match record:
+        case MatrixSuite():
+            for i, name in enumerate(record.chips):
+                yield from unknown_name(catalog, "chips", name, f"chips[{i}]")
+        case CollectiveSuite():
+            for i, place in enumerate(record.places):
+                yield from unknown_name(
+                    catalog, "instances", place.instance, f"places[{i}].instance"
+                )
+        case FleetFile():
+            yield from _unknown_in(record, catalog)
+        case TrainingSuite():
+            for i, case in enumerate(record.case):
+                yield from unknown_name(catalog, "models", case.model, f"case[{i}].model")
+                yield from unknown_name(catalog, "instances", case.instance, f"case[{i}].instance")
+
+
+def _unknown_in(fleet: FleetFile, catalog: Catalog) -> Iterator[Fault]:
+    for i, instance in enumerate(fleet.on):
+        yield from unknown_name(catalog, "instances", instance, f"on[{i}]")
+    for i, job in enumerate(fleet.job):
+        yield from unknown_name(catalog, "models", job.model, f"job[{i}].model")
+        for j, instance in enumerate(job.on):
+            yield from unknown_name(catalog, "instances", instance, f"job[{i}].on[{j}]")
+        for name in job.layout:
+            if name not in KNOBS:
+                message = f"a layout has no {name!r}{did_you_mean(name, KNOBS)}"
+                yield Fault(path=f"job[{i}].layout", message=message)
+    for what in ("quota", "commitment", "block"):
+        for i, one in enumerate(getattr(fleet, what)):
+            yield from unknown_name(catalog, "instances", one.instance, f"{what}[{i}].instance")

@@ -15,7 +15,15 @@ from typing import Literal
 
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Ratio, Total
-from trnbench.facts.records import MAY_BE_ZERO, MOST_DEPTHS, Record, check_sizes, field, replace
+from trnbench.facts.records import (
+    MAY_BE_ZERO,
+    MOST_DEPTHS,
+    Record,
+    Sized,
+    check_sizes,
+    field,
+    replace,
+)
 from trnbench.facts.workload.layers import MAX_LAYERS, LayerKind, Recommender, Scan, layer_order
 
 Activation = Literal["gelu", "relu", "relu2", "silu"]
@@ -24,7 +32,7 @@ ROTARY_BASE = 10_000.0
 """Default base (RoFormer, arXiv 2104.09864)."""
 
 
-class Latent(Record):
+class Latent(Sized):
     """Multi-head latent attention: low-rank projections of queries, keys and values.
 
     Each head adds `rope_head_size` rotated dimensions to its query; all heads share the rotated key
@@ -36,9 +44,6 @@ class Latent(Record):
     """None: a full-rank query projection."""
     rope_head_size: int
     value_head_size: int
-
-    def __post_init__(self) -> None:
-        check_sizes(self)
 
 
 class Attention(Record):
@@ -87,16 +92,13 @@ class Attention(Record):
         return "MQA" if self.kv_heads == 1 else "GQA"
 
 
-class Mlp(Record):
+class Mlp(Sized):
     """A feed-forward network of inner width `hidden`; a gated one has a second input projection."""
 
     hidden: int
     gated: bool
     activation: Activation
     biases: bool = False
-
-    def __post_init__(self) -> None:
-        check_sizes(self)
 
 
 class Moe(Record):
@@ -312,7 +314,7 @@ class Image(Record):
         return (self.size // self.patch) ** 2 + self.class_token
 
 
-class Diffusion(Record):
+class Diffusion(Sized):
     """Inputs of a denoiser besides the image (time step, label), and its output."""
 
     time_features: int
@@ -320,11 +322,8 @@ class Diffusion(Record):
     """Class labels, including the one for "none"."""
     output_channels: int
 
-    def __post_init__(self) -> None:
-        check_sizes(self)
 
-
-class Head(Record):
+class Head(Sized):
     """Parts after the last layer of an encoder."""
 
     pooler: bool = False
@@ -334,9 +333,6 @@ class Head(Record):
     """A projection and a norm before the output projection of a vocabulary."""
     classes: int | None = None
     """Classes of a classifier."""
-
-    def __post_init__(self) -> None:
-        check_sizes(self)
 
 
 class Tower(Record):

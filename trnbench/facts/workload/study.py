@@ -30,11 +30,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trnbench.errors import DataFileError, Fault, InputError
-from trnbench.facts.catalog.provenance import Provenance, Sourced
-from trnbench.facts.catalog.structure import structure
-from trnbench.facts.catalog.toml_file import read_toml
-from trnbench.facts.records import Record, field, replace
+from trnbench.errors import InputError
+from trnbench.facts.catalog.document import load_question
+from trnbench.facts.catalog.provenance import Sourced
+from trnbench.facts.records import Record, field
 
 VERB = "verb"
 """Key in an axis' table for another verb than the study's."""
@@ -138,14 +137,7 @@ def label_of(value: object) -> str:
 
 
 def read_study(path: Path) -> Study:
-    """The study in a file, or DataFileError with every fault."""
-    found = structure(read_toml(path), Study)
-    if isinstance(found, list):
-        raise DataFileError(str(path), found, hint=f"also {'; '.join(map(str, found[1:]))}")
-    if found.name != path.stem:
-        message = f"{found.name!r} is not the file's name; expected {path.stem!r}"
-        raise DataFileError(str(path), [Fault(path="name", message=message)])
-    return replace(found, provenance=Provenance(path=str(path)))
+    return load_question(path, Study)
 
 
 def axis_of(study: Study, name: str) -> str:

@@ -9,7 +9,7 @@ from trnbench.facts.records import replace
 from trnbench.show.figures import figure_of
 from trnbench.show.report import Report, cell_text
 from trnbench.show.row import cells
-from trnbench.store.against import MEAN_ERROR, Against, held_against
+from trnbench.store.difference import MEAN_ERROR, Against, held_against
 from trnbench.verbs.runs.keeping import kept_answer
 from trnbench.verbs.runs.run import answered_run
 

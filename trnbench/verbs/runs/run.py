@@ -22,8 +22,7 @@ from trnbench.show.redaction import (
 )
 from trnbench.store import runs as store
 from trnbench.store.database import Say, begin_anew, opened, read
-from trnbench.store.faults import Damaged
-from trnbench.store.place import identity, store_path
+from trnbench.store.place import Damaged, identity, store_path
 from trnbench.store.recovery import Recovered, RunFault, findings, put_aside, recover, salvaged
 from trnbench.store.runs import KeptAnswer, KeptRun
 from trnbench.verbs.runs.question import RunsListQuestion

@@ -27,7 +27,7 @@ from trnbench.facts.hardware.figures import Compared, chip_figures, compare, fig
 from trnbench.facts.hardware.instance import Instance, Platform
 from trnbench.facts.hardware.library import load_chip, load_platform
 from trnbench.facts.prices.price import PriceList, find_prices
-from trnbench.facts.workload import files as workload_files
+from trnbench.facts.workload import library as workload_files
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.study import Study
 from trnbench.facts.workload.weights import (

@@ -23,8 +23,7 @@ from trnbench.facts.workload.study import Cell, Study, cells_of, read_study
 from trnbench.show.report import Report
 from trnbench.store.content import digest
 from trnbench.store.database import Say, read
-from trnbench.store.faults import StoreFault
-from trnbench.store.place import store_path
+from trnbench.store.place import StoreFault, store_path
 from trnbench.store.runs import utc_now
 from trnbench.store.studies import KeptCell, cells_keeper, cells_kept
 from trnbench.verbs.asking.use_case import Cancel, Progress, never, quiet

@@ -19,7 +19,7 @@ import numpy as np
 from trnbench.engines.analytic.step.memory_parts import MemoryCategory, StageParts, runtime_bytes_of
 from trnbench.engines.analytic.step.memory_reader import BlockPart, Flights, GridSums, StageReader
 from trnbench.facts.arrays import BoolArray, FloatArray
-from trnbench.facts.calibration.memory_overheads import PLAIN, MemoryOverheads
+from trnbench.facts.calibration.hosts import PLAIN, MemoryOverheads
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import Dimension, show

@@ -13,7 +13,7 @@ import numpy as np
 
 from trnbench.facts.arrays import FloatArray, picked
 from trnbench.facts.calibration.chip_efficiency import Numbers
-from trnbench.facts.calibration.memory_overheads import MemoryOverheads
+from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, replace
 from trnbench.program.block import Copies

@@ -23,7 +23,7 @@ from trnbench.engines.analytic.step.memory_parts import (
 )
 from trnbench.errors import unhandled
 from trnbench.facts.arrays import BoolArray, FloatArray
-from trnbench.facts.calibration.memory_overheads import MemoryOverheads
+from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.choices import neighbours_of

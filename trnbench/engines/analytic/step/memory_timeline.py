@@ -22,7 +22,7 @@ from trnbench.engines.analytic.step.memory_parts import (
     weight_of,
 )
 from trnbench.engines.analytic.step.memory_reader import BlockPart
-from trnbench.facts.calibration.memory_overheads import MemoryOverheads
+from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.records import Record
 from trnbench.program.schedule import SlotKind, SlotOrder, slot_order, splits_backward
 from trnbench.program.stages import StageClass, is_behind

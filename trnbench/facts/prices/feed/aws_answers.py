@@ -28,10 +28,7 @@ _REGION_OF_ZONE = re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d+")
 
 
 class CapacityOffer(Record):
-    """Machines offered for a period at a total price:
-
-    a Capacity Block or a SageMaker training plan.
-    """
+    """Machines offered for a period at a total price: a Capacity Block or a training plan."""
 
     kind: str
     instance: str
@@ -187,7 +184,13 @@ def _offer(
     )
 
 
-def block_reading(offers: Sequence[CapacityOffer], day: datetime.date) -> RatesRead:
+def block_reading(
+    offers: Sequence[CapacityOffer],
+    day: datetime.date,
+    warnings: tuple[str, ...],
+    *,
+    ignored: int = 0,
+) -> RatesRead:
     """Cheapest Capacity Block rate per instance and region."""
     cheapest: dict[tuple[str, str], CapacityOffer] = {}
     for offer in offers:
@@ -205,7 +208,8 @@ def block_reading(offers: Sequence[CapacityOffer], day: datetime.date) -> RatesR
         )
         for offer in cheapest.values()
     )
-    return RatesRead(title="EC2 Capacity Block offerings", rates=rates)
+    title = "EC2 Capacity Block offerings"
+    return RatesRead(title=title, rates=rates, warnings=warnings, ignored=ignored)
 
 
 def savings_reading(
@@ -244,13 +248,9 @@ def savings_reading(
                     day=day,
                 )
             )
-    found, warnings = settled(rates)
-    return RatesRead(
-        title="AWS Savings Plans offering rates",
-        rates=found,
-        warnings=(*other_money, *warnings),
-        ignored=ignored,
-    )
+    title, warnings = "AWS Savings Plans offering rates", tuple(other_money)
+    read = RatesRead(title=title, rates=tuple(rates), warnings=warnings, ignored=ignored)
+    return settled(read)
 
 
 def region_of(zone: object) -> str | None:

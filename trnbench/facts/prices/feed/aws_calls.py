@@ -233,10 +233,8 @@ class _Asking(Record):
                 items += self._of_sold(answers)
         offers, warnings = block_offers(items, self.question.known)
         self.found.offers += offers
-        found = block_reading(offers, self.question.now.date())
-        self.found.readings.append(
-            RatesRead(title=found.title, rates=found.rates, warnings=warnings)
-        )
+        day = self.question.now.date()
+        self.found.readings.append(block_reading(offers, day, warnings))
 
     def plans(self, region: str) -> None:
         """Query the SageMaker training plans on offer."""

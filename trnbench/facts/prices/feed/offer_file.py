@@ -60,20 +60,13 @@ class _Counted(State):
             return None
         return name, region
 
-    def reading(self, title: str, url: str | None = None) -> RatesRead:
-        """The result."""
-        rates, warnings = settled(self.rates)
+    def reading(self, title: str) -> RatesRead:
         money = (
             f"{count:,} rates in {currency}, not in USD, are left out"
             for currency, count in sorted(self.other_money.items())
         )
-        return RatesRead(
-            title=title,
-            rates=rates,
-            url=url,
-            warnings=(*money, *warnings),
-            ignored=self.ignored,
-        )
+        rates, ignored = tuple(self.rates), self.ignored
+        return settled(RatesRead(title=title, rates=rates, warnings=tuple(money), ignored=ignored))
 
 
 def read_offer_json(file: TextIO, path: Path, known: Known, day: datetime.date) -> RatesRead:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from statistics import median
 from typing import Any
@@ -54,14 +54,14 @@ class RatesRead(Record):
     """Number of rates of unknown machines, other systems or other tenancies."""
 
 
-def settled(rates: Iterable[FoundRate]) -> tuple[tuple[FoundRate, ...], tuple[str, ...]]:
-    """One rate per purchase and day, and warnings where there were several.
+def settled(read: RatesRead) -> RatesRead:
+    """One rate per purchase and day, with a warning where there were several.
 
     The rate in force last wins, then the dearest: a real bill must not exceed the list.
     """
     found: dict[tuple[object, ...], FoundRate] = {}
-    warnings: dict[str, None] = {}
-    for rate in rates:
+    warnings = dict.fromkeys(read.warnings)
+    for rate in read.rates:
         key = (*rate.place, rate.day)
         other = found.setdefault(key, rate)
         if other.usd_per_hour != rate.usd_per_hour:
@@ -74,7 +74,7 @@ def settled(rates: Iterable[FoundRate]) -> tuple[tuple[FoundRate, ...], tuple[st
                 f"{rate.instance} in {rate.region}, {rate.option}: two rates of {rate.day}, "
                 f"{first.usd_per_hour:g} and {last.usd_per_hour:g} USD/h; the latter is taken"
             ] = None
-    return tuple(found.values()), tuple(warnings)
+    return replace(read, rates=tuple(found.values()), warnings=tuple(warnings))
 
 
 def over_zones(rates: Sequence[FoundRate]) -> tuple[FoundRate, ...]:
