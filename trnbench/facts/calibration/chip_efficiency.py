@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Ratio, Seconds
-from trnbench.facts.records import Record, field, fields
+from trnbench.facts.records import Record, RecordField, field, fields
 from trnbench.facts.workload.recompute import PlainRecompute
 
 if TYPE_CHECKING:
@@ -82,7 +82,8 @@ class ChipEfficiency(Sourced):
     """
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_numbers(numbers_of(self))
+        check_shares(self)
         check_numbers(self.releases)
 
 
@@ -113,7 +114,8 @@ class KernelEfficiency(Record):
     """Cost per head of each sequence on a core, s."""
 
     def __post_init__(self) -> None:
-        _check(self)
+        check_numbers(numbers_of(self))
+        check_shares(self)
 
 
 class ExpertEfficiency(Record):
@@ -134,9 +136,7 @@ class ExpertEfficiency(Record):
     """Recomputation assumed where a publication states none."""
 
     def __post_init__(self) -> None:
-        least, largest = ends_of(self.overlap_between_nodes)
-        if not 0 <= least <= largest <= 1:
-            raise ValueError("`overlap_between_nodes` must be from 0 to 1")
+        check_shares(self)
 
 
 class ComputeEfficiency(Record):
@@ -219,13 +219,18 @@ def _sound(values: Iterable[Numbers]) -> bool:
     return bool(((together >= 0) & (together < math.inf)).all())
 
 
-def _check(record: ChipEfficiency | KernelEfficiency) -> None:
-    numbers = numbers_of(record)
-    check_numbers(numbers)
-    declared = {field.name: field for field in fields(record)}
-    for name, value in numbers.items():
-        least, largest = ends_of(value)
-        most = declared[name].metadata.get("most")
-        untold = least == largest == 0 == declared[name].default
-        if most is not None and not untold and not 0 < least <= largest <= most:
+def check_shares(record: Any) -> None:  # noqa: ANN401
+    """Refuse shares of a peak that are 0 (but for one never measured), and fractions above 1."""
+    for name, about in _shares_of(record.__class__):
+        least, largest = ends_of(getattr(record, name))
+        most = about.metadata["most"]
+        if about.metadata.get("linear"):
+            if not 0 <= least <= largest <= most:
+                raise ValueError(f"`{name}` must be from 0 to {most:g}")
+        elif not (least == largest == 0 == about.default or 0 < least <= largest <= most):
             raise ValueError(f"`{name}` must be above 0 and at most {most:g}")
+
+
+@cache
+def _shares_of(kind: Any) -> tuple[tuple[str, RecordField], ...]:  # noqa: ANN401
+    return tuple((one.name, one) for one in fields(kind) if "most" in one.metadata)

@@ -10,6 +10,7 @@ from trnbench.facts.calibration.chip_efficiency import (
     Ratios,
     Times,
     check_numbers,
+    check_shares,
     ends_of,
     numbers_of,
 )
@@ -58,10 +59,7 @@ class HostLaunch(Record):
     """
 
     def __post_init__(self) -> None:
-        for name in ("overlap", "slot_share"):
-            least, largest = ends_of(getattr(self, name))
-            if not 0 <= least <= largest <= 1:
-                raise ValueError(f"`{name}` must be from 0 to 1")
+        check_shares(self)
         if self.dispatch != "graph" and ends_of(self.graph_s)[1] > 0:
             raise ValueError("`graph` is the cost of a graph, and `dispatch` is not `graph`")
 

@@ -22,6 +22,7 @@ from trnbench.facts.catalog.quantity import Misfit, number, quantity
 from trnbench.facts.catalog.schema import TypeForm, numbers
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.catalog.structure import structure
+from trnbench.facts.catalog.text_file import refused_with_all
 from trnbench.facts.catalog.toml_file import read_toml
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import Dimension
@@ -87,7 +88,7 @@ def load_question(path: Path, record: type[D]) -> D:
     """The record of a file without sources, as of a fleet or study: or DataFileError."""
     found = structure(read_toml(path), record)
     if isinstance(found, list):
-        raise DataFileError(str(path), found, hint=f"also {'; '.join(map(str, found[1:]))}")
+        raise refused_with_all(path, found)
     if faults := _misnamed(found, path):
         raise DataFileError(str(path), faults)
     return replace(found, provenance=Provenance(path=str(path)))  # type: ignore[type-var]

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from trnbench.errors import DataFileError, Fault, UnknownNameError, did_you_mean
+from trnbench.errors import Fault, UnknownNameError, did_you_mean
 from trnbench.facts.catalog.provenance import Note, join
 from trnbench.facts.catalog.search import SINGULAR, Catalog
+from trnbench.facts.catalog.text_file import refused
 from trnbench.facts.records import Record, field, replace
 
 LIKE = "like"
@@ -36,16 +37,16 @@ def bases(catalog: Catalog, section: str, path: Path) -> tuple[Path, ...]:
     file = path
     while (name := catalog.table(file).get(LIKE)) is not None:
         if not isinstance(name, str):
-            raise _fault(file, f"expected the name of another {SINGULAR[section]}")
+            raise refused(file, f"expected the name of another {SINGULAR[section]}", LIKE)
         try:
             entry = catalog.find(section, name)
         except UnknownNameError:
             hint = did_you_mean(name, catalog.names(section))
-            raise _fault(file, f"unknown {SINGULAR[section]} {name!r}{hint}") from None
+            raise refused(file, f"unknown {SINGULAR[section]} {name!r}{hint}", LIKE) from None
         file = entry.path
         if file == path or file in ancestors:
             way = " -> ".join(step.stem for step in (path, *ancestors, file))
-            raise _fault(path, f"a circle: {way}")
+            raise refused(path, f"a circle: {way}", LIKE)
         ancestors.append(file)
     return tuple(ancestors)
 
@@ -140,7 +141,3 @@ def _as_in(source: str | None, name: str) -> str | None:
     if source is None or AS_IN in source:
         return source
     return f"{source}{AS_IN}{name}"
-
-
-def _fault(file: Path, message: str) -> DataFileError:
-    return DataFileError(str(file), [Fault(path=LIKE, message=message)])

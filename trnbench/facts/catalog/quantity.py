@@ -29,7 +29,7 @@ Count = Annotated[int, "count"]
 # A latency, a share or a count may be nothing; a size or a rate of nothing is a slip of the pen.
 _MAY_BE_ZERO = (Dimension.SECONDS, Dimension.RATIO, Dimension.COUNT)
 _MOST_WHOLE = 2**31 - 1
-_MOST_LARGE = 10**15
+MOST_LARGE = 10**15
 
 
 class Misfit(ValueError):
@@ -83,15 +83,6 @@ def whole(value: object, most: int = _MOST_WHOLE, *, least: int = 0) -> int:
     if not least <= value <= most:
         raise Misfit(f"must be a whole number from {least} to {most:,}, found {value!r:.40}")
     return value
-
-
-def total(value: object) -> int:
-    return whole(value, _MOST_LARGE)
-
-
-def count(value: object) -> int:
-    """Check a whole number of at least 1."""
-    return whole(value, least=1)
 
 
 def exactly(kind: type, word: str) -> Callable[[object], object]:

@@ -24,6 +24,7 @@ from trnbench.errors import (
     UnknownNameError,
     did_you_mean,
 )
+from trnbench.facts.catalog.text_file import refused
 from trnbench.facts.catalog.toml_file import read_known
 from trnbench.facts.records import Record, replace
 
@@ -201,7 +202,7 @@ def _duplicate(name: str, first: Entry, second: Entry) -> DataFileError:
     holder, taker = (first, second) if first.origin == BUILT_IN else (second, first)
     key = "name" if name == taker.name != holder.name else "aliases"
     message = f"duplicate name {name!r}: already used by {holder.path}"
-    return DataFileError(str(taker.path), [Fault(path=key, message=message)])
+    return refused(taker.path, message, key)
 
 
 def sections_of(kind: str | None, sections: Sequence[str]) -> tuple[str, ...]:

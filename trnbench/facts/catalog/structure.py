@@ -6,23 +6,22 @@ import datetime
 import types
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args
 
 from trnbench.errors import Fault, TrnbenchError, did_you_mean
 from trnbench.facts.catalog.provenance import join
 from trnbench.facts.catalog.quantity import (
+    MOST_LARGE,
     Correlation,
     Count,
     Misfit,
     Total,
     correlation,
-    count,
     exactly,
     kind_of,
     number,
     quantity,
-    total,
     whole,
 )
 from trnbench.facts.catalog.schema import (
@@ -86,8 +85,8 @@ _LEAVES: Mapping[TypeForm, Callable[[object], object]] = {
     str: exactly(str, "a text"),
     bool: exactly(bool, "true or false"),
     datetime.date: exactly(datetime.date, "a date"),
-    Count: count,
-    Total: total,
+    Count: partial(whole, least=1),
+    Total: partial(whole, most=MOST_LARGE),
     Correlation: correlation,
     Any: lambda value: value,
 }

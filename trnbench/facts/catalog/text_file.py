@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from stat import S_ISDIR, S_ISFIFO, S_ISREG
@@ -115,5 +115,11 @@ def _reading(path: Path, what: str) -> Iterator[int]:
         raise refused(path, f"cannot be read: {error}") from None
 
 
-def refused(path: Path, message: str) -> DataFileError:
-    return DataFileError(str(path), [Fault(path="", message=message)])
+def refused(path: Path | str, message: str, key: str = "") -> DataFileError:
+    """Error about a file as a whole, or about a key of it."""
+    return DataFileError(str(path), [Fault(path=key, message=message)])
+
+
+def refused_with_all(path: Path | str, faults: Sequence[Fault]) -> DataFileError:
+    """Error that tells every fault of a file, where no command lists them."""
+    return DataFileError(str(path), faults, hint=f"also {'; '.join(map(str, faults[1:]))}")

@@ -1,24 +1,27 @@
 """Import of Hugging Face's config.json as a model file, by the tables of `families.toml`.
 
-Absent keys get the library's own defaults; sizes have none and are required.
+Absent keys get the library's own defaults; sizes have none and are required. Configurations of
+mamba_ssm, which name no architecture, keep the mixer's numbers in `ssm_cfg` and pad the vocabulary
+when a model is built, are first rewritten as Hugging Face's `mamba2`, with the defaults of
+`MambaConfig` and `Mamba2` (state-spaces/mamba).
 """
 
 from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
 from trnbench.facts.catalog.foreign import read_object
 from trnbench.facts.catalog.structure import structure
+from trnbench.facts.catalog.text_file import refused, refused_with_all
 from trnbench.facts.catalog.toml_file import read_toml, toml_text
 from trnbench.facts.records import Record
 from trnbench.facts.workload.config_language import Fields, Scope
 from trnbench.facts.workload.layers import MAX_LAYERS, LayerKind, as_pattern
-from trnbench.facts.workload.mamba_config import as_hugging_face, is_mamba_config
 from trnbench.facts.workload.model import Model
 
 ConfigTable = dict[str, object]
@@ -49,7 +52,7 @@ def read_config(path: Path) -> dict[str, object]:
     if path.is_dir():
         inside = path / FILE
         if not inside.is_file():
-            raise DataFileError(str(path), [Fault(path="", message=f"a folder without {FILE}")])
+            raise refused(path, f"a folder without {FILE}")
         path = inside
     return read_object(path)
 
@@ -123,14 +126,14 @@ def import_config(
             f"{name!r:.60} cannot name a model; use small letters, digits, '.', '-' and '_'"
         )
     # Mamba's own format is rewritten first, so that a single reader knows all families.
-    if is_mamba_config(config):
-        config = as_hugging_face(config, origin)
+    if "model_type" not in config and "d_model" in config and _MIXER in config:
+        config = _mamba_as_hugging_face(config, origin)
     chosen = _family(config, origin) if family is None else _known(family)
     reader = _Reader(chosen, config)
     model = reader.model()
     reader.refuse_unread()
     if reader.faults:
-        raise _refused(origin, list(dict.fromkeys(reader.faults)))
+        raise refused_with_all(origin, list(dict.fromkeys(reader.faults)))
     head: ConfigTable = {
         "name": name,
         "title": f"{name}, imported from a {chosen} configuration",
@@ -138,22 +141,17 @@ def import_config(
     predicted = reader.predicted if depths else ()
     if depths and not predicted:
         message = f"missing: there is nothing to take in with --mtp; one of {', '.join(_PREDICTED)}"
-        raise DataFileError(origin, [Fault(path=_PREDICTED[0], message=message)])
+        raise refused(origin, message, _PREDICTED[0])
     for _, count in predicted[:1]:
         head["mtp_depths"] = count
     built = structure({**head, **model}, Model)
     if isinstance(built, list):
-        raise _refused(origin, built)
+        raise refused_with_all(origin, built)
     source: ConfigTable = {"title": f"Hugging Face config.json of {name}", "date": date}
     remarks: ConfigTable = {"source": "config", "kind": "vendor", "sources": {"config": source}}
     text = toml_text({**head, **remarks, **model})
     ignored = (*reader.ignored(), *(() if depths else reader.without_depths()))
     return ImportedModel(name=name, family=chosen, text=text, ignored=ignored)
-
-
-def _refused(origin: str, faults: Sequence[Fault]) -> DataFileError:
-    # No command lists the faults of a configuration: all of them are said here.
-    return DataFileError(origin, faults, hint=f"also {'; '.join(map(str, faults[1:]))}")
 
 
 def _known(family: str) -> str:
@@ -175,10 +173,7 @@ def _family(config: Mapping[str, object], origin: str) -> str:
             return family
     if not isinstance(name, str):
         message = "missing" if name is None else "expected a text"
-        known = ", ".join(family_names())
-        raise DataFileError(
-            origin, [Fault(path="model_type", message=f"{message}; one of {known}")]
-        )
+        raise refused(origin, f"{message}; one of {', '.join(family_names())}", "model_type")
     unknown = UnknownNameError("architecture", name[:60], family_names(), where=origin)
     unknown.hint = f"--as FAMILY reads it as one of {', '.join(family_names())}"
     raise unknown
@@ -208,13 +203,10 @@ class _Reader:
     def faults(self) -> list[Fault]:
         """Every fault so far."""
         own = [fault for fields in self.scope.fields for fault in fields.faults]
-        return [
-            *own,
-            *(
-                Fault(path=f"{key}.{fault.path}", message=fault.message)
-                for key, part in self.parts.items()
-                for fault in part.faults
-            ),
+        return own + [
+            Fault(path=f"{key}.{fault.path}", message=fault.message)
+            for key, part in self.parts.items()
+            for fault in part.faults
         ]
 
     def part(self, name: str) -> object:
@@ -232,8 +224,7 @@ class _Reader:
         for key, about in self._tables("only"):
             value, why = about["value"], str(about["why"])
             self.scope.used.add(key)
-            for fields in self.scope.fields[:1]:
-                fields.only(key, value, why)  # type: ignore[arg-type]
+            self.scope.fields[0].only(key, value, why)  # type: ignore[arg-type]
         for key, most in self._of("most").items():
             value = self.scope.value(key)
             if isinstance(value, float) and isinstance(most, float) and value > most:
@@ -303,11 +294,8 @@ class _Reader:
         tables = (self.inner,) if self.inner is self.config else (self.inner, self.config)
         for key in dict.fromkeys(key for table in tables for key in table):
             said = next(table[key] for table in tables if key in table)
-            if (
-                key not in seen
-                and said not in (None, False, 0, "", [], {})
-                and not inert.fullmatch(key)
-            ):
+            empty = said in (None, False, 0, "", [], {})
+            if not (empty or key in seen or inert.fullmatch(key)):
                 yield key
 
     def refuse_unread(self) -> None:
@@ -333,11 +321,8 @@ class _Reader:
 
     def without_depths(self) -> Iterator[str]:
         """Yield a remark on omitted modules of multi-token prediction."""
-        for key, count in self.predicted:
-            yield (
-                f"{key} {count}: modules that predict further tokens are left out; "
-                "--mtp takes them in"
-            )
+        left_out = "modules that predict further tokens are left out; --mtp takes them in"
+        yield from (f"{key} {count}: {left_out}" for key, count in self.predicted)
 
 
 def _settle_layers(transformer: ConfigTable, scope: Scope) -> None:
@@ -376,3 +361,75 @@ def _settle_layers(transformer: ConfigTable, scope: Scope) -> None:
         return
     transformer["pattern"] = as_pattern(tuple(order))
     transformer["kinds"] = used
+
+
+_MIXER, _PADDING = "ssm_cfg", "pad_vocab_size_multiple"
+_KEYS = {"d_model": "hidden_size", "n_layer": "num_hidden_layers"}
+_MIXER_KEYS: Mapping[str, tuple[str, object]] = {
+    "d_state": ("state_size", 128),
+    "d_conv": ("conv_kernel", 4),
+    "headdim": ("head_dim", 64),
+    "ngroups": ("n_groups", 1),
+    "chunk_size": ("chunk_size", 256),
+    "conv_bias": ("use_conv_bias", True),
+    "bias": ("use_bias", False),
+    "expand": ("expand", 2),
+}
+"""Key of a mixer -> the key of Hugging Face, and the default."""
+_PLAIN: Mapping[str, object] = {"attn_layer_idx": [], "attn_cfg": {}, "d_intermediate": 0}
+"""Keys of other kinds of layers, absent from plain Mamba-2 models."""
+_MIXER_PLAIN: Mapping[str, object] = {"d_ssm": None, "D_has_hdim": False, "rmsnorm": True}
+_INERT = ("layer", "A_init_range", "norm_before_gate", "conv_init", "use_mem_eff_path")
+
+
+def _mamba_as_hugging_face(config: Mapping[str, object], origin: str) -> dict[str, object]:
+    """The same model in Hugging Face's form; other models than Mamba-2 are refused."""
+    config = {key: value for key, value in config.items() if value is not None}
+    mixer = config.get(_MIXER)
+    if not isinstance(mixer, Mapping):
+        raise refused(origin, "expected a table", _MIXER)
+    mixer = {key: value for key, value in mixer.items() if value is not None}
+    faults = [
+        *_unlike(config, {**_PLAIN, "rms_norm": True}, ""),
+        *_unlike(mixer, _MIXER_PLAIN, f"{_MIXER}."),
+        *(
+            Fault(path=f"{_MIXER}.{key}", message="not read, and it may change parameters or FLOP")
+            for key in mixer
+            if key not in (*_MIXER_KEYS, *_MIXER_PLAIN, *_INERT) and not key.startswith("dt_")
+        ),
+    ]
+    if mixer.get("layer") != "Mamba2":
+        found = mixer.get("layer", "Mamba1, the default")
+        message = f"only Mamba2 layers can be imported, found {found!s:.60}"
+        faults.insert(0, Fault(path=f"{_MIXER}.layer", message=message))
+    if faults:
+        raise DataFileError(origin, faults)
+    read = {_MIXER, _PADDING, "tie_embeddings", *_KEYS, *_PLAIN, "rms_norm"}
+    found = {
+        "model_type": "mamba2",
+        "tie_word_embeddings": config.get("tie_embeddings", True),
+        **{key: value for key, value in config.items() if key not in read},
+        **{name: config.get(key) for key, name in _KEYS.items()},
+        **{name: mixer.get(key, default) for key, (name, default) in _MIXER_KEYS.items()},
+    }
+    widths = [found[key] for key in ("expand", "hidden_size", "head_dim")]
+    match widths:
+        case [int(expand), int(hidden), int(head)] if head > 0:
+            found["num_heads"] = expand * hidden // head
+        case _:
+            pass  # Whoever reads the numbers says which of them is none.
+    words, multiple = config.get("vocab_size", 50277), config.get(_PADDING, 8)
+    match words, multiple:
+        case int(), int() if multiple > 0:
+            found["vocab_size"] = -(-words // multiple) * multiple
+        case _:
+            raise refused(origin, "expected a whole number above 0", _PADDING)
+    return found
+
+
+def _unlike(config: Mapping[str, object], plain: Mapping[str, object], path: str) -> list[Fault]:
+    return [
+        Fault(path=f"{path}{key}", message=f"only {value!r} can be imported")
+        for key, value in plain.items()
+        if config.get(key) not in (None, value)
+    ]

@@ -69,31 +69,16 @@ ANY = "any"
 """The text that leaves a knob to the search."""
 
 
-def _about(
-    help: str,
-    *,
-    title: str = "",
-    short: str = "",
-    metavar: str | None = None,
-    searched: bool | tuple[Value, ...] = False,
-    on_request: str = "",
-    part: ActsOn = "step",
-    acts_with: tuple[str, ...] = (),
-    tokens: bool = False,
-    of_jobs: tuple[Job, ...] = (),
-    form: Callable[[str], str] | None = None,
-    least: int = 1,
-    most: int = MAX_SIZE - 1,
-) -> Mapping[str, object]:
-    return locals()
-
-
 def _knob(default: Value | None, help: str, **about: Any) -> Any:  # noqa: ANN401
-    return field(default=default, metadata=_about(help, **about))
+    return field(default=default, metadata={"help": help, **about})
+
+
+def _needed(help: str, **about: Any) -> Any:  # noqa: ANN401
+    return field(metadata={"help": help, **about})
 
 
 def _of_answers(help: str, *, default: str | None = None, **about: Any) -> Any:  # noqa: ANN401
-    return field(default=default, metadata=_about(help, of_jobs=REINFORCED, **about))
+    return _knob(default, help, of_jobs=REINFORCED, **about)
 
 
 class Layout(Record):
@@ -137,15 +122,13 @@ class Layout(Record):
     micro_batch: Degree = _knob(
         1, "Samples per replica and pass; default: searched.", title="micro-batch", searched=True
     )
-    global_batch: Degree = field(
-        metadata=_about("Samples per step; default: 1024, rounded up to what the ranks divide.")
+    global_batch: Degree = _needed(
+        "Samples per step; default: 1024, rounded up to what the ranks divide."
     )
-    sequence: Degree = field(
-        metadata=_about(
-            "Tokens per sample, e.g. 8k; default: the model's maximum, at most 8192.",
-            part="layers",
-            tokens=True,
-        )
+    sequence: Degree = _needed(
+        "Tokens per sample, e.g. 8k; default: the model's maximum, at most 8192.",
+        part="layers",
+        tokens=True,
     )
     zero: ZeroStage = _knob(
         0, "ZeRO stage; default: searched.", searched=(0, 1, 2, 3), acts_with=("dp", "cp")
@@ -244,11 +227,9 @@ class Layout(Record):
         metavar="NUMBER",
         part="experts",
     )
-    precision: str = field(
-        metadata=_about(
-            "bf16-master (bf16, fp32 master weights; default), bf16-sr, fp32, fp8, ...",
-            metavar="RECIPE",
-        )
+    precision: str = _needed(
+        "bf16-master (bf16, fp32 master weights; default), bf16-sr, fp32, fp8, ...",
+        metavar="RECIPE",
     )
     job: Job = _knob(
         "pretrain",
@@ -380,25 +361,25 @@ class Knob(Record):
     """Name in texts."""
     short: str
     """Name in column headings."""
-    metavar: str | None
+    metavar: str | None = None
     searched: bool
     """True when searches choose the value of an open knob."""
     preferred: tuple[Value, ...]
     """Values of a search, best first among equals; empty for degrees (divisors)."""
-    on_request: str
+    on_request: str = ""
     """Values that a search tries only on request, in words."""
-    part: ActsOn
+    part: ActsOn = "step"
     """Models with the knob: all, those with layers, or those with experts."""
-    acts_with: tuple[str, ...]
+    acts_with: tuple[str, ...] = ()
     """Degrees without which (all 1) the knob has no effect."""
-    tokens: bool
+    tokens: bool = False
     """True for a number of tokens, where 8k is 8,192."""
-    of_jobs: tuple[Job, ...]
+    of_jobs: tuple[Job, ...] = ()
     """The only jobs with the knob; empty: all."""
-    form: Callable[[str], str] | None
+    form: Callable[[str], str] | None = None
     """Canonical form of a text; ValueError for an invalid text."""
-    least: int
-    most: int
+    least: int = 1
+    most: int = MAX_SIZE - 1
 
     @property
     def option(self) -> str:
@@ -424,19 +405,16 @@ def _knobs() -> Mapping[str, Knob]:
     for one in fields(Layout):
         about = dict(one.metadata)
         kind, choices = _kind(hints[one.name])
-        searched = about.pop("searched")
-        if asked := about["on_request"]:
-            told, default, rest = about.pop("help").partition("; default:")
+        searched = about.pop("searched", False)
+        if asked := about.get("on_request"):
+            told, default, rest = about["help"].partition("; default:")
             about["help"] = f"{told}; any: {asked}{default}{rest}"
-        title = about.pop("title") or one.name.replace("_", " ")
+        title = about.pop("title", one.name.replace("_", " "))
         found[one.name] = Knob(
-            name=one.name,
-            kind=kind,
-            choices=choices,
+            **{"name": one.name, "kind": kind, "choices": choices, "title": title},
             default=None if one.default is MISSING else one.default,
             needed=one.default is MISSING,
-            title=title,
-            short=about.pop("short") or title,
+            short=about.pop("short", title),
             searched=bool(searched),
             preferred=searched if isinstance(searched, tuple) else (),
             **about,

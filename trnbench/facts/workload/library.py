@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from trnbench.errors import DataFileError, Fault, did_you_mean
+from trnbench.errors import Fault, did_you_mean
 from trnbench.facts.catalog.document import Documented, load, load_named
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Bytes
 from trnbench.facts.catalog.search import Catalog, unknown_name
+from trnbench.facts.catalog.text_file import refused
 from trnbench.facts.numbers.formats import FORMATS
 from trnbench.facts.records import Sized, check_sizes
 from trnbench.facts.workload.choices import Op
@@ -117,7 +118,7 @@ def read_model(path: Path) -> Model:
     counted = parameter_count(model)
     if model.published is not None and not model.published.agrees(counted):
         message = f"{model.published.parameters:,} cited, but the shapes give {counted:,}"
-        raise DataFileError(str(path), [Fault(path="published.parameters", message=message)])
+        raise refused(path, message, "published.parameters")
     return model
 
 

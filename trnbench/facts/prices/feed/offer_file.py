@@ -49,11 +49,13 @@ class _Counted(State):
     other_money: Counter[str] = field(default_factory=Counter)
     ignored: int = 0
 
-    def place(self, attributes: Mapping[str, Any]) -> tuple[str, str] | None:
+    def place(self, product: object) -> tuple[str, str] | None:
         """(instance, region) of a product that counts; None for all others."""
-        sold = attributes.get("instanceType")
+        attributes = mapping(product).get("attributes")
+        if not isinstance(attributes, Mapping):
+            return None
+        sold, region = attributes.get("instanceType"), attributes.get("regionCode")
         name = self.known(sold) if isinstance(sold, str) else None
-        region = attributes.get("regionCode")
         as_wanted = all(attributes.get(key, value) == value for key, value in WANTED.items())
         if name is None or not as_wanted or not isinstance(region, str) or not region:
             self.ignored += 1
@@ -83,10 +85,7 @@ def read_offer_json(file: TextIO, path: Path, known: Known, day: datetime.date) 
             if key == "products":
                 products = True
                 for sku in reader.members():
-                    product = reader.value()
-                    attributes = product.get("attributes") if isinstance(product, dict) else None
-                    found = counted.place(attributes) if isinstance(attributes, dict) else None
-                    if found is not None:
+                    if (found := counted.place(reader.value())) is not None:
                         places[sku] = found
                 again = early
             # Terms alone tell no place: they are skipped, and read the second time.
@@ -117,10 +116,7 @@ def read_products(
     """Rates of decoded products with their terms, in the form of the query API."""
     counted = _Counted(known=known)
     for product in texts:
-        about = product.get("product")
-        attributes = about.get("attributes") if isinstance(about, dict) else None
-        place = counted.place(attributes) if isinstance(attributes, dict) else None
-        terms = product.get("terms")
+        place, terms = counted.place(product.get("product")), product.get("terms")
         if place is None or not isinstance(terms, dict):
             continue
         published = _day(product.get("publicationDate")) or day
@@ -148,7 +144,7 @@ def read_offer_csv(file: TextIO, path: Path, known: Known, day: datetime.date) -
     for cells in rows:
         row_ = dict(zip(heading, cells, strict=False))
         attributes = {key: row_[name] for key, name in _COLUMNS.items() if row_.get(name)}
-        place = counted.place(attributes)
+        place = counted.place({"attributes": attributes})
         if place is None:
             continue
         if row_.get("Currency", CURRENCY) != CURRENCY:
