@@ -204,8 +204,8 @@ def _open(path: Path, lock: int | None = None) -> Iterator[Connection]:
 def _sound(path: Path) -> sqlite3.Connection:
     """Connection for reading; in memory for a missing file or an older schema."""
     if is_null(path) or not own_file(path):
-        return _empty()
-    with _open(path, shared(path, to_write=False)) as connection:
+        return _in_memory()
+    with _open(path, shared(path)) as connection:
         version = known_version(connection, path)
         if version:
             check_whole(connection, path)
@@ -213,21 +213,16 @@ def _sound(path: Path) -> sqlite3.Connection:
             connection.execute("PRAGMA query_only = ON")
             return connection
         # A reader migrates a copy in memory: the file on disk stays readable to older programs.
-        memory = _empty() if not version else _in_memory(connection)
+        memory = _in_memory(connection if version else None)
         connection.close()
         return memory
 
 
-def _empty() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    add_functions(connection)
-    migrate(connection)
-    return connection
-
-
-def _in_memory(connection: sqlite3.Connection) -> sqlite3.Connection:
+def _in_memory(older: sqlite3.Connection | None = None) -> sqlite3.Connection:
+    """Copy of an older file, or an empty one, in the newest schema."""
     memory = sqlite3.connect(":memory:", isolation_level=None)
-    connection.backup(memory)
+    if older is not None:
+        older.backup(memory)
     add_functions(memory)
     migrate(memory)
     return memory
@@ -251,8 +246,8 @@ def _settled(path: Path, thorough: bool) -> Connection:
     for _ in range(_MOST_TRIES):
         if not own_file(path):
             _make(path)
-        # No lock file is made before the file is known to be ours.
-        lock = shared(path, to_write=False)  # none is made beside a file that may not be ours
+        # No lock file is made beside a file that may not be ours.
+        lock = shared(path)
         before = identity(path)
         with _open(path, lock) as connection:
             version = known_version(connection, path)

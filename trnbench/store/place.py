@@ -202,19 +202,17 @@ def locked(path: Path) -> Iterator[None]:
         os.close(opened)
 
 
-def shared(path: Path, *, to_write: bool) -> int | None:
+def shared(path: Path) -> int | None:
     """Descriptor of a shared lock; None where a reader cannot have one."""
     try:
-        opened = _lock_file(path) if to_write else os.open(_beside(path), os.O_RDONLY | _SAFELY)
+        opened = os.open(_beside(path), os.O_RDONLY | _SAFELY)
     except OSError:
-        if to_write:
-            raise
         return None
     try:
         _wait(opened, fcntl.LOCK_SH, path)
     except BaseException as error:
         os.close(opened)
-        if isinstance(error, OSError) and not to_write:
+        if isinstance(error, OSError):
             return None
         raise
     return opened

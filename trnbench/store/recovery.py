@@ -23,9 +23,10 @@ from trnbench.store.snapshot import files_of, sound_blob
 from trnbench.store.studies import cell_content
 
 CELL_DAMAGE = "it is not what was kept"
+_RUN_DAMAGE = "what is known of it was changed"
 
 
-class RunFault(Record):
+class RunFault(Record, kw_only=False):
     """A damaged run, cell of a study, or whole `file`, with the evidence."""
 
     kind: str
@@ -38,23 +39,29 @@ def findings(connection: sqlite3.Connection) -> Iterator[RunFault]:
     snapshots: dict[str, str] = {}
     for name, run in each_run(connection):
         if run is None:
-            yield RunFault(kind="run", name=name, reason="what is known of it was changed")
+            yield RunFault("run", name, _RUN_DAMAGE)
             continue
         try:
             answer_of(connection, run)
             inputs_of(connection, run)
         except Damaged as damage:
-            yield RunFault(kind="run", name=name, reason=damage.message)
+            yield RunFault("run", name, damage.message)
             continue
         # Many runs share a snapshot: its files are hashed once, not once for each run.
         if run.snapshot not in snapshots:
             snapshots[run.snapshot] = snapshot_damage(connection, run.snapshot)
         if snapshots[run.snapshot]:
-            yield RunFault(kind="run", name=name, reason=snapshots[run.snapshot])
-    rows = connection.execute(f"SELECT seal = {CELL_SEAL}, study, key, content, bytes FROM cell")
-    for sound, study, key, *content in rows:
-        if not sound or cell_content(*content) is None:
-            yield RunFault(kind="cell", name=f"{study}/{key}", reason=CELL_DAMAGE)
+            yield RunFault("run", name, snapshots[run.snapshot])
+    for study, key, sound in _cells(connection):
+        if not sound:
+            yield RunFault("cell", f"{study}/{key}", CELL_DAMAGE)
+
+
+def _cells(connection: sqlite3.Connection) -> Iterator[tuple[str, str, bool]]:
+    """Yield the study and key of every cell, and whether it is what was kept."""
+    asked = f"SELECT seal = {CELL_SEAL}, study, key, content, bytes FROM cell"
+    for sealed, study, key, *content in connection.execute(asked).fetchall():
+        yield study, key, bool(sealed) and cell_content(*content) is not None
 
 
 def snapshot_damage(connection: sqlite3.Connection, snapshot: str) -> str:
@@ -139,7 +146,7 @@ def recover(
             if target.execute("SELECT 1 FROM run WHERE id = ?", (name,)).fetchone():
                 known += 1
             elif run is None:
-                lost[name] = "what is known of it was changed"
+                lost[name] = _RUN_DAMAGE
             else:
                 try:
                     answer_of(source, run)
@@ -148,33 +155,22 @@ def recover(
                 else:
                     _bring(source, target, run)
                     runs += 1
-        asked = f"SELECT seal = {CELL_SEAL}, study, key, content, bytes FROM cell"
-        for sound, study, key, *content in source.execute(asked).fetchall():
-            if sound and cell_content(*content) is not None:
-                rows = source.execute(
-                    "SELECT * FROM cell WHERE (study, key) = (?, ?)", (study, key)
-                )
-                cells += _insert(target, "cell", rows)
+        for study, key, sound in _cells(source):
+            if sound:
+                asked = "SELECT * FROM cell WHERE (study, key) = (?, ?)"
+                cells += _insert(target, "cell", source.execute(asked, (study, key)))
             else:
-                cells_lost.append(f"{study}/{key}")
-    return Recovered(
-        runs=runs,
-        cells=cells,
-        known=known,
-        lost=(
-            *(RunFault(kind="run", name=name, reason=why) for name, why in lost.items()),
-            *(RunFault(kind="cell", name=name, reason=CELL_DAMAGE) for name in cells_lost),
-        ),
-    )
+                cells_lost.append(RunFault("cell", f"{study}/{key}", CELL_DAMAGE))
+    runs_lost = (RunFault("run", name, why) for name, why in lost.items())
+    return Recovered(runs=runs, cells=cells, known=known, lost=(*runs_lost, *cells_lost))
 
 
 def _bring(source: sqlite3.Connection, target: sqlite3.Connection, run: KeptRun) -> None:
     """Copy the rows of a sound run; its data files only where all of them are sound."""
 
     def copy(table: str, column: str, value: str) -> None:
-        _insert(
-            target, table, source.execute(f"SELECT * FROM {table} WHERE {column} = ?", (value,))
-        )
+        rows = source.execute(f"SELECT * FROM {table} WHERE {column} = ?", (value,))
+        _insert(target, table, rows)
 
     for table, column in (("run", "id"), ("answer", "run"), ("input_file", "run")):
         copy(table, column, run.id)
@@ -217,8 +213,7 @@ def _rows(connection: sqlite3.Connection, table: str, key: str) -> Iterator[Sequ
     # number, up to a bound, as row numbers of a damaged index can be any 64-bit integer.
     first, last = ends
     for rowid in range(first + 1, min(last, first + _MOST_GAP)):
-        asked = f"SELECT * FROM {table} WHERE rowid = {rowid}"
-        yield from _readable(connection, asked)
+        yield from _readable(connection, f"SELECT * FROM {table} WHERE rowid = {rowid}")
 
 
 def _readable(connection: sqlite3.Connection, asked: str) -> Iterator[Sequence[Any]]:

@@ -12,6 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Never
 
+import msgspec
+
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.records import Record
 from trnbench.store.content import (
@@ -128,10 +130,9 @@ def add(
 
     The text of data files is kept, without secrets; of `digested` and other files only the digest.
     """
-    values = [getattr(run, name) for name in _NAMES]
     connection.execute(
         f"INSERT INTO run ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})",
-        [_cell(one) for one in values],
+        [_cell(getattr(run, name)) for name in _NAMES],
     )
     content = {"rows": answer.rows, "summary": answer.summary, "columns": answer.columns}
     connection.execute(
@@ -245,27 +246,16 @@ def answer_of(connection: sqlite3.Connection, run: KeptRun) -> KeptAnswer:
     if not sound:
         _refuse(run.id, "its answer was changed")
     try:
-        inputs, content = unpacked(*sized[:2]), unpacked(*sized[2:])
-        return _shaped(inputs, content)
+        return _shaped(unpacked(*sized[:2]), unpacked(*sized[2:]))
     except WrongContent as error:
         _refuse(run.id, f"of its answer, {error}")
 
 
 def _shaped(inputs: Any, content: Any) -> KeptAnswer:  # noqa: ANN401 - plain data of any shape
-    parts = content if isinstance(content, dict) else {}
-    rows, columns = parts.get("rows"), parts.get("columns")
-    if not (
-        isinstance(inputs, dict)
-        and isinstance(parts.get("summary"), dict)
-        and isinstance(rows, list)
-        and isinstance(columns, list)
-        and all(isinstance(one, dict) for one in rows)
-        and all(isinstance(one, str) for one in columns)
-    ):
-        raise WrongContent("it has not the form of an answer")
-    return KeptAnswer(
-        inputs=inputs, rows=tuple(rows), summary=parts["summary"], columns=tuple(columns)
-    )
+    try:
+        return msgspec.convert({**content, "inputs": inputs}, KeptAnswer)
+    except (TypeError, msgspec.ValidationError):
+        raise WrongContent("it has not the form of an answer") from None
 
 
 def inputs_of(connection: sqlite3.Connection, run: KeptRun) -> tuple[KeptInput, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from itertools import starmap
 from pathlib import Path
 
 from trnbench.facts.catalog.search import SECTIONS, Catalog, Entry, Folder
@@ -22,7 +23,7 @@ _SHORT = 16
 _PLACES = {section: place for place, section in enumerate(SECTIONS)}
 
 
-class KeptFile(Record):
+class KeptFile(Record, kw_only=False):
     """A data file of a snapshot."""
 
     section: str
@@ -73,8 +74,7 @@ def take(connection: sqlite3.Connection, catalog: Catalog) -> str:
     if row is not None:
         return str(row[0])
     files = [
-        KeptFile(section=e.section, name=e.name, sha256=put_blob(connection, e.path.read_bytes()))
-        for e in entries
+        KeptFile(e.section, e.name, put_blob(connection, e.path.read_bytes())) for e in entries
     ]
     name = snapshot_name(files)
     connection.executemany(
@@ -98,7 +98,7 @@ def files_of(connection: sqlite3.Connection, snapshot: str) -> tuple[KeptFile, .
         "SELECT section, name, sha256 FROM snapshot_file WHERE snapshot = ? ORDER BY 1, 2",
         (snapshot,),
     )
-    files = tuple(KeptFile(section=s, name=n, sha256=h) for s, n, h in found)
+    files = tuple(starmap(KeptFile, found))
     if files and snapshot_name(files) != snapshot:
         raise Damaged(f"the list of data files {snapshot} is damaged", hint=CHECKS)
     return files

@@ -49,16 +49,9 @@ def keep_cells(
             "reason = excluded.reason, seconds = excluded.seconds, at = excluded.at, seal = '' "
             f"WHERE cell.state = '{FAILED}' OR seal <> {CELL_SEAL}",
             [
-                (
-                    study,
-                    c.key,
-                    c.state,
-                    *packed(c.rows),
-                    c.reason and plain(c.reason),
-                    c.seconds,
-                    at,
-                )
+                (study, c.key, c.state, *packed(c.rows), reason, c.seconds, at)
                 for c in cells
+                for reason in (c.reason and plain(c.reason),)
             ],
         )
         connection.executemany(
