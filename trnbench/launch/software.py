@@ -177,7 +177,6 @@ class Scheduler(Software, eq=False):
     cannot: Callable[[Platform], str | None] = ec2
     """Why the scheduler cannot start an instance; None where it can."""
     refusals: Callable[[LaunchPlan], Iterable[str]] = lambda plan: ()
-    """Reasons why a plan cannot be started."""
     files: Callable[[LaunchPlan, Framework, str], JobFiles]
 
 

@@ -30,7 +30,6 @@ class UserValue(Record, kw_only=False):
 
     name: str
     help: str
-    """Meaning of the value, for the comment beside it."""
     default: str = ""
     optional: bool = False
 

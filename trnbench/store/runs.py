@@ -59,7 +59,6 @@ class KeptRun(Record):
     seconds: float
     """Wall time of the answer."""
     version: str
-    """Version of the program."""
     machine: str
     tag: str | None
     headline: str

@@ -25,7 +25,6 @@ class KeptCell(Record):
     rows: tuple[Mapping[str, Any], ...] = ()
     reason: str | None = None
     seconds: float = 0.0
-    """Wall time of the cell."""
     malformed: bool = False
     """True where the question is invalid with any data; not kept in the file."""
 

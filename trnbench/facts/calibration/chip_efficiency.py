@@ -52,7 +52,6 @@ class ChipEfficiency(Sourced):
     name: str
     title: str
     chips: tuple[str, ...]
-    """Names of the chips described."""
     inherits_from: str | None = None
     fitted_rows: tuple[str, ...] = ()
     """Measured steps behind the fit, of all stacks together."""
@@ -109,7 +108,6 @@ class KernelEfficiency(Record):
     """Width of a key tile, keys; causal attention computes whole tiles."""
     attention_backward_keys: Numbers = 0.0
     attention_call_s: Times = 0.0
-    """Fixed cost of an attention call, s."""
     attention_head_s: Times = 0.0
     """Cost per head of each sequence on a core, s."""
 
@@ -131,7 +129,6 @@ class ExpertEfficiency(Record):
     block_pass_s: Times
     """Extra cost of a pass through a layer with experts, s."""
     overlap_between_nodes: Ratios = field(metadata=PART)
-    """Overlap of expert exchanges between nodes, 0 to 1."""
     recompute: PlainRecompute | None = None
     """Recomputation assumed where a publication states none."""
 

@@ -118,7 +118,6 @@ class CollectiveStack(Sourced):
     name: str
     title: str
     instances: tuple[str, ...]
-    """Names of the instances described."""
     inherits_from: str | None = None
     """Stack whose numbers fill the gaps between own measurements."""
     begun_as: str | None = None

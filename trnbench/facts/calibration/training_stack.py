@@ -72,7 +72,6 @@ class Overlaps(Record):
     context: Ratios
     expert: Ratios
     pipeline: Ratios
-    """Messages between stages."""
     data: Ratios
     """Used share of the time that a step leaves for gradients and parameters."""
 
@@ -140,7 +139,6 @@ class TrainingStack(Sourced):
     """Stack whose numbers every fit starts from."""
     instances: tuple[str, ...]
     default_for: tuple[str, ...] = ()
-    """Instances that use the stack by default."""
     frameworks: tuple[str, ...] = ()
     """Names of the software in publications."""
     habits: Habits = Habits()
@@ -363,9 +361,7 @@ def load_chip_efficiency(catalog: Catalog, chip: str) -> ChipEfficiency:
         return load_once(catalog, entry.path, ChipEfficiency)
     nearest = load_chip_efficiency(catalog, nearest_chip(catalog, chip, _described(catalog)))
     return replace(
-        nearest,
-        inherits_from=nearest.name,
-        provenance=widened(nearest.provenance, HANDED_ON),
+        nearest, inherits_from=nearest.name, provenance=widened(nearest.provenance, HANDED_ON)
     )
 
 

@@ -98,7 +98,7 @@ def _misnamed(record: Documented, path: Path) -> list[Fault]:
     if record.name == path.stem:
         return []
     message = f"{record.name!r} is not the file's name; expected {path.stem!r}"
-    return [Fault(path="name", message=message)]
+    return [Fault("name", message)]
 
 
 def _content(
@@ -134,7 +134,7 @@ def _content(
 def _unknown_fields(remarks: _Remarks, known: Iterable[str]) -> list[Fault]:
     paths = {place for path in known for place in _around(path)}
     return [
-        Fault(path=f"conflict[{i}].field", message=f"no such key {conflict.field!r} in the file")
+        Fault(f"conflict[{i}].field", f"no such key {conflict.field!r} in the file")
         for i, conflict in enumerate(remarks.conflict)
         if conflict.field not in paths
     ]
@@ -155,10 +155,7 @@ def _unknown_sources(remarks: _Remarks) -> list[Fault]:
         for j, reading in enumerate(conflict.values)
     ] + [(f"claim[{i}].source", claim.source) for i, claim in enumerate(remarks.claim)]
     return [
-        Fault(
-            path=path,
-            message=f"{source!r} is not in [sources]{did_you_mean(source, remarks.sources)}",
-        )
+        Fault(path, f"{source!r} is not in [sources]{did_you_mean(source, remarks.sources)}")
         for path, source in cited
         if source not in remarks.sources
     ]
@@ -179,7 +176,7 @@ def collect(
     for path, value, dimension in numbers(dict(table), record):
         note = notes.get(path, _NO_NOTE)
         problems = list(_problems(value, note, dimension, sources))
-        faults += [Fault(path=path, message=problem) for problem in problems]
+        faults += [Fault(path, problem) for problem in problems]
         if not problems:
             evidence[path] = Evidence(
                 text=str(value),
@@ -201,7 +198,7 @@ def collect(
         for problem in _unknown(note, sources):
             if problem not in told:
                 told.add(problem)
-                faults.append(Fault(path=path, message=problem))
+                faults.append(Fault(path, problem))
     return evidence, faults
 
 

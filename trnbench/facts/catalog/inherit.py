@@ -103,7 +103,7 @@ def merged(base: Content, own: Content) -> tuple[Content, list[Fault]]:
             here = join(own_path, name)
             if name not in names:
                 message = f"not in the file that this one is like{did_you_mean(name, names)}"
-                faults.append(Fault(path=here, message=f"{message}; it has {', '.join(names)}"))
+                faults.append(Fault(here, f"{message}; it has {', '.join(names)}"))
                 continue
             at = names.index(name)
             places[here] = f"{path}[{at}]"
@@ -125,7 +125,7 @@ def at_home(faults: list[Fault], places: Mapping[str, str]) -> Iterator[Fault]:
         for own, place in places.items():
             if _under(path, place):
                 path = own + path[len(place) :]
-        yield Fault(path=path, message=fault.message)
+        yield Fault(path, fault.message)
 
 
 def _is_named(value: list[object]) -> bool:

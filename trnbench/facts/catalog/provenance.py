@@ -158,7 +158,7 @@ def split(table: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Not
 
     def defaults(value: dict[str, object], path: str, above: Note) -> Note:
         faults.extend(
-            Fault(path=join(path, key), message="expected a text")
+            Fault(join(path, key), "expected a text")
             for key in ("source", "kind")
             if key in value and not isinstance(value[key], str)
         )
@@ -170,7 +170,7 @@ def split(table: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Not
 
     def number(value: dict[str, object], path: str, above: Note) -> object:
         faults.extend(
-            Fault(path=join(path, key), message=f"unknown key{did_you_mean(key, _NUMBER_KEYS)}")
+            Fault(join(path, key), f"unknown key{did_you_mean(key, _NUMBER_KEYS)}")
             for key in value
             if key not in _NUMBER_KEYS
         )

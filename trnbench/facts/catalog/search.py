@@ -344,4 +344,4 @@ def unknown_name(catalog: Catalog, section: str, name: str, key: str) -> Iterato
     known = catalog.users(section)
     if name not in known:
         message = f"unknown {SINGULAR[section]} {name!r}{did_you_mean(name, known)}"
-        yield Fault(path=key, message=message)
+        yield Fault(key, message)

@@ -97,7 +97,7 @@ def _leaf(make: Callable[[object], object]) -> ValueReader:
         try:
             return make(value)
         except Misfit as error:
-            faults.append(Fault(path=path, message=str(error)))
+            faults.append(Fault(path, str(error)))
             return None
 
     return read
@@ -122,10 +122,10 @@ def _record_reader(record: TypeForm) -> ValueReader:
                 reader = readers.get(name) or readers.setdefault(name, _reader(forms[name]))
                 given[name] = reader(value[key], join(path, key), faults)
             elif name in needed:
-                faults.append(Fault(path=join(path, key), message="missing"))
+                faults.append(Fault(join(path, key), "missing"))
         for key in sorted(value.keys() - known):
             hint = did_you_mean(key, known)
-            faults.append(Fault(path=join(path, key), message=f"unknown key{hint}"))
+            faults.append(Fault(join(path, key), f"unknown key{hint}"))
         # A record with faulty fields is not made: its own checks would tell of None values.
         if len(faults) > before:
             return None
@@ -136,13 +136,13 @@ def _record_reader(record: TypeForm) -> ValueReader:
             if not values or (len(values) > 1 and not is_list):
                 there = "" if is_list else f"; found {', '.join(_there(value, tags)) or 'none'}"
                 message = f"expected one of {', '.join(tags)}{there}"
-                faults.append(Fault(path=path, message=message))
+                faults.append(Fault(path, message))
                 return None
             given[name] = values if is_list else values[0]
         try:
             return record(**given)
         except (ValueError, TrnbenchError) as error:
-            faults.append(Fault(path=path, message=str(error)))
+            faults.append(Fault(path, str(error)))
             return None
 
     return _of_kind(dict, "a table", read)
@@ -169,7 +169,7 @@ def _of_kind(kind: type, what: str, read: ValueReader) -> ValueReader:
     def checked(value: object, path: str, faults: list[Fault]) -> object:
         if isinstance(value, kind):
             return read(value, path, faults)
-        faults.append(Fault(path=path, message=f"expected {what}, found {kind_of(value)}"))
+        faults.append(Fault(path, f"expected {what}, found {kind_of(value)}"))
         return None
 
     return checked
@@ -196,7 +196,7 @@ def _union_reader(key: str, classes: Mapping[str, TypeForm]) -> ValueReader:
         tag = value.get(key)
         if not isinstance(tag, str) or tag not in classes:
             message = f"`{key}` must be one of {', '.join(classes)}; found {kind_of(tag)}"
-            faults.append(Fault(path=path, message=message))
+            faults.append(Fault(path, message))
             return None
         rest = {name: item for name, item in value.items() if name != key}
         return _reader(classes[tag])(rest, path, faults)

@@ -117,7 +117,7 @@ def _reading(path: Path, what: str) -> Iterator[int]:
 
 def refused(path: Path | str, message: str, key: str = "") -> DataFileError:
     """Error about a file as a whole, or about a key of it."""
-    return DataFileError(str(path), [Fault(path=key, message=message)])
+    return DataFileError(str(path), [Fault(key, message)])
 
 
 def refused_with_all(path: Path | str, faults: Sequence[Fault]) -> DataFileError:

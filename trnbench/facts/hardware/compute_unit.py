@@ -12,15 +12,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from trnbench.errors import did_you_mean
-from trnbench.facts.catalog.quantity import (
-    Bytes,
-    BytesPerS,
-    Count,
-    FlopPerS,
-    Hertz,
-    Ratio,
-    Seconds,
-)
+from trnbench.facts.catalog.quantity import Bytes, BytesPerS, Count, FlopPerS, Hertz, Ratio, Seconds
 from trnbench.facts.numbers.formats import FORMATS
 from trnbench.facts.records import Record, field
 from trnbench.facts.units import FLOP_PER_MULTIPLY_ADD

@@ -128,9 +128,7 @@ _BLOCKWISE = replace(
 _E5M2 = _ieee("fp8_e5m2", "FP8 E5M2, max 57344", 8, (5, 2), "float8_e5m2")
 _E2M1_TITLE = "FP4 E2M1, only as an element of MXFP4 and NVFP4"
 _E2M1 = replace(
-    _ieee("fp4_e2m1", _E2M1_TITLE, 4, (2, 1), "float4_e2m1fn"),
-    max_value=6.0,
-    overflow="maximum",
+    _ieee("fp4_e2m1", _E2M1_TITLE, 4, (2, 1), "float4_e2m1fn"), max_value=6.0, overflow="maximum"
 )
 # In [64, 128) seven mantissa bits step by 1; calling everything below 2^7 "subnormal" makes the
 # step 1 over the whole range, so integers need no rules of their own.

@@ -32,7 +32,6 @@ class CommitmentRules(Record):
     """Reserved instances and savings plans: paid for a term, used or not."""
 
     years: tuple[int, ...]
-    """Terms on offer, years."""
     year_s: Seconds
     """Billed length of a year."""
 
@@ -81,7 +80,6 @@ class SpotRules(Record):
     month_s: Seconds
     notice_s: Seconds
     wait_s: Seconds
-    """Wait for another machine."""
     zone_share: Ratio = 0.0
     """Share of the interruptions that hit the whole zone."""
     zone_wait_s: Seconds | None = None

@@ -33,7 +33,7 @@ class Fields:
         self.faults: list[Fault] = []
 
     def fault(self, key: str, message: str) -> None:
-        self.faults.append(Fault(path=key, message=message))
+        self.faults.append(Fault(key, message))
 
     def has(self, key: str) -> bool:
         return self._config.get(key) is not None

@@ -48,7 +48,6 @@ class JobEntry(Record):
     """Last day of the run; alternatively `within_s` after the first day of the fleet."""
     within_s: Seconds | None = None
     earliest: datetime.date | None = None
-    """First possible day of the run."""
     priority: int = 1
     on: tuple[str, ...] = ()
     nodes: tuple[int, ...] = ()
@@ -58,7 +57,6 @@ class JobEntry(Record):
     """Allowed shares of spot machines among the nodes."""
     stack: str | None = None
     layout: dict[str, Any] = field(default_factory=dict)
-    """Fixed knobs of the layout."""
 
     def __post_init__(self) -> None:
         if (self.tokens is not None or bool(self.phases)) == (self.samples is not None):

@@ -134,10 +134,7 @@ def import_config(
     reader.refuse_unread()
     if reader.faults:
         raise refused_with_all(origin, list(dict.fromkeys(reader.faults)))
-    head: ConfigTable = {
-        "name": name,
-        "title": f"{name}, imported from a {chosen} configuration",
-    }
+    head: ConfigTable = {"name": name, "title": f"{name}, imported from a {chosen} configuration"}
     predicted = reader.predicted if depths else ()
     if depths and not predicted:
         message = f"missing: there is nothing to take in with --mtp; one of {', '.join(_PREDICTED)}"
@@ -204,7 +201,7 @@ class _Reader:
         """Every fault so far."""
         own = [fault for fields in self.scope.fields for fault in fields.faults]
         return own + [
-            Fault(path=f"{key}.{fault.path}", message=fault.message)
+            Fault(f"{key}.{fault.path}", fault.message)
             for key, part in self.parts.items()
             for fault in part.faults
         ]
@@ -393,7 +390,7 @@ def _mamba_as_hugging_face(config: Mapping[str, object], origin: str) -> dict[st
         *_unlike(config, {**_PLAIN, "rms_norm": True}, ""),
         *_unlike(mixer, _MIXER_PLAIN, f"{_MIXER}."),
         *(
-            Fault(path=f"{_MIXER}.{key}", message="not read, and it may change parameters or FLOP")
+            Fault(f"{_MIXER}.{key}", "not read, and it may change parameters or FLOP")
             for key in mixer
             if key not in (*_MIXER_KEYS, *_MIXER_PLAIN, *_INERT) and not key.startswith("dt_")
         ),
@@ -401,7 +398,7 @@ def _mamba_as_hugging_face(config: Mapping[str, object], origin: str) -> dict[st
     if mixer.get("layer") != "Mamba2":
         found = mixer.get("layer", "Mamba1, the default")
         message = f"only Mamba2 layers can be imported, found {found!s:.60}"
-        faults.insert(0, Fault(path=f"{_MIXER}.layer", message=message))
+        faults.insert(0, Fault(f"{_MIXER}.layer", message))
     if faults:
         raise DataFileError(origin, faults)
     read = {_MIXER, _PADDING, "tie_embeddings", *_KEYS, *_PLAIN, "rms_norm"}
@@ -429,7 +426,7 @@ def _mamba_as_hugging_face(config: Mapping[str, object], origin: str) -> dict[st
 
 def _unlike(config: Mapping[str, object], plain: Mapping[str, object], path: str) -> list[Fault]:
     return [
-        Fault(path=f"{path}{key}", message=f"only {value!r} can be imported")
+        Fault(f"{path}{key}", f"only {value!r} can be imported")
         for key, value in plain.items()
         if config.get(key) not in (None, value)
     ]

@@ -126,7 +126,6 @@ class Recommender(Record):
     dense_features: int
     embedding_size: int
     rows: tuple[int, ...]
-    """Rows of each table."""
     lookups: tuple[int, ...]
     """Rows of each table that a sample reads and sums."""
     bottom: tuple[int, ...]

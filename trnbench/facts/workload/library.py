@@ -192,7 +192,7 @@ def _unknown_in(fleet: FleetFile, catalog: Catalog) -> Iterator[Fault]:
         for name in job.layout:
             if name not in KNOBS:
                 message = f"a layout has no {name!r}{did_you_mean(name, KNOBS)}"
-                yield Fault(path=f"job[{i}].layout", message=message)
+                yield Fault(f"job[{i}].layout", message)
     for what in ("quota", "commitment", "block"):
         for i, one in enumerate(getattr(fleet, what)):
             yield from unknown_name(catalog, "instances", one.instance, f"{what}[{i}].instance")

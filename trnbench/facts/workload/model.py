@@ -167,9 +167,7 @@ class Transformer(Record):
     sums; `branch`: additions to the stream, and the final output; `both`: inputs and additions.
     """
     norm_input: bool = False
-    """True where the embeddings are normalised too."""
     norm_final: bool = True
-    """True where the final output is normalised."""
     residual: Literal["sequential", "parallel"] = "sequential"
     """`parallel`: attention and MLP read the same input."""
     dropout: bool = False
@@ -300,7 +298,6 @@ class Image(Record):
     channels: int
     patch: int
     class_token: bool = False
-    """One more token for the class."""
     bias: bool = True
     """Bias of the patch projection."""
 
@@ -332,7 +329,6 @@ class Head(Sized):
     transform: bool = False
     """A projection and a norm before the output projection of a vocabulary."""
     classes: int | None = None
-    """Classes of a classifier."""
 
 
 class Tower(Record):
@@ -341,9 +337,7 @@ class Tower(Record):
     image: Image
     transformer: Transformer
     projector: tuple[int, ...]
-    """Layer widths of the projector."""
     projector_norm: bool = False
-    """Whether a norm stands before the projector."""
     tokens: int
     """Decoder tokens per image."""
     images: int = 1

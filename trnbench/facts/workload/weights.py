@@ -35,7 +35,7 @@ TABLES = ("learned", "fixed")
 Dims = tuple[tuple[str, int], ...]
 
 
-class Weight(Record):
+class Weight(Record, kw_only=False):
     """One weight tensor: its dimensions in order, and its copies (layers of its block)."""
 
     name: str
@@ -116,16 +116,16 @@ def has_final_norm(transformer: Transformer) -> bool:
 
 
 def _linear(name: str, ins: Dims, outs: Dims, *, bias: bool) -> Iterator[Weight]:
-    yield Weight(name=name, dims=(*ins, *outs))
+    yield Weight(name, (*ins, *outs))
     if bias:
-        yield Weight(name=f"{name}.bias", dims=outs)
+        yield Weight(f"{name}.bias", outs)
 
 
 def _norm(name: str, dim: tuple[str, int], flavour: str) -> Iterator[Weight]:
     if flavour != "plain":
-        yield Weight(name=name, dims=(dim,))
+        yield Weight(name, (dim,))
     if flavour == "layer":
-        yield Weight(name=f"{name}.bias", dims=(dim,))
+        yield Weight(f"{name}.bias", (dim,))
 
 
 # What comes before the layers
@@ -136,12 +136,12 @@ def _embedding(model: Model, transformer: Transformer) -> Iterator[Weight]:
     if vocabulary is None:
         return
     hidden = ("hidden", transformer.hidden)
-    yield Weight(name="embedding.token", dims=(("vocabulary", vocabulary.size), hidden))
+    yield Weight("embedding.token", (("vocabulary", vocabulary.size), hidden))
     if position.encoding in TABLES:
         yield _position_table("embedding.position", transformer)
     if vocabulary.token_types:
         dims = (("token_type", vocabulary.token_types), hidden)
-        yield Weight(name="embedding.token_type", dims=dims)
+        yield Weight("embedding.token_type", dims)
     if transformer.norm_placement == "post" or transformer.norm_input:
         yield from _norm("norm.embedding", hidden, transformer.norm)
 
@@ -159,11 +159,9 @@ def _projector(tower: Tower, transformer: Transformer) -> Iterator[Weight]:
     if has_final_norm(transformer):
         yield from _norm("norm.final", hidden, transformer.norm)
     if tower.projector_norm:
-        yield Weight(name="norm.projector", dims=(hidden,))
+        yield Weight("norm.projector", (hidden,))
     for i, (ins, outs) in enumerate(pairwise(tower.projector)):
-        yield Weight(
-            name=f"projector.{i}", dims=((f"projector_{i}", ins), (f"projected_{i}", outs))
-        )
+        yield Weight(f"projector.{i}", ((f"projector_{i}", ins), (f"projected_{i}", outs)))
 
 
 def _patch(image: Image | None, transformer: Transformer) -> Iterator[Weight]:
@@ -173,7 +171,7 @@ def _patch(image: Image | None, transformer: Transformer) -> Iterator[Weight]:
     pixels = ("pixel", image.channels * image.patch**2)
     yield from _linear("patch.projection", (pixels,), (hidden,), bias=image.bias)
     if image.class_token:
-        yield Weight(name="patch.class_token", dims=(hidden,))
+        yield Weight("patch.class_token", (hidden,))
     if transformer.position.encoding in TABLES:
         yield _position_table("patch.position", transformer)
     if transformer.norm_input:
@@ -183,7 +181,7 @@ def _patch(image: Image | None, transformer: Transformer) -> Iterator[Weight]:
 def _position_table(name: str, transformer: Transformer) -> Weight:
     position = transformer.position
     dims = (("position", position.length), ("hidden", transformer.hidden))
-    return Weight(name=name, dims=dims, trained=position.encoding == "learned")
+    return Weight(name, dims, trained=position.encoding == "learned")
 
 
 def _conditioning(model: Model, transformer: Transformer) -> Iterator[Weight]:
@@ -195,7 +193,7 @@ def _conditioning(model: Model, transformer: Transformer) -> Iterator[Weight]:
     features = ("time_feature", diffusion.time_features)
     yield from _linear("conditioning.time_in", (features,), (hidden,), bias=True)
     yield from _linear("conditioning.time_out", (hidden,), (condition,), bias=True)
-    yield Weight(name="conditioning.label", dims=(("label", diffusion.labels), condition))
+    yield Weight("conditioning.label", (("label", diffusion.labels), condition))
 
 
 # One layer
@@ -242,17 +240,17 @@ def _scan(scan: Scan, transformer: Transformer) -> Iterator[Weight]:
     # heads and key heads are split differently over ranks.
     delta = scan.form == "gated-delta"
     for name, out in (("gate", value), ("value", value), ("key", key), ("query", key)):
-        yield Weight(name=f"scan.{name}", dims=(hidden, *out))
+        yield Weight(f"scan.{name}", (hidden, *out))
     for name in ("step", "decay") if delta else ("step",):
-        yield Weight(name=f"scan.{name}", dims=(hidden, heads))
+        yield Weight(f"scan.{name}", (hidden, heads))
     for name, out in (("value", value), ("key", key), ("query", key)):
-        yield Weight(name=f"convolution.{name}", dims=(*out, ("tap", scan.convolution)))
+        yield Weight(f"convolution.{name}", (*out, ("tap", scan.convolution)))
         if scan.convolution_bias:
-            yield Weight(name=f"convolution.{name}.bias", dims=out)
+            yield Weight(f"convolution.{name}.bias", out)
     for name in ("rate", "offset") if delta else ("rate", "offset", "skip"):
-        yield Weight(name=f"scan.{name}", dims=(heads,))
-    yield Weight(name="norm.scan", dims=value[1:] if delta else value)
-    yield Weight(name="scan.output", dims=(*value, hidden))
+        yield Weight(f"scan.{name}", (heads,))
+    yield Weight("norm.scan", value[1:] if delta else value)
+    yield Weight("scan.output", (*value, hidden))
 
 
 def _modulation(name: str, transformer: Transformer, vectors: int) -> Iterator[Weight]:
@@ -271,13 +269,13 @@ def _attention(attention: Attention, transformer: Transformer) -> Iterator[Weigh
     yield from _linear("attention.key", (hidden,), shared, bias=biased)
     yield from _linear("attention.value", (hidden,), shared, bias=biased)
     if attention.output_gate:
-        yield Weight(name="attention.gate", dims=(hidden, *query))
+        yield Weight("attention.gate", (hidden, *query))
     if attention.sinks:
-        yield Weight(name="attention.sinks", dims=query[:1])
+        yield Weight("attention.sinks", query[:1])
     # A norm over all heads has a scale for each of them; a norm of a head shares its scale.
     if attention.query_key_norm_over == "all" and attention.query_key_norm:
-        yield Weight(name="attention.query_norm", dims=query)
-        yield Weight(name="attention.key_norm", dims=shared)
+        yield Weight("attention.query_norm", query)
+        yield Weight("attention.key_norm", shared)
     else:
         yield from _query_key_norm(attention, size, transformer.norm)
     yield from _linear("attention.output", query, (hidden,), bias=attention.biases == "all")
@@ -302,19 +300,19 @@ def _latent_attention(
     # Only dimensions of heads are split over ranks: the narrow ranks in the middle, and the rotated
     # part of keys that all heads share, have copies on every tensor-parallel rank.
     if latent.query_rank is None:
-        yield Weight(name="attention.query", dims=(hidden, *query))
+        yield Weight("attention.query", (hidden, *query))
     else:
         query_rank = ("query_rank", latent.query_rank)
-        yield Weight(name="attention.query_down", dims=(hidden, query_rank))
+        yield Weight("attention.query_down", (hidden, query_rank))
         yield from _norm("attention.query_down_norm", query_rank, transformer.norm)
-        yield Weight(name="attention.query_up", dims=(query_rank, *query))
-    yield Weight(name="attention.kv_down", dims=(hidden, kv_rank))
-    yield Weight(name="attention.key_rope", dims=(hidden, rotated))
+        yield Weight("attention.query_up", (query_rank, *query))
+    yield Weight("attention.kv_down", (hidden, kv_rank))
+    yield Weight("attention.key_rope", (hidden, rotated))
     yield from _norm("attention.kv_down_norm", kv_rank, transformer.norm)
-    yield Weight(name="attention.key_up", dims=(kv_rank, heads, plain))
-    yield Weight(name="attention.value_up", dims=(kv_rank, *value))
+    yield Weight("attention.key_up", (kv_rank, heads, plain))
+    yield Weight("attention.value_up", (kv_rank, *value))
     yield from _query_key_norm(attention, plain, transformer.norm)
-    yield Weight(name="attention.output", dims=(*value, hidden))
+    yield Weight("attention.output", (*value, hidden))
 
 
 def _mlp(transformer: Transformer) -> Iterator[Weight]:
@@ -329,19 +327,19 @@ def _moe(transformer: Transformer) -> Iterator[Weight]:
     hidden, experts = ("hidden", transformer.hidden), ("expert", moe.experts)
     yield from _linear("router", (hidden,), (experts,), bias=moe.router_bias)
     if moe.selection_bias:
-        yield Weight(name="router.selection_bias", dims=(experts,), trained=False)
+        yield Weight("router.selection_bias", (experts,), trained=False)
     if moe.latent is not None:
         latent = ("latent", moe.latent)
-        yield Weight(name="latent.down", dims=(hidden, latent))
+        yield Weight("latent.down", (hidden, latent))
         yield from _feed_forward("experts", moe.expert, latent, (experts,))
-        yield Weight(name="latent.up", dims=(latent, hidden))
+        yield Weight("latent.up", (latent, hidden))
     else:
         yield from _feed_forward("experts", moe.expert, hidden, (experts,))
     if moe.shared_experts:
         shared = (("shared_expert", moe.shared_experts),)
         yield from _feed_forward("shared_experts", moe.shared, hidden, shared)
         if moe.shared_gate:
-            yield Weight(name="shared_gate", dims=(hidden,))
+            yield Weight("shared_gate", (hidden,))
 
 
 def _feed_forward(name: str, mlp: Mlp, hidden: tuple[str, int], lead: Dims) -> Iterator[Weight]:
@@ -349,9 +347,9 @@ def _feed_forward(name: str, mlp: Mlp, hidden: tuple[str, int], lead: Dims) -> I
     # A bias of experts is one for each of them.
     parts = (("gate", hidden, ffn), ("up", hidden, ffn), ("down", ffn, hidden))
     for part, ins, outs in parts if mlp.gated else parts[1:]:
-        yield Weight(name=f"{name}.{part}", dims=(*lead, ins, outs))
+        yield Weight(f"{name}.{part}", (*lead, ins, outs))
         if mlp.biases:
-            yield Weight(name=f"{name}.{part}.bias", dims=(*lead, outs))
+            yield Weight(f"{name}.{part}.bias", (*lead, outs))
 
 
 # What comes after the layers
@@ -362,9 +360,7 @@ def _depth(model: Model, transformer: Transformer) -> Iterator[Weight]:
     hidden = ("hidden", transformer.hidden)
     for what in ("stream", "embedded"):
         yield from _norm(f"norm.{what}", hidden, transformer.norm)
-    yield Weight(
-        name=MERGE, dims=(("joined", 2 * transformer.hidden), ("merged", transformer.hidden))
-    )
+    yield Weight(MERGE, (("joined", 2 * transformer.hidden), ("merged", transformer.hidden)))
     kind = transformer.order[-1]
     yield from _layer(model, transformer.of_kind(kind), kind)
     if has_final_norm(transformer):
@@ -377,13 +373,13 @@ def _head(model: Model, transformer: Transformer) -> Iterator[Weight]:
     if has_final_norm(transformer):
         yield from _norm("norm.final", hidden, transformer.norm)
     if model.head.attention_pool and transformer.mlp is not None:
-        yield Weight(name="pool.probe", dims=(hidden,))
+        yield Weight("pool.probe", (hidden,))
         for part in ("query", "key", "value", "output"):
             yield from _linear(f"pool.{part}", (hidden,), (pooled,), bias=True)
         yield from _norm("norm.pool", hidden, transformer.norm)
         yield from _feed_forward("pool.mlp", transformer.mlp, hidden, ())
     if model.head.transform:
-        yield Weight(name="transform", dims=(hidden, pooled))
+        yield Weight("transform", (hidden, pooled))
         yield from _norm("norm.transform", hidden, transformer.norm)
     if model.head.pooler:
         yield from _linear("pooler", (hidden,), (pooled,), bias=True)
@@ -393,9 +389,9 @@ def _head(model: Model, transformer: Transformer) -> Iterator[Weight]:
     if model.vocabulary is not None:
         words = ("vocabulary", model.vocabulary.size)
         if not model.vocabulary.tied:
-            yield Weight(name="head", dims=(hidden, words))
+            yield Weight("head", (hidden, words))
         if model.vocabulary.bias:
-            yield Weight(name="head.bias", dims=(words,))
+            yield Weight("head.bias", (words,))
     if model.diffusion is not None and model.image is not None:
         pixels = ("pixel", model.diffusion.output_channels * model.image.patch**2)
         yield from _modulation("modulation.final", transformer, FINAL_MODULATIONS)
@@ -408,7 +404,7 @@ def _head(model: Model, transformer: Transformer) -> Iterator[Weight]:
 def _recommender(recommender: Recommender) -> Iterator[Weight]:
     for i, rows in enumerate(recommender.rows):
         table = (("row", rows), ("embedding", recommender.embedding_size))
-        yield Weight(name=f"table.{i}", dims=table, block="tables")
+        yield Weight(f"table.{i}", table, block="tables")
     yield from _stack("bottom", recommender.bottom_widths)
     features = ("feature", recommender.crossed_features)
     rank = ("cross_rank", recommender.cross_rank)
@@ -417,7 +413,7 @@ def _recommender(recommender: Recommender) -> Iterator[Weight]:
         ("cross.up", (rank, features)),
         ("cross.up.bias", (features,)),
     ):
-        yield Weight(name=name, dims=dims, block="interaction", count=recommender.cross_layers)
+        yield Weight(name, dims, block="interaction", count=recommender.cross_layers)
     yield from _stack("top", recommender.top_widths)
 
 

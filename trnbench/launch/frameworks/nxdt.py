@@ -205,11 +205,7 @@ def _arguments(plan: LaunchPlan) -> Iterator[str]:
 
 
 def _environment(plan: LaunchPlan) -> Mapping[str, str]:
-    return {
-        **xla_environment(plan),
-        "XLA_DISABLE_FUNCTIONALIZATION": "0",
-        "HYDRA_FULL_ERROR": "1",
-    }
+    return {**xla_environment(plan), "XLA_DISABLE_FUNCTIONALIZATION": "0", "HYDRA_FULL_ERROR": "1"}
 
 
 def _refusals(plan: LaunchPlan) -> Iterator[str]:
@@ -325,7 +321,7 @@ FACTS = Framework(
     compiler=PARALLEL_COMPILE,
     not_written={
         "pipeline_layout": "pipeline_cuts are an argument of NxD Core and no key of its "
-        "configuration, which partitions layers evenly itself",
+        "configuration, which partitions layers evenly itself"
     },
     assumes=(
         "the software is that of Neuron SDK 2.28: later images and containers leave NxD Training "

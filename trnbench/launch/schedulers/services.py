@@ -304,10 +304,7 @@ SKYPILOT = Scheduler(
     versions="task YAML of 2026",
     source="SkyPilot YAML reference",
     date=datetime.date(2026, 8, 21),
-    where=(
-        "NODE_RANK=$SKYPILOT_NODE_RANK",
-        'HEAD=$(head -n 1 <<<"$SKYPILOT_NODE_IPS")',
-    ),
+    where=("NODE_RANK=$SKYPILOT_NODE_RANK", 'HEAD=$(head -n 1 <<<"$SKYPILOT_NODE_IPS")'),
     files=_sky,
     defaults={
         "DATA_DIR": "/data",

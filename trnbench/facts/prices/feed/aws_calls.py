@@ -108,8 +108,7 @@ def connect() -> Connect:
         from botocore.config import Config
     except ImportError:
         raise EnvironmentFault(
-            "asking AWS needs boto3, which is not installed",
-            hint="pip install 'trnbench[aws]'",
+            "asking AWS needs boto3, which is not installed", hint="pip install 'trnbench[aws]'"
         ) from None
     # Only one attempt by boto3: a slowed-down call is repeated here, where tests see it.
     config = Config(retries={"total_max_attempts": 1}, connect_timeout=10, read_timeout=60)

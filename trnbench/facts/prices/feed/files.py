@@ -200,13 +200,13 @@ def read_own(file: TextIO, path: Path, known: Known, names: tuple[str, ...]) -> 
         found, wrong = _own(cells, known, names)
         if row.get(None) is not None:
             wrong.append("more cells than columns")
-        faults += [Fault(path=place, message=message) for message in wrong]
+        faults += [Fault(place, message) for message in wrong]
         if found is None or wrong:
             continue
         other = rates.setdefault((*found.place, found.day), found)
         if other.usd_per_hour != found.usd_per_hour:
             message = f"a second rate of {found.instance} on {found.day}"
-            faults.append(Fault(path=place, message=message))
+            faults.append(Fault(place, message))
     if faults:
         raise DataFileError(str(path), faults, hint="every line needs all six cells")
     return RatesRead(title="a table of one's own", rates=tuple(rates.values()))
