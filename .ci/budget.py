@@ -18,21 +18,21 @@ LINES = {
     "cli": 3_305,
     "engines": 17_369,
     "evidence": 12_884,
-    "facts": 12_335,
-    "launch": 3_326,
+    "facts": 11_780,
+    "launch": 3_205,
     "machine": 6_187,
     "money": 3_580,
     "predict": 4_585,
     "program": 7_478,
     "show": 3_245,
-    "store": 2_109,
+    "store": 2_036,
     "tui": 8_481,
     "verbs": 19_885,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
 RECORDS_PER_1000_LINES = 7.37
-SHORT_MODULES = 54
+SHORT_MODULES = 39
 """Modules of under 60 lines that are no `__init__`."""
 RETURN_RIDDLES = 74
 COMMENT_SHARE = 0.015

@@ -23,9 +23,8 @@ from trnbench.program.step import training_step
 
 ROOT = Path(__file__).parents[2]
 CATALOG = Catalog((Folder(built_in_folder(), BUILT_IN),))
-FIELD = """    made_up: Literal["off", "on"] = field(
-        default="off",
-        metadata=_about("A knob of a test.", metavar="HOW", searched=("off", "on")),
+FIELD = """    made_up: Literal["off", "on"] = _knob(
+        "off", "A knob of a test.", metavar="HOW", searched=("off", "on")
     )
 """
 BEFORE = "    capacity_factor: Ratio | None = _knob("

@@ -20,7 +20,7 @@ Texts = Mapping[str, str]
 """File name -> content."""
 
 
-class Software(Record, eq=False):
+class LaunchSoftware(Record, eq=False):
     """A program that launch files are written for, as of a version and a day."""
 
     name: str
@@ -33,7 +33,7 @@ class Software(Record, eq=False):
     assumes: tuple[str, ...] = ()
 
 
-class Framework(Software, eq=False):
+class Framework(LaunchSoftware, eq=False):
     """A training framework; its command on each host is `torchrun ... SCRIPT ARGUMENTS`."""
 
     jobs: tuple[Job, ...]
@@ -168,7 +168,7 @@ def ec2(platform: Platform) -> str | None:
     return None
 
 
-class Scheduler(Software, eq=False):
+class Scheduler(LaunchSoftware, eq=False):
     """A way to start processes on hosts."""
 
     where: tuple[str, ...]
