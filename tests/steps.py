@@ -113,9 +113,9 @@ def stages_of(prices: StepPrices) -> tuple[StagePrices, ...]:
             compute=slots(plan, lambda c, s: c.compute.get(s, 0.0), (half_s, half_s, 0.0)),
             exchanges=by_purpose(plan, lambda c, p, s: c.exchanges.get((p, s), 0.0)),
             exposed=by_purpose(plan, lambda c, p, s: c.exposed(p, s)),
-            gradients_s=float(plan.reduce_s),
-            sums_s=float(plan.sums_s + prices.closing_s),
-            parameters_s=float(plan.gather_s),
+            gradients_s=float(plan.once["reduce"]),
+            sums_s=float(plan.once["sums"] + prices.closing_s),
+            parameters_s=float(plan.once["gather"]),
         )
         for plan in prices.plans
         if plan.stages > 0

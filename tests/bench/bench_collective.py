@@ -10,7 +10,6 @@ from trnbench.engines.analytic.collective.profile import profile
 from trnbench.engines.analytic.collective.sweep import sweep
 from trnbench.engines.analytic.collective.time import collective_time
 from trnbench.engines.emulate.collective.data import check_data
-from trnbench.engines.emulate.collective.play import play
 from trnbench.engines.emulate.collective.streams import ChunkStream, play_chunked, play_together
 from trnbench.facts.calibration.collective_stack import stack_of
 from trnbench.facts.catalog.search import open_catalog
@@ -23,10 +22,10 @@ from trnbench.machine.placement import place
 MIB = 2.0**20
 
 
-def placed(instance: str, nodes: int, algorithm: Algorithm, *, symmetric: bool = True) -> Placed:
+def placed(instance: str, nodes: int, algorithm: Algorithm) -> Placed:
     where = place(load_platform(open_catalog(), instance), nodes=nodes)
     found = place_collective(
-        where, "all-reduce", [np.arange(where.ranks)], algorithm, symmetric=symmetric
+        where, "all-reduce", [np.arange(where.ranks)], algorithm, symmetric=True
     )
     assert isinstance(found, Placed)
     return found
@@ -36,16 +35,6 @@ def main() -> None:
     """Print each figure beside its bar."""
     catalog = open_catalog()
     tuning = stack_of(catalog, "trn2.48xlarge").tuning("node")
-
-    ring = placed("trn2.48xlarge", 4, Algorithm(name="ring"), symmetric=False)
-    played, cpu_s = best_of(lambda: play(ring, tuning, 32 * MIB, symmetric=False))
-    show(
-        "lock-step rounds, 256 ranks, flat ring",
-        played.messages / cpu_s,
-        "messages/s",
-        1.5e6,
-        "at least",
-    )
 
     kanga = placed("trn2.48xlarge", 1, Algorithm(name="kangaring"))
     sizes_mib = (64, 100, 33, 128, 71, 256, 90, 45)

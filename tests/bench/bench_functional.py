@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 
 from tests.bench.figure import best_of, show
-from trnbench.engines.execute.data import text_of
+from trnbench.engines.execute.draws import text_of
 from trnbench.engines.execute.optimizer import AdamW
 from trnbench.engines.execute.trainer import Trainer, TrainingRun
 from trnbench.facts.catalog.search import open_catalog

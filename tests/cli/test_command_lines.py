@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trnbench.cli.main import main
-from trnbench.engines.emulate.schedule.disturbance import Straggler
+from trnbench.engines.emulate.schedule.times import Straggler
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.parsing import (
     count,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from trnbench.engines.analytic.step.compute import compute_time
 from trnbench.engines.emulate.step.compute import BlockParts, RankUse, as_runs
-from trnbench.engines.emulate.step.host_update import HostPace
+from trnbench.engines.emulate.step.host import HostPace
 from trnbench.engines.emulate.step.play import Disturbance, PlayedCluster, PlayedStep, play_step
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.predict.job_rates import host_link, host_memory

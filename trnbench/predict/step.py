@@ -46,7 +46,7 @@ from trnbench.program.slots import STEP_CATEGORIES, StepCategory
 from trnbench.program.step import StepProgram, host_states_bytes, training_step
 
 if TYPE_CHECKING:
-    from trnbench.engines.emulate.schedule.disturbance import Straggler
+    from trnbench.engines.emulate.schedule.times import Straggler
 
 
 class Playing(Record):
@@ -345,7 +345,7 @@ def _played(
 
     Phases of a job are played one after the other; generation of answers is not played.
     """
-    from trnbench.engines.analytic.step.busy import busy
+    from trnbench.engines.analytic.step.utilization import busy
     from trnbench.engines.emulate.step.play import Disturbance
     from trnbench.predict.differences import differences
     from trnbench.predict.played import played_step

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnbench.engines.analytic.collective.sweep import sweep
+from trnbench.engines.analytic.step import kept_forms
 from trnbench.engines.analytic.step.collectives import CollectivePrices
 from trnbench.facts.calibration.collective_stack import stack_of
 from trnbench.facts.catalog.search import open_catalog
@@ -149,20 +150,21 @@ def test_every_exchange_of_a_step_has_a_price():
     sends = [send for stage in program.stages for send in stage.messages]
     assert sends
     assert all((of.message(send).time_s > 0).all() for send in sends)
-    placed = len(of.site.engines)
+    placed = len(of.site.kept.engines)
     for op in ops:
         of.collectives([op])[0]
-    assert len(of.site.engines) == placed
+    assert len(of.site.kept.engines) == placed
 
 
-def test_one_rank_exchanges_nothing_and_what_is_left_out_has_no_price():
+def test_one_rank_exchanges_nothing_and_what_is_left_out_has_no_price(monkeypatch):
+    monkeypatch.setattr(kept_forms, "_kept", {})
     dp = np.array([1, 2, 4]).reshape(-1, 1)
     of = prices("trn1.32xlarge", wanted=np.array([True, True, False]).reshape(-1, 1), dp=dp)
     found = along(of, "data", "all-reduce").time_s
     assert (found[0] == 0).all()
     assert (found[1] > 0).all()
     assert np.isnan(found[2]).all()
-    assert len(of.site.engines) == 1
+    assert len(of.site.kept.engines) == 1
     never = along(of, "data", "all-reduce", runs=np.array(False))
     assert (never.time_s == 0).all()
 

@@ -234,20 +234,6 @@ def test_a_fault_never_loosens_the_bound():
         assert lower_bound(found).s_per_byte >= lower_bound(sound).s_per_byte
 
 
-def test_every_round_played_gives_the_same_time_as_each_played_once():
-    for name, nodes, algorithm in (
-        ("trn2.48xlarge", 1, "kangaring"),
-        ("p5.48xlarge", 2, "ring"),
-        ("trn2-ultraserver", 1, "mesh"),
-    ):
-        where = cluster(name, nodes)
-        found = placed(where, "all-reduce", [range(where.ranks)], algorithm, symmetric=False)
-        once = play(found, FREE, 64 * MIB)
-        every = play(found, FREE, 64 * MIB, symmetric=False)
-        assert every.time_s == pytest.approx(once.time_s)
-        assert every.messages == found.messages >= once.messages
-
-
 def test_two_collectives_on_the_same_links_take_turns_and_on_others_do_not():
     where = cluster("trn2.48xlarge")
     rows = [

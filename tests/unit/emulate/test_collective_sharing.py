@@ -6,12 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.collectives import place_collective
-from trnbench.engines.emulate.collective.like_messages import (
+from trnbench.engines.emulate.collective.sharing import (
     RoundClasses,
     class_loads,
+    fair_rates,
     like_messages,
+    transfer_times,
 )
-from trnbench.engines.emulate.collective.sharing import fair_rates, transfer_times
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
 from trnbench.machine.message_plan.algorithm import Refusal
@@ -47,21 +48,8 @@ def test_the_rest_speeds_up_when_a_message_ends():
         np.array([[0], [0]]),
         np.array([1.0, 3.0]),
         np.array([2.0, np.inf]),
-        np.zeros(2, dtype=np.int64),
-        1,
     )
     assert times == pytest.approx([1.0, 2.0])
-
-
-def test_groups_run_apart():
-    times = transfer_times(
-        np.array([[0], [0], [1]]),
-        np.array([1.0, 1.0, 1.0]),
-        np.array([1.0, 1.0, np.inf]),
-        np.array([0, 0, 1]),
-        2,
-    )
-    assert times == pytest.approx([2.0, 2.0, 1.0])
 
 
 PATHS = st.lists(
@@ -117,8 +105,6 @@ def test_only_what_shares_a_link_with_what_ended_changes_its_speed(messages):
         links,
         np.array(sizes, dtype=float),
         np.append(capacity, np.inf),
-        np.zeros(len(paths), dtype=np.int64),
-        1,
     )
     assert found == pytest.approx(one_after_another(paths, sizes, capacity), rel=1e-7)
 

@@ -8,16 +8,18 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from trnbench.engines.emulate.schedule.disturbance import Jitter, Straggler, slowdown
 from trnbench.engines.emulate.schedule.play import play
 from trnbench.engines.emulate.schedule.timeline import timeline
 from trnbench.engines.emulate.schedule.times import (
     EndingTimes,
+    Jitter,
     OverlapRules,
     Sends,
     Shares,
     SlotCollective,
     StageTimes,
+    Straggler,
+    slowdown,
 )
 from trnbench.errors import InputError
 from trnbench.facts.workload.layout import Schedule

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from trnbench.engines.execute.data import text_of
+from trnbench.engines.execute.draws import text_of
 from trnbench.engines.execute.optimizer import AdamW
 from trnbench.engines.execute.trainer import Trainer, TrainingRun
 from trnbench.facts.workload.layout import Layout

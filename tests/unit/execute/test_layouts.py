@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.engines.execute.accounting import program_flop, traffic_lines
+from trnbench.engines.execute.exchange import program_flop, traffic_lines
 
 pytestmark = pytest.mark.xdist_group("layouts that train")
 

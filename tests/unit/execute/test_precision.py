@@ -219,7 +219,7 @@ def test_what_only_moved_is_what_it_would_be_if_it_were_written_again(
         return [trainer.step() for _ in range(3)], trainer.weights()
 
     losses, weights = run()
-    monkeypatch.setattr("trnbench.engines.execute.passes.only_moves", lambda op: False)
+    monkeypatch.setattr("trnbench.engines.execute.operations.only_moves", lambda op: False)
     expected, again = run()
     assert losses == expected
     assert all((weights[name] == again[name]).all() for name in again)

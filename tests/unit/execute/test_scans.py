@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.steps import take_weights
-from trnbench.engines.execute.data import text_of
+from trnbench.engines.execute.draws import text_of
 from trnbench.engines.execute.optimizer import AdamW
 from trnbench.engines.execute.scans import ScanKernel
 from trnbench.engines.execute.trainer import Trainer, TrainingRun

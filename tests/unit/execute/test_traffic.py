@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from trnbench.engines.execute.coverage import memory_bytes, problems
-from trnbench.engines.execute.data import text_of
-from trnbench.engines.execute.traffic import Book, Message, MovedBytes
+from trnbench.engines.execute.draws import text_of
+from trnbench.engines.execute.exchange import Book, Message, MovedBytes
 from trnbench.errors import InputError
 from trnbench.facts.workload.layout import Layout
 from trnbench.program.step import training_step

@@ -94,9 +94,9 @@ def test_a_wrong_plan_is_caught():
     assert result.wrong_elements == 16 * 10
 
 
-def test_all_ones_check_and_seeds():
+def test_a_check_repeats_by_its_seed():
     found = plan("p5.48xlarge", "all-reduce", range(8), "in-switch")
-    assert check_data(found, 100, fill="all-ones").passed
+    assert check_data(found, 100).passed
     assert check_data(found, 100, seed=1) == check_data(found, 100, seed=1)
     with pytest.raises(InputError, match="at least 1 element"):
         check_data(found, 0)

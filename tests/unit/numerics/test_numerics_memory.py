@@ -5,10 +5,14 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from trnbench.engines.execute.numbers import accuracy, memory
-from trnbench.engines.execute.numbers.accuracy import error_against_float64
+from trnbench.engines.execute.numbers import accuracy
+from trnbench.engines.execute.numbers.accuracy import (
+    available_bytes,
+    bytes_needed,
+    check_memory,
+    error_against_float64,
+)
 from trnbench.engines.execute.numbers.demonstrations import operands
-from trnbench.engines.execute.numbers.memory import available_bytes, bytes_needed, check_memory
 from trnbench.engines.execute.numbers.product import ProductRecipe, matmul
 from trnbench.errors import EnvironmentFault, InputError
 
@@ -29,7 +33,6 @@ SHAPES = [(2048, 256, 16), (16, 256, 2048), (512, 256, 512)]
 @pytest.mark.parametrize("check", [False, True])
 def test_the_need_covers_what_is_allocated_and_not_much_more(arguments, shape, check, monkeypatch):
     monkeypatch.setattr(accuracy, "CHECK_BLOCK_BYTES", 1 << 18)
-    monkeypatch.setattr(memory, "CHECK_BLOCK_BYTES", 1 << 18)
     recipe = ProductRecipe.named(**arguments)
     matmul(*operands(16, 16, 16), recipe)  # imports and tables are not the product's
     tracemalloc.start()
@@ -65,20 +68,20 @@ def test_too_large_is_said_before_anything_is_allocated():
 def test_the_limit_is_what_is_free(monkeypatch):
     needed = bytes_needed(64, 64, 64)
     assert check_memory(64, 64, 64) == needed
-    monkeypatch.setattr(memory, "available_bytes", lambda: needed)
+    monkeypatch.setattr(accuracy, "available_bytes", lambda: needed)
     assert check_memory(64, 64, 64) == needed
-    monkeypatch.setattr(memory, "available_bytes", lambda: needed - 1)
+    monkeypatch.setattr(accuracy, "available_bytes", lambda: needed - 1)
     with pytest.raises(EnvironmentFault, match="64x64x64 needs"):
         check_memory(64, 64, 64)
 
 
 def test_available_memory_without_meminfo(monkeypatch, tmp_path):
     assert available_bytes() > 0
-    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "absent")
+    monkeypatch.setattr(accuracy, "_MEMINFO", tmp_path / "absent")
     assert available_bytes() > 1 << 20
     listing = tmp_path / "meminfo"
     listing.write_text("MemTotal:  9 kB\nMemAvailable:  7 kB\n")
-    monkeypatch.setattr(memory, "_MEMINFO", listing)
+    monkeypatch.setattr(accuracy, "_MEMINFO", listing)
     assert available_bytes() == 7 * 1024
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import trnbench
 from tests.unit.program.test_program_step import decoder
-from trnbench.engines.emulate.step.host_update import HostPace, host_updates_s
+from trnbench.engines.emulate.step.host import HostPace, host_updates_s
 from trnbench.engines.emulate.step.stages import chunk_counts
 from trnbench.engines.execute.coverage import problems
 from trnbench.errors import DataFileError

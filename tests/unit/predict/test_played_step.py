@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 
-from trnbench.engines.emulate.schedule.disturbance import Straggler
+from trnbench.engines.emulate.schedule.times import Straggler
 from trnbench.engines.emulate.step.play import COMPUTED, Disturbance
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.workload.layout import Layout

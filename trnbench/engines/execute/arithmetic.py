@@ -26,8 +26,7 @@ from trnbench.program.tensor import INDEX, MASK
 Numbers: TypeAlias = FloatArray
 """Numbers of all ranks, rank first. Typed alike; at run time float32 where formats are emulated,
 float64 in the reference, int64 for ids and choices."""
-Flow: TypeAlias = tuple[Numbers, ...]
-"""Tensors that a block takes from the block before, or hands on."""
+Flow: TypeAlias = tuple[Numbers, ...]  # what a block takes from the one before, or hands on
 NoiseArray: TypeAlias = NDArray[np.uint32]
 
 _UNROUNDED = (INDEX, MASK, "fp32")
@@ -44,7 +43,6 @@ class Arithmetic(Record):
 
     @property
     def dtype(self) -> np.dtype[np.float64]:
-        """The numpy type that holds numbers."""
         return np.dtype(np.float64) if self.exact else _FLOAT32
 
     def store(self, numbers: Numbers, number_format: str) -> Numbers:
@@ -74,7 +72,6 @@ class Arithmetic(Record):
         return self.store(weights, number_format)
 
     def update(self, numbers: Numbers, number_format: str, noise: NoiseArray | None) -> Numbers:
-        """Optimizer's results as stored: rounded by the noise, without it to nearest."""
         if noise is None or self.exact:
             return self.store(numbers, number_format)
         return round_with(numbers, number_format, noise)  # type: ignore[return-value]

@@ -11,7 +11,7 @@ from math import sqrt
 import numpy as np
 
 from trnbench.engines.execute.arithmetic import Numbers
-from trnbench.engines.execute.kernels import Arrays, KernelSetting, hidden_pairs
+from trnbench.engines.execute.kernels import Arrays, Workshop, hidden_pairs
 from trnbench.facts.units import FLOP_PER_MULTIPLY_ADD
 from trnbench.program.ops import AttentionOp
 from trnbench.program.tensor import Tensor
@@ -20,19 +20,19 @@ from trnbench.program.tensor import Tensor
 class FusedAttention:
     """One attention operation of a block, forward or backward."""
 
-    def __init__(self, setting: KernelSetting, op: AttentionOp) -> None:
+    def __init__(self, shop: Workshop, op: AttentionOp) -> None:
         self._op = op
-        self._arithmetic = setting.arithmetic
+        self._arithmetic = shop.arithmetic
         self._format = op.format
-        queries = setting.ranks.positions(op.query.dims[1])
-        keys = setting.ranks.positions(op.key.dims[1])
-        hidden = hidden_pairs(queries, keys, setting.transformer.attention)
+        queries = shop.ranks.positions(op.query.dims[1])
+        keys = shop.ranks.positions(op.key.dims[1])
+        hidden = hidden_pairs(queries, keys, shop.transformer.attention)
         self._bias: Numbers | None = None
         if hidden is not None:
             # Ranks that see the same positions share one mask.
             if (hidden == hidden[:1]).all():
                 hidden = hidden[:1]
-            bias = np.where(hidden, -np.inf, 0.0).astype(setting.arithmetic.dtype)
+            bias = np.where(hidden, -np.inf, 0.0).astype(shop.arithmetic.dtype)
             # [rank, batch, key head, query head of it, query, key]
             self._bias = bias[:, None, None, None]
 

@@ -27,8 +27,7 @@ from trnbench.facts.catalog.whole_file import put_whole
 
 KEPT = 2
 _SUFFIX = ".npz"
-_UNFINISHED = ".unfinished"
-"""Of files that older versions began."""
+_UNFINISHED = ".unfinished"  # Of files that older versions began
 _NOTE = "note"
 _STATES: tuple[StateName, ...] = ("weights", "mean", "square", "master")
 _FAULTS = (
@@ -89,7 +88,6 @@ def resume(folder: Path, trainer: Trainer, run: Mapping[str, object]) -> tuple[f
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """A folder's checkpoints, the newest last."""
     return sorted(folder.glob(f"step-*{_SUFFIX}"))
 
 
@@ -143,7 +141,6 @@ def _plain(run: Mapping[str, object]) -> Mapping[str, object]:
 def _read(
     path: Path, before: Sequence[Path]
 ) -> tuple[dict[str, Numbers], Mapping[str, object], tuple[float, ...]]:
-    """The arrays of a checkpoint, the identity of its run, and its losses."""
     hint = "remove it to start anew"
     if before:
         hint = f"remove it to go on from {before[-1].name}"
@@ -185,7 +182,6 @@ def _tidy(folder: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Bring the renaming itself to the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from trnbench.engines.execute.kernels import FUNCTIONS
-from trnbench.engines.execute.numbers.memory import available_bytes
+from trnbench.engines.execute.numbers.accuracy import available_bytes
 from trnbench.engines.execute.scans import SCANS
 from trnbench.errors import EnvironmentFault
 from trnbench.facts.units import Dimension, show
@@ -15,15 +15,12 @@ from trnbench.facts.workload.choices import PAIRED, REINFORCED
 from trnbench.program.ops import AttentionOp, CollectiveOp, Elementwise, Operation, ScanOp
 from trnbench.program.step import StepProgram
 
-_EXECUTED = ("adamw",)
-"""Functions that are no kernel: the optimizer."""
-_STATES = 6
-"""Weights, gradients, their sums, two moments and a master copy, at most."""
+_EXECUTED = ("adamw",)  # Functions that are no kernel: the optimizer
+_STATES = 6  # Weights, gradients, their sums, two moments and a master copy, at most
 _NUMBER_BYTES = 8
 
 
 def problems(program: StepProgram) -> tuple[str, ...]:
-    """Reasons why a legal scalar program cannot be executed; empty if there are none."""
     return tuple(_problems(program))
 
 

@@ -1,23 +1,245 @@
-"""Collectives on the arrays of all ranks: reshapes and sums along the dimension of the ranks.
+"""Collectives on the arrays of all ranks, and the book of what ranks send to one another.
 
 Every exchange is written into the book, with the elements its arrays really had. Sums are added up
 in FP32 and rounded once, to the format in which they are written.
+
+The book of traffic. Collectives go round a ring of their group, as their size is counted everywhere
+(`bus_factor`): a reduce-scatter or all-gather carries each piece over all links of its group but
+one, an all-reduce does so twice, a permute hands everything to the next rank; an all-to-all sends
+each pair its piece. A link is an ordered pair of ranks.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from math import isclose
+
 import numpy as np
 
 from trnbench.engines.execute.arithmetic import Numbers
-from trnbench.engines.execute.ranks import StageRanks
-from trnbench.engines.execute.traffic import Book, Message
+from trnbench.engines.execute.shards import StageRanks
+from trnbench.errors import GapError
 from trnbench.facts.arrays import IntArray
 from trnbench.facts.memo import Memo
-from trnbench.program.ops import CollectiveOp
+from trnbench.facts.records import Record
+from trnbench.facts.workload.choices import Op
+from trnbench.program.block import Block
+from trnbench.program.collective import bus_factor
+from trnbench.program.ops import CollectiveOp, Phase
+from trnbench.program.step import StepProgram
 from trnbench.program.tensor import Tensor, element_bytes
 
-_GROUP = 1
-"""Where the ranks of a group stand once the first dimension is split."""
+
+class Message(Record):
+    """A collective of all groups of a stage (or of the world), as its size is counted.
+
+    `group`: ranks of a group and how far apart they are. `elements` are those of one rank's buffer.
+    """
+
+    op: Op
+    axis: str
+    phase: Phase
+    stage: int
+    elements: int
+    element_bytes: float
+    group: tuple[int, int]
+
+
+class MovedBytes(Record):
+    """Traffic along one axis by one kind of operation: runs of a rank, bytes of all ranks."""
+
+    runs: int
+    sent_bytes: float
+
+
+class Book:
+    """Counts of everything sent, kept while the executor runs."""
+
+    def __init__(self, *, world: int, ranks_per_stage: int) -> None:
+        self._world = world
+        self._per_stage = ranks_per_stage
+        self._collectives: Counter[Message] = Counter()
+        self._flop: Counter[str] = Counter()
+        self._sends: Counter[tuple[int, int, Phase, int, float]] = Counter()
+
+    def collective(self, message: Message, runs: int = 1) -> None:
+        self._collectives[message] += runs
+
+    def send(self, source: int, target: int, phase: Phase, numbers: int, size: float) -> None:
+        self._sends[source, target, phase, numbers, size] += 1
+
+    def computed(self, number_format: str, flop: int) -> None:
+        self._flop[number_format] += flop
+
+    @property
+    def flop(self) -> Mapping[str, int]:
+        return dict(sorted(self._flop.items()))
+
+    def by_operation(self) -> Mapping[tuple[str, str], MovedBytes]:
+        """Bytes moved, by (operation, axis); messages between stages are along pp."""
+        found: dict[tuple[str, str], MovedBytes] = {}
+
+        def add(key: tuple[str, str], runs: int, sent: float) -> None:
+            before = found.get(key, MovedBytes(runs=0, sent_bytes=0.0))
+            found[key] = MovedBytes(runs=before.runs + runs, sent_bytes=before.sent_bytes + sent)
+
+        for message, runs in self._collectives.items():
+            ranks = self._members(message).size
+            add(
+                (message.op, message.axis),
+                runs * ranks,
+                float(runs * _on_ring(message).sum()) * (ranks // message.group[0]),
+            )
+        for (_, _, _, elements, size), runs in self._sends.items():
+            add(("send", "pp"), runs * self._per_stage, runs * self._per_stage * elements * size)
+        return dict(sorted(found.items()))
+
+    def links_bytes(self) -> Numbers:
+        """[source, target] the bytes sent from rank to rank."""
+        links = np.zeros((self._world, self._world))
+        for message, runs in self._collectives.items():
+            members = self._members(message)
+            between = runs * _on_ring(message)
+            for group in members:
+                links[np.ix_(group, group)] += between
+        rank = np.arange(self._per_stage)
+        for (source, target, _, elements, size), runs in self._sends.items():
+            at = source * self._per_stage + rank, target * self._per_stage + rank
+            links[at] += runs * elements * size
+        return links
+
+    def _members(self, message: Message) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+        """[group, member] the ranks of every group."""
+        size, stride = message.group
+        if message.axis == "tied":
+            last = self._world - self._per_stage
+            first = np.arange(self._per_stage)
+            return np.stack([first, last + first], axis=1)
+        whole = message.stage < 0
+        ranks = np.arange(self._world if whole else self._per_stage)
+        grouped = ranks.reshape(-1, size, stride)
+        members = np.swapaxes(grouped, 1, 2).reshape(-1, size)
+        return members + (0 if whole else message.stage * self._per_stage)
+
+
+def _on_ring(message: Message) -> Numbers:
+    """[from, to] the bytes one run of a group puts on each of its links."""
+    size = message.group[0]
+    pieces = np.full(size, message.elements // size)
+    pieces[: message.elements % size] += 1
+    links = np.zeros((size, size))
+    at = np.arange(size)
+    following = (at + 1) % size
+    total = message.elements
+    match message.op:
+        case "all-reduce":
+            links[at, following] = 2 * total - pieces[at] - pieces[following]
+        case "reduce-scatter":
+            links[at, following] = total - pieces[at]
+        case "all-gather":
+            links[at, following] = total - pieces[following]
+        case "all-to-all":
+            links += pieces[None, :]
+            links[at, at] = 0
+        case "permute":
+            links[at, following] = total
+        case _:
+            raise GapError(message.op, "bytes on the links of a ring")
+    return links * message.element_bytes
+
+
+SEND = ("send", "pp")  # Name of messages between stages in the book of traffic
+
+
+class TrafficLine(Record):
+    """One kind of exchange: runs and bytes, as measured and as the program states."""
+
+    operation: str
+    axis: str
+    runs: int
+    program_runs: int
+    sent_bytes: float
+    program_bytes: float
+
+    @property
+    def agrees(self) -> bool:
+        """True when both figures agree, up to rounding in sums of thirds of a byte."""
+        same = isclose(self.sent_bytes, self.program_bytes, rel_tol=1e-12)
+        return self.runs == self.program_runs and same
+
+
+def traffic_lines(
+    measured: Mapping[tuple[str, str], MovedBytes], program: StepProgram, steps: int
+) -> tuple[TrafficLine, ...]:
+    """Every kind of exchange of either side, after `steps` steps."""
+    said = program_traffic(program)
+    nothing = MovedBytes(runs=0, sent_bytes=0.0)
+    lines = []
+    for key in sorted({*measured, *said}):
+        one, other = measured.get(key, nothing), said.get(key, nothing)
+        lines.append(
+            TrafficLine(
+                operation=key[0],
+                axis=key[1],
+                runs=one.runs,
+                program_runs=other.runs * steps,
+                sent_bytes=one.sent_bytes,
+                program_bytes=other.sent_bytes * steps,
+            )
+        )
+    return tuple(lines)
+
+
+def program_traffic(program: StepProgram) -> Mapping[tuple[str, str], MovedBytes]:
+    """Bytes a step of a scalar program moves over all ranks, by (operation, axis)."""
+    runs: defaultdict[tuple[str, str], float] = defaultdict(float)
+    sent: defaultdict[tuple[str, str], float] = defaultdict(float)
+    ranks, rounds = float(program.grid.ranks_per_stage), float(program.micro_batches)
+
+    def add(key: tuple[str, str], times: float, size: float) -> None:
+        runs[key] += times
+        sent[key] += times * size
+
+    for block, instances in _instances(program):
+        for op in block.collectives:
+            times = instances * ranks * float(op.count)
+            times *= 1 if op.phase == "optimizer" else rounds
+            add((op.op, op.axis), times, _sent_by_one(op))
+    for op in program.closing:
+        add((op.op, op.axis), float(op.ranks), _sent_by_one(op))
+    for stage in program.stages:
+        for message in stage.messages:
+            if message.direction == "send":
+                times = float(message.count * stage.multiplicity) * ranks * rounds
+                add(SEND, times, float(message.size_bytes))
+    return {
+        key: MovedBytes(runs=round(runs[key]), sent_bytes=sent[key])
+        for key in sorted(runs)
+        if runs[key]
+    }
+
+
+def program_flop(program: StepProgram) -> Mapping[str, float]:
+    """FLOP of a step of a scalar program over all ranks, by format of the operands."""
+    found: defaultdict[str, float] = defaultdict(float)
+    every = float(program.grid.ranks_per_stage * program.micro_batches)
+    for block, instances in _instances(program):
+        for op in block.computing:
+            found[op.format] += float(op.flop * op.count) * instances * every
+    return dict(sorted(found.items()))
+
+
+def _instances(program: StepProgram) -> Iterator[tuple[Block, float]]:
+    for kind, block in program.blocks.items():
+        yield block, float(program.instances(kind))
+
+
+def _sent_by_one(op: CollectiveOp) -> float:
+    return bus_factor(op.op, int(op.ranks)) * float(op.size_bytes)
+
+
+_GROUP = 1  # Where the ranks of a group stand once the first dimension is split
 
 
 class Exchanger:
@@ -79,7 +301,6 @@ class Exchanger:
         return out
 
     def coordinate(self, axis: str) -> IntArray:
-        """Each rank's place in its group along an axis."""
         return self._ranks.coordinate(axis)
 
     def slice_of(self, numbers: Numbers, axis: str) -> Numbers:

@@ -17,7 +17,7 @@ from trnbench.facts.arrays import IntArray
 One = TypeVar("One", bound=np.generic)
 
 
-def route(logits: Numbers, top_k: int, steering: Numbers | None) -> list[Numbers]:
+def route(top_k: int, logits: Numbers, steering: Numbers | None = None) -> list[Numbers]:
     """Shares and the numbers of each token's experts, the likeliest first."""
     ranked = logits if steering is None else logits + steering[:, None, None]
     choice = np.argsort(-ranked, axis=-1, kind="stable")[..., :top_k]
@@ -27,12 +27,12 @@ def route(logits: Numbers, top_k: int, steering: Numbers | None) -> list[Numbers
     return [shares, choice]
 
 
-def d_route(gradient: Numbers, shares: Numbers, choice: Numbers, experts: int) -> Numbers:
+def d_route(experts: int, gradient: Numbers, shares: Numbers, choice: Numbers) -> list[Numbers]:
     """Gradient of the logits."""
     into = shares * (gradient - (gradient * shares).sum(axis=-1, keepdims=True))
     out = np.zeros((*choice.shape[:-1], experts), dtype=gradient.dtype)
     np.put_along_axis(out, _index(choice), into, axis=-1)
-    return out
+    return [out]
 
 
 def dispatch(tokens: Numbers, choice: Numbers, experts: int, slots: int) -> Numbers:
@@ -52,7 +52,6 @@ def d_dispatch(gradient: Numbers, choice: Numbers, shape: tuple[int, ...]) -> Nu
 
 
 def combine(done: Numbers, shares: Numbers, choice: Numbers) -> Numbers:
-    """Experts' answers to each token, added up by their shares."""
     return np.asarray((shares[..., None] * _answers(done, choice)).sum(axis=3))
 
 

@@ -1,23 +1,94 @@
-"""One block of the model on the ranks of its stage: its state, and its part of every slot."""
+"""A kind of block compiled for the ranks of its stage, and each block: state, and part of slots."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from trnbench.engines.execute.arithmetic import Flow, NoiseArray, Numbers
-from trnbench.engines.execute.block_plan import BlockPlan
 from trnbench.engines.execute.draws import Draws
+from trnbench.engines.execute.kernels import Workshop
+from trnbench.engines.execute.operations import Pass, Residency, Sink, Values, held_bytes
 from trnbench.engines.execute.optimizer import BucketState, HeldWeights
-from trnbench.engines.execute.passes import Residency, Sink, Values, held_bytes
-from trnbench.engines.execute.shards import GRADIENTS_SLICED
+from trnbench.engines.execute.shards import GRADIENTS_SLICED, BucketShape
 from trnbench.facts.records import State, field
-from trnbench.program.block import ResidentCategory
-from trnbench.program.ops import Phase
+from trnbench.program.block import Block, ResidentCategory
+from trnbench.program.ops import CollectiveOp, Phase
 from trnbench.program.optimizer import MOMENTS
 from trnbench.program.tensor import Tensor, element_bytes
 from trnbench.program.vocabulary import TOKEN_TABLE
+
+_OF_BUCKETS = ("data", "expert_data", "shard", "expert_shard")
+
+
+class BlockPlan:
+    """A block compiled for the ranks of a stage; `split`: weight gradients have slots of their own.
+
+    `lends`: it has the token table of its stage; `borrows`: it reads that of another block.
+    """
+
+    def __init__(self, shop: Workshop, block: Block, *, split: bool) -> None:
+        self.shop = shop
+        self.block = block
+        self.split = split
+        self._exchanges = [op for op in block.collectives if _of_bucket(op)]
+        forward = [op for op in block.phase("F") if op not in self._exchanges]
+        kept = block.kept
+        backward = [op for op in kept.ops if not (split and op.phase == "B_weight")]
+        weight = [op for op in kept.ops if split and op.phase == "B_weight"]
+        sunk = tuple(block.gradients.values())
+        self.later = (*kept.for_weights, *kept.waiting) if split else ()
+        lasting = (*kept.tensors, *self.later)
+        into = tuple(block.entering_gradients.values())
+        self.forward = Pass(shop, forward, lasting=kept.tensors, leaving=block.leaving)
+        # What waits for the weights' slot takes the place of what only this pass reads.
+        consumed = [t for t in kept.tensors if split and t not in self.later]
+        self.backward = Pass(
+            shop, backward, lasting=lasting, leaving=into, sunk=sunk, consumed=consumed
+        )
+        self.weight = Pass(shop, weight, lasting=lasting, sunk=sunk)
+        self.given: tuple[Tensor, ...] = block.passes.backward.given if kept.ops else ()
+        self.names = {gradient: name for name, gradient in block.gradients.items()}
+        shapes = [BucketShape(shop.ranks, block, one, block.passes.tied) for one in block.buckets]
+        self.buckets = [shape for shape in shapes if not shape.bucket.frozen]
+        self.frozen = [shape for shape in shapes if shape.bucket.frozen]
+        made = {write for op in forward for write in op.writes}
+        reads = dict.fromkeys(read for op in forward for read in op.reads)
+        weights = {member.weight for member in block.parameters.values()}
+        self.fixed = [m.weight for m in block.parameters.values() if m.use == "fixed"]
+        self.outside = [
+            t for t in reads if t.role == "constant" and t not in made and t not in weights
+        ]
+        self.lends = any(TOKEN_TABLE in shape.spans for shape in shapes)
+        self.borrows = TOKEN_TABLE in block.parameters and not self.lends
+
+    def exchange(self, phase: Phase, bucket: str, axis: str) -> CollectiveOp | None:
+        """A bucket's exchange along an axis in a pass or at the step's end, if any.
+
+        Gathering the weights at the end is `publication`.
+        """
+        wanted = (op for op in self._of(phase, bucket, axis) if not _publishes(op))
+        return next(wanted, None)
+
+    def publication(self, bucket: str, axis: str) -> CollectiveOp | None:
+        """Exchange that brings a bucket's new weights to ranks of an axis, if any."""
+        return next(filter(_publishes, self._of("optimizer", bucket, axis)), None)
+
+    def _of(self, phase: Phase, bucket: str, axis: str) -> Iterator[CollectiveOp]:
+        return (
+            op
+            for op in self._exchanges
+            if op.phase == phase and op.axis == axis and op.read.name.endswith(f".{bucket}")
+        )
+
+
+def _of_bucket(op: CollectiveOp) -> bool:
+    return op.axis in _OF_BUCKETS or op.phase == "optimizer"
+
+
+def _publishes(op: CollectiveOp) -> bool:
+    return op.phase == "optimizer" and op.op == "all-gather"
 
 
 class _MicroBatch(State, kw_only=False, eq=False):
@@ -51,34 +122,31 @@ class BlockInstance:
         self._residency = residency
         self._micro_batches: dict[int, _MicroBatch] = {}
         self._table: Numbers | None = None
-        setting = plan.shop.setting
+        shop = self._shop = plan.shop
         self.states = [
             BucketState(
                 shape,
-                setting.arithmetic,
-                plan.shop.exchange,
+                shop.arithmetic,
+                shop.exchange,
                 draws.first_weights((span.weight for span in shape.spans.values()), layer),
             )
             for shape in plan.buckets
         ]
         self.frozen = [
-            HeldWeights(
-                shape,
-                plan.shop.exchange,
-                self._packed(span.weight for span in shape.spans.values()),
-            )
+            HeldWeights(shape, shop.exchange, self._packed(s.weight for s in shape.spans.values()))
             for shape in plan.frozen
         ]
-        self._fixed: Values = {}
-        for weight in plan.fixed:
-            whole = draws.first_weights([weight], layer).astype(setting.arithmetic.dtype)
-            self._fixed[weight] = setting.ranks.cut(weight, whole)
+        self._fixed: Values = {
+            weight: shop.ranks.cut(
+                weight, draws.first_weights([weight], layer).astype(shop.arithmetic.dtype)
+            )
+            for weight in plan.fixed
+        }
         for category, size in self._lasting_bytes():
             residency.hold(category, size)
 
     def _lasting_bytes(self) -> list[tuple[ResidentCategory, float]]:
-        """Bytes held for the whole step, by category."""
-        recipe = self.plan.shop.setting.arithmetic.recipe
+        recipe = self._shop.arithmetic.recipe
         sizes: list[tuple[ResidentCategory, float]] = [
             ("weights", held_bytes(weight)) for weight in self._fixed
         ]
@@ -93,17 +161,15 @@ class BlockInstance:
         return sizes
 
     def _packed(self, weights: Iterable[Tensor]) -> Numbers:
-        """Whole frozen weights, one after the other, as they come out of their format."""
-        arithmetic = self.plan.shop.setting.arithmetic
-        found = []
-        for weight in weights:
-            first = self._draws.first_weights([weight], self.layer).astype(arithmetic.dtype)
-            found.append(arithmetic.packed(first, weight.format))
-        return np.concatenate(found)
+        arithmetic, draws = self._shop.arithmetic, self._draws
+        firsts = (
+            (w, draws.first_weights([w], self.layer).astype(arithmetic.dtype)) for w in weights
+        )
+        return np.concatenate([arithmetic.packed(first, w.format) for w, first in firsts])
 
     def _weight_bytes(self, held: HeldWeights) -> float:
         """Bytes of a bucket's whole weights, copies in smaller formats included."""
-        recipe, bucket = self.plan.shop.setting.arithmetic.recipe, held.shape.bucket
+        recipe, bucket = self._shop.arithmetic.recipe, held.shape.bucket
         size = held.shape.elements * element_bytes(bucket.format)
         if recipe.quantised:
             size += float(bucket.quantised_elements) * element_bytes(recipe.weight_operands)
@@ -116,7 +182,7 @@ class BlockInstance:
         block, hold = self.plan.block, self._residency.hold
         values, gathered = self._weights("F")
         for tensor in self.plan.outside:
-            values[tensor] = self.plan.shop.setting.ranks.cut(tensor, outside[tensor.name])
+            values[tensor] = self._shop.ranks.cut(tensor, outside[tensor.name])
         values.update(zip(block.entering, entering, strict=True))
         hold("activations", sum(held_bytes(t) for t in block.kept.tensors if t in values))
         self.plan.forward.run(values, self._residency, self._sink(micro_batch))
@@ -184,7 +250,7 @@ class BlockInstance:
 
     def _gradient_room(self) -> float:
         """Make room for all gradients of the block where they are kept in slices; return bytes."""
-        recipe = self.plan.shop.setting.arithmetic.recipe
+        recipe = self._shop.arithmetic.recipe
         room = sum(
             state.shape.elements * element_bytes(recipe.gradients)
             for state in self.states
@@ -215,7 +281,7 @@ class BlockInstance:
             axis, spans = state.shape.axis, state.shape.spans
             if state.shape.zero < GRADIENTS_SLICED:
                 continue
-            ranks = self.plan.shop.setting.ranks.ranks
+            ranks = self._shop.ranks.ranks
             flat = np.zeros((ranks, state.shape.elements), dtype=state.gradients.dtype)
             for name, numbers in waiting:
                 if name in spans:
@@ -227,12 +293,11 @@ class BlockInstance:
 
     def noise(self, state: BucketState, step: int, of: str) -> NoiseArray | None:
         """Noise for rounding a state of a bucket in a step; None where rounding needs no noise."""
-        arithmetic = self.plan.shop.setting.arithmetic
+        arithmetic = self._shop.arithmetic
         if arithmetic.exact or arithmetic.recipe.rounding != "sr":
             return None
         weights = (span.weight for span in state.shape.spans.values())
-        whole = self._draws.noise(weights, self.layer, of, step)
-        return state.shape.own_noise(whole)
+        return state.shape.own_noise(self._draws.noise(weights, self.layer, of, step))
 
 
 def _bytes(numbers: Numbers, number_format: str) -> float:

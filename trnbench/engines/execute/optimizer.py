@@ -22,10 +22,8 @@ from trnbench.program.ops import CollectiveOp
 
 StateName: TypeAlias = Literal["weights", "mean", "square", "master"]
 _NORM_GUARD = 1e-6
-_Part: TypeAlias = tuple[int, slice]
-"""Some elements of one rank."""
-_TOGETHER = 1 << 15
-"""Elements updated at a time: what is read and written of them then stays in a core's cache."""
+_Part: TypeAlias = tuple[int, slice]  # Some elements of one rank
+_TOGETHER = 1 << 15  # Elements updated at a time, which stay in a core's cache meanwhile
 
 
 class AdamW(Record):
@@ -52,47 +50,36 @@ class AdamW(Record):
                 raise InputError(f"{name} must lie in 0 .. 1, found {getattr(self, name)}")
 
     def rate(self, step: int) -> float:
-        """Learning rate of a step, counted from 0."""
         return self.learning_rate * min(1.0, (step + 1) / max(self.warm_up, 1))
 
 
-class _Rates(Record):
-    """Settings of the optimizer as one step takes them; a mean is so large a share of its limit."""
+def _mover(
+    settings: AdamW, step: int
+) -> Callable[[Numbers, Numbers, Numbers, Numbers, Numbers], None]:
+    """Function that turns gradients into new weights, and old moments into new ones, in place."""
+    # A mean has this share of its limit after so many steps.
+    mean_share = 1 - settings.mean_decay ** (step + 1)
+    square_share = 1 - settings.square_decay ** (step + 1)
+    rate = settings.rate(step)
 
-    settings: AdamW
-    learning: float
-    mean_share: float
-    square_share: float
-
-    @classmethod
-    def of(cls, settings: AdamW, step: int) -> _Rates:
-        return cls(
-            settings=settings,
-            learning=settings.rate(step),
-            mean_share=1 - settings.mean_decay ** (step + 1),
-            square_share=1 - settings.square_decay ** (step + 1),
-        )
-
-    def move(
-        self, numbers: Numbers, moments: tuple[Numbers, Numbers], old: Numbers, room: Numbers
-    ) -> None:
-        """Turn gradients into new weights, and old moments into new ones, all where they lie."""
+    def move(numbers: Numbers, mean: Numbers, square: Numbers, old: Numbers, room: Numbers) -> None:
         # AdamW step by step in place: `room` is the only temporary, so that a part stays in cache.
-        settings, (mean, square) = self.settings, moments
         mean *= settings.mean_decay
         mean += np.multiply(numbers, 1 - settings.mean_decay, out=room)
         square *= settings.square_decay
         np.multiply(numbers, 1 - settings.square_decay, out=room)
         room *= numbers
         square += room
-        np.divide(square, self.square_share, out=room)
+        np.divide(square, square_share, out=room)
         np.sqrt(room, out=room)
         room += settings.guard
-        np.divide(mean, self.mean_share, out=numbers)
+        np.divide(mean, mean_share, out=numbers)
         numbers /= room
         numbers += np.multiply(old, settings.weight_decay, out=room)
-        numbers *= self.learning
+        numbers *= rate
         np.subtract(old, numbers, out=numbers)
+
+    return move
 
 
 class HeldWeights:
@@ -112,7 +99,6 @@ class HeldWeights:
         return self._exchange.slice_of(flat, self.shape.shard)
 
     def whole_weights(self) -> Numbers:
-        """Weights over all elements of the bucket's whole weights."""
         sliced = self.shape.zero >= WEIGHTS_SLICED
         return self.shape.joined(self.weights, self.shape.own_place if sliced else self.shape.place)
 
@@ -168,8 +154,7 @@ class BucketState(HeldWeights):
     def restore(self, whole: Mapping[StateName, Numbers]) -> None:
         """Take the arrays that `whole` returned, cut to this layout."""
         shape = self.shape
-        sliced = shape.zero >= WEIGHTS_SLICED
-        place = shape.own_place if sliced else shape.place
+        place = shape.own_place if shape.zero >= WEIGHTS_SLICED else shape.place
         self.weights[...] = shape.taken(whole["weights"], place)
         self.mean = shape.taken(whole["mean"], shape.own_place)
         self.square = shape.taken(whole["square"], shape.own_place)
@@ -177,11 +162,9 @@ class BucketState(HeldWeights):
             self.master = shape.taken(whole["master"], shape.own_place)
 
     def whole_sums(self) -> Numbers:
-        """Gradients summed over all replicas, over all elements of the bucket."""
         return self.shape.joined(self.summed, self.shape.own_place)
 
     def clear(self) -> None:
-        """Forget the gradients of this step."""
         self.gradients = np.zeros_like(self.gradients)
 
     # Gradients of micro-batches
@@ -208,16 +191,13 @@ class BucketState(HeldWeights):
 
     def sum_within_stage(self, op: CollectiveOp) -> None:
         """Sum gradients of weights that ranks of a stage hold alike though their work differs."""
-        columns, group = (
-            (self.shape.shared, self.shape.copies)
-            if op.axis == "kv_copies"
-            else (self.shape.alike, None)
-        )
+        columns, group = self.shape.alike, None
+        if op.axis == "kv_copies":
+            columns, group = self.shape.shared, self.shape.copies
         part = self.gradients_at(columns)
         self.put_gradients(columns, self._exchange.flat(op, part, group=group))
 
     def gradients_at(self, columns: IntArray) -> Numbers:
-        """Gradients of some elements as they travel, zero where others keep them."""
         return self._sent(self._spread()[:, columns])
 
     def put_gradients(self, columns: IntArray, summed: Numbers) -> None:
@@ -230,7 +210,6 @@ class BucketState(HeldWeights):
             self.gradients = self._exchange.slice_of(flat, self.shape.shard)
 
     def _spread(self) -> Numbers:
-        """Gradients at their places in the bucket."""
         if self.shape.zero < GRADIENTS_SLICED:
             return self.gradients
         count = self.shape.shards
@@ -280,13 +259,10 @@ class BucketState(HeldWeights):
 
         An engine holds FP32: weights move by the new mean and square as they were computed.
         """
-        recipe, rates = self._arithmetic.recipe, _Rates.of(settings, step)
-        old = self.master
-        if old is None:
-            of_all = self.weights.shape == self.mean.shape
-            old = (
-                self.weights if of_all else self._exchange.slice_of(self.weights, self.shape.shard)
-            )
+        recipe, move = self._arithmetic.recipe, _mover(settings, step)
+        old = self.weights if self.master is None else self.master
+        if old.shape != self.mean.shape:
+            old = self._exchange.slice_of(old, self.shape.shard)
         # Noise is drawn for whole weights before the loop: parts of it belong to fixed elements.
         updated = np.empty_like(self.mean)
         drawn = [noise(name) for name in ("mean", "square", "weights")]
@@ -295,15 +271,11 @@ class BucketState(HeldWeights):
             bits = [None if whole is None else whole[part] for whole in drawn]
             new, mean, square = updated[part], self.mean[part], self.square[part]
             np.multiply(self.summed[part], share, out=new)
-            rates.move(new, (mean, square), old[part], room[: new.size])
+            move(new, mean, square, old[part], room[: new.size])
             if self.master is not None and recipe.master is not None:
                 self.master[part] = self._arithmetic.store(new, recipe.master)
-            for numbers, written, noisy in zip(
-                (mean, square, new),
-                (recipe.moments, recipe.moments, recipe.weights),
-                bits,
-                strict=True,
-            ):
+            formats = (recipe.moments, recipe.moments, recipe.weights)
+            for numbers, written, noisy in zip((mean, square, new), formats, bits, strict=True):
                 rounded = self._arithmetic.update(numbers, written, noisy)
                 if rounded is not numbers:
                     numbers[...] = rounded
@@ -319,7 +291,6 @@ class BucketState(HeldWeights):
 
 
 def share_kept(squares: float, settings: AdamW) -> float:
-    """Factor of gradients that makes their norm at most the limit."""
     norm = float(np.sqrt(squares))
     return min(1.0, settings.clip / (norm + _NORM_GUARD))
 

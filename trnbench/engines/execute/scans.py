@@ -12,11 +12,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trnbench.engines.execute.arithmetic import Numbers
-from trnbench.engines.execute.kernels import NORM_EPSILON, Arrays, Function, KernelSetting, named
+from trnbench.engines.execute.kernels import (
+    NORM_EPSILON,
+    Arrays,
+    Function,
+    Workshop,
+    named,
+    of_arrays,
+)
 from trnbench.program.ops import Elementwise, ScanOp
 
-_LEAST = 1e-6
-"""Added to the square of a key's length before it is divided by (flash-linear-attention)."""
+_LEAST = 1e-6  # Added to the square of a key's length (flash-linear-attention)
 
 
 class ScanKernel:
@@ -159,97 +165,88 @@ def _summed(x: Numbers) -> Numbers:
 # Convolution
 
 
-def _filtered(arrays: Arrays) -> Numbers:
-    x, taps, *bias = arrays
+def _filtered(x: Numbers, taps: Numbers, bias: Numbers | None = None) -> Numbers:
     out = np.zeros_like(x)
     # The last tap meets the token itself, the others the tokens before it: nothing looks ahead.
     last = taps.shape[-1] - 1
-    for back in range(last + 1):
-        tokens = x.shape[2] - back
-        if tokens > 0:
-            out[:, :, back:] += x[:, :, :tokens] * _all_tokens(taps[..., last - back])
-    return out + _all_tokens(bias[0]) if bias else out
+    for back in range(min(last + 1, x.shape[2])):
+        out[:, :, back:] += x[:, :, : x.shape[2] - back] * _all_tokens(taps[..., last - back])
+    return out if bias is None else out + _all_tokens(bias)
 
 
-def _convolve(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    out = _filtered(arrays)
+@of_arrays
+def _convolve(*arrays: Numbers) -> Arrays:
+    out = _filtered(*arrays)
     return [out * _sigmoid(out)]
 
 
-def _d_convolve(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    gradient, x, taps, *bias = arrays
-    out = _filtered(arrays[1:])
+@of_arrays
+def _d_convolve(gradient: Numbers, x: Numbers, taps: Numbers, *bias: Numbers) -> Arrays:
+    out = _filtered(x, taps, *bias)
     open_share = _sigmoid(out)
     d_out = gradient * open_share * (1 + out * (1 - open_share))
     d_x, d_taps = np.zeros_like(x), np.zeros_like(taps)
     last = taps.shape[-1] - 1
-    for back in range(last + 1):
-        tokens = x.shape[2] - back
-        if tokens > 0:
-            late = d_out[:, :, back:]
-            d_x[:, :, :tokens] += late * _all_tokens(taps[..., last - back])
-            d_taps[..., last - back] = _summed(late * x[:, :, :tokens])
-    return _of(op, [d_x, d_taps, *([_summed(d_out)] if bias else [])])
-
-
-def _of(op: Elementwise, made: list[Numbers]) -> Arrays:
-    # Gradients of frozen weights stand last, and are not written.
-    return made[: len(op.writes)]
+    for back in range(min(last + 1, x.shape[2])):
+        tokens, late = x.shape[2] - back, d_out[:, :, back:]
+        d_x[:, :, :tokens] += late * _all_tokens(taps[..., last - back])
+        d_taps[..., last - back] = _summed(late * x[:, :, :tokens])
+    return [d_x, d_taps, *([_summed(d_out)] if bias else [])]
 
 
 # Rates
 
 
-def _scan_rates(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    raw, rate, offset = arrays
+@of_arrays
+def _scan_rates(raw: Numbers, rate: Numbers, offset: Numbers) -> Arrays:
     steps = _softplus(raw + _all_tokens(offset))
     return [steps, -np.exp(_all_tokens(rate)) * steps]
 
 
-def _d_scan_rates(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    d_steps, d_decays, raw, rate, offset = arrays
+@of_arrays
+def _d_scan_rates(
+    d_steps: Numbers, d_decays: Numbers, raw: Numbers, rate: Numbers, offset: Numbers
+) -> Arrays:
     speed = -np.exp(_all_tokens(rate))
     shifted = raw + _all_tokens(offset)
     d_raw = (d_steps + d_decays * speed) * _sigmoid(shifted)
-    return _of(op, [d_raw, _summed(d_decays * speed * _softplus(shifted)), _summed(d_raw)])
+    return [d_raw, _summed(d_decays * speed * _softplus(shifted)), _summed(d_raw)]
 
 
-def _delta_rates(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    step, decay, rate, offset = arrays
+@of_arrays
+def _delta_rates(step: Numbers, decay: Numbers, rate: Numbers, offset: Numbers) -> Arrays:
     return [_sigmoid(step), -np.exp(_all_tokens(rate)) * _softplus(decay + _all_tokens(offset))]
 
 
-def _d_delta_rates(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    d_steps, d_decays, step, decay, rate, offset = arrays
+@of_arrays
+def _d_delta_rates(d_steps: Numbers, d_decays: Numbers, *forward: Numbers) -> Arrays:
+    step, decay, rate, offset = forward
     share, speed = _sigmoid(step), -np.exp(_all_tokens(rate))
     shifted = decay + _all_tokens(offset)
     d_decay = d_decays * speed * _sigmoid(shifted)
     d_rate = _summed(d_decays * speed * _softplus(shifted))
-    return _of(op, [d_steps * share * (1 - share), d_decay, d_rate, _summed(d_decay)])
+    return [d_steps * share * (1 - share), d_decay, d_rate, _summed(d_decay)]
 
 
-def _skip(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    out, value, skip = arrays
+@of_arrays
+def _skip(out: Numbers, value: Numbers, skip: Numbers) -> Arrays:
     return [out + value * _all_tokens(skip)[..., None]]
 
 
-def _d_skip(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    gradient, value, skip = arrays
-    made = [gradient, gradient * _all_tokens(skip)[..., None]]
-    return _of(op, [*made, _summed((gradient * value).sum(axis=-1))])
+@of_arrays
+def _d_skip(gradient: Numbers, value: Numbers, skip: Numbers) -> Arrays:
+    d_value = gradient * _all_tokens(skip)[..., None]
+    return [gradient, d_value, _summed((gradient * value).sum(axis=-1))]
 
 
 # Norms
 
 
-def _grouped(setting: KernelSetting, op: Elementwise, x: Numbers) -> Numbers:
-    """Numbers with those normalised together last: of a group of heads, or of one."""
-    scan = setting.transformer.scan
+def _grouped(shop: Workshop, x: Numbers) -> Numbers:
+    """Numbers with those of a group of heads, which are normalised together, last."""
+    scan = shop.transformer.scan
     assert scan is not None
-    if op.function.endswith("norm_gate"):
-        return x
-    together = scan.heads // scan.key_heads * x.shape[-1]
-    return x.reshape(*x.shape[:3], -1, together)
+    return x.reshape(*x.shape[:3], -1, scan.heads // scan.key_heads * x.shape[-1])
 
 
 def _unit(x: Numbers) -> tuple[Numbers, Numbers]:
@@ -257,60 +254,48 @@ def _unit(x: Numbers) -> tuple[Numbers, Numbers]:
     return x / root, root
 
 
-def _gated_norm(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _gated_norm(shop: Workshop, op: Elementwise, arrays: Arrays) -> Arrays:
     x, gate, scale = arrays
-    unit, _ = _unit(_grouped(setting, op, x * gate * _sigmoid(gate)))
+    unit, _ = _unit(_grouped(shop, x * gate * _sigmoid(gate)))
     return [unit.reshape(x.shape) * _all_tokens(scale)]
 
 
-def _d_gated_norm(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_gated_norm(shop: Workshop, op: Elementwise, arrays: Arrays) -> Arrays:
     gradient, x, gate, scale = arrays
     share = _sigmoid(gate)
-    unit, root = _unit(_grouped(setting, op, x * gate * share))
-    inner = _grouped(setting, op, gradient * _all_tokens(scale))
+    unit, root = _unit(_grouped(shop, x * gate * share))
+    inner = _grouped(shop, gradient * _all_tokens(scale))
     mean = np.einsum("...h,...h->...", inner, unit)[..., None] / unit.shape[-1]
     d_in = ((inner - unit * mean) / root).reshape(x.shape)
     d_gate = d_in * x * share * (1 + gate * (1 - share))
-    return _of(op, [d_in * gate * share, d_gate, _summed(gradient * unit.reshape(x.shape))])
+    made = [d_in * gate * share, d_gate, _summed(gradient * unit.reshape(x.shape))]
+    return made[: len(op.writes)]
 
 
-def _norm_gate(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    x, gate, scale = arrays
+@of_arrays
+def _norm_gate(x: Numbers, gate: Numbers, scale: Numbers) -> Arrays:
     unit, _ = _unit(x)
     return [unit * _all_tokens(scale)[:, :, :, None] * gate * _sigmoid(gate)]
 
 
-def _d_norm_gate(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    gradient, x, gate, scale = arrays
+@of_arrays
+def _d_norm_gate(gradient: Numbers, x: Numbers, gate: Numbers, scale: Numbers) -> Arrays:
     share, weight = _sigmoid(gate), _all_tokens(scale)[:, :, :, None]
     unit, root = _unit(x)
     inner = gradient * weight * gate * share
     mean = np.einsum("...h,...h->...", inner, unit)[..., None] / unit.shape[-1]
     d_gate = gradient * unit * weight * share * (1 + gate * (1 - share))
     d_scale = (gradient * unit * gate * share).sum(axis=(1, 2, 3))
-    return _of(op, [(inner - unit * mean) / root, d_gate, d_scale])
+    return [(inner - unit * mean) / root, d_gate, d_scale]
 
 
 # Gates and norms of other layers
 
 
-def _sigmoid_gate(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    return [_sigmoid(arrays[0]) * arrays[1]]
-
-
-def _d_sigmoid_gate(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    gradient, gate, x = arrays
+@of_arrays
+def _d_sigmoid_gate(gradient: Numbers, gate: Numbers, x: Numbers) -> Arrays:
     share = _sigmoid(gate)
     return [gradient * x * share * (1 - share), gradient * share]
-
-
-def _squares(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    return [np.einsum("rbsnd,rbsnd->rbs", arrays[0], arrays[0])]
-
-
-def _d_squares(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    gradient, x = arrays
-    return [2 * x * gradient[..., None, None]]
 
 
 def _root(op: Elementwise, squares: Numbers, at: int) -> tuple[Numbers, float]:
@@ -318,42 +303,48 @@ def _root(op: Elementwise, squares: Numbers, at: int) -> tuple[Numbers, float]:
     return np.sqrt(squares / count + NORM_EPSILON)[..., None, None], count
 
 
-def _norm_by(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _norm_by(shop: Workshop, op: Elementwise, arrays: Arrays) -> Arrays:
     x, scale, squares = arrays
     root, _ = _root(op, squares, 0)
     return [x / root * _all_tokens(scale)]
 
 
-def _d_norm_by(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
+def _d_norm_by(shop: Workshop, op: Elementwise, arrays: Arrays) -> Arrays:
     gradient, x, scale, squares = arrays
     root, count = _root(op, squares, 1)
     inner = gradient * _all_tokens(scale)
     d_squares = -(inner * x / root**3).sum(axis=(3, 4)) / (2 * count)
-    made = {"x": inner / root, "scale": _summed(gradient * x / root), "squares": d_squares}
-    frozen = len(op.writes) < len(made)
-    return [made["x"], *(() if frozen else (made["scale"],)), made["squares"]]
+    d_scale = [_summed(gradient * x / root)]
+    return [inner / root, *d_scale[: len(op.writes) - 2], d_squares]
 
 
-def _weighed(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    x, tokens, weight = arrays
-    share = _sigmoid(np.einsum("rbsh,rh->rbs", tokens, weight))
-    return [x * share[..., None]]
+def _token_share(tokens: Numbers, weight: Numbers) -> Numbers:
+    return _sigmoid(np.einsum("rbsh,rh->rbs", tokens, weight))
 
 
-def _d_weighed(setting: KernelSetting, op: Elementwise, arrays: Arrays) -> Arrays:
-    gradient, x, tokens, weight = arrays
-    share = _sigmoid(np.einsum("rbsh,rh->rbs", tokens, weight))
+@of_arrays
+def _weighed(x: Numbers, tokens: Numbers, weight: Numbers) -> Arrays:
+    return [x * _token_share(tokens, weight)[..., None]]
+
+
+@of_arrays
+def _d_weighed(gradient: Numbers, x: Numbers, tokens: Numbers, weight: Numbers) -> Arrays:
+    share = _token_share(tokens, weight)
     d_inner = np.einsum("rbsh,rbsh->rbs", gradient, x) * share * (1 - share)
     d_tokens = d_inner[..., None] * _all_tokens(weight)
-    made = [gradient * share[..., None], d_tokens, _summed(d_inner[..., None] * tokens)]
-    return _of(op, made)
+    return [gradient * share[..., None], d_tokens, _summed(d_inner[..., None] * tokens)]
 
 
-SCANS: Mapping[str, Function] = named(
-    (
-        *(_convolve, _d_convolve, _scan_rates, _d_scan_rates, _delta_rates, _d_delta_rates),
-        *(_skip, _d_skip, _gated_norm, _d_gated_norm, _norm_gate, _d_norm_gate, _sigmoid_gate),
-        *(_d_sigmoid_gate, _squares, _d_squares, _norm_by, _d_norm_by, _weighed, _d_weighed),
-    )
-)
+SCANS: Mapping[str, Function] = {
+    **named(
+        (
+            *(_convolve, _d_convolve, _scan_rates, _d_scan_rates, _delta_rates, _d_delta_rates),
+            *(_skip, _d_skip, _gated_norm, _d_gated_norm, _norm_gate, _d_norm_gate),
+            *(_d_sigmoid_gate, _norm_by, _d_norm_by, _weighed, _d_weighed),
+        )
+    ),
+    "sigmoid_gate": of_arrays(lambda gate, x: [_sigmoid(gate) * x]),
+    "squares": of_arrays(lambda x: [np.einsum("rbsnd,rbsnd->rbs", x, x)]),
+    "d_squares": of_arrays(lambda gradient, x: [2 * x * gradient[..., None, None]]),
+}
 """Functions of a scan and of the gates and norms around it, by the name that programs use."""

@@ -41,14 +41,11 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from trnbench.engines.execute.arithmetic import Arithmetic, Flow, Numbers
-from trnbench.engines.execute.data import Text
-from trnbench.engines.execute.draws import Draws, number_of
+from trnbench.engines.execute.draws import Draws, Text, number_of
+from trnbench.engines.execute.exchange import Book, Message
 from trnbench.engines.execute.instance import BlockInstance
 from trnbench.engines.execute.optimizer import AdamW, BucketState, share_kept
-from trnbench.engines.execute.parts import parts_of
-from trnbench.engines.execute.pipeline import ExecutedPipeline
-from trnbench.engines.execute.stage import Stage
-from trnbench.engines.execute.traffic import Book, Message
+from trnbench.engines.execute.stage import ExecutedPipeline, Stage, parts_of
 from trnbench.facts.records import Record
 from trnbench.program.ops import CollectiveOp
 from trnbench.program.schedule import slot_order
@@ -57,14 +54,12 @@ from trnbench.program.tensor import element_bytes
 from trnbench.program.vocabulary import TOKEN_TABLE
 
 Held: TypeAlias = tuple[BlockInstance, BucketState]
-WeightName: TypeAlias = tuple[str, int]
-"""A weight and the number of its layer."""
+WeightName: TypeAlias = tuple[str, int]  # A weight and the number of its layer
 WITHIN_STAGE = ("tp", "kv_copies")
 MTP_SHARE = 0.1
 """Of the losses of further tokens together, beside the next token's (mtp_loss_scaling_factor of
 Megatron-LM)."""
-WORLD = -1
-"""The stage of an exchange of all ranks."""
+WORLD = -1  # The stage of an exchange of all ranks
 KEPT_FREE_BYTES = 31 << 20
 """An array of this size is made and freed before the first step: from then on glibc keeps freed
 memory to give it out again, where the system would clear each page of every larger array anew."""
@@ -125,12 +120,10 @@ class Trainer:
 
     @property
     def depths(self) -> int:
-        """Further tokens that are predicted."""
         return self.program.model.mtp_depths
 
     @property
     def tokens(self) -> int:
-        """Tokens of a step."""
         return int(self.program.layout.global_batch * self.program.layout.sequence)
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -189,7 +182,6 @@ class Trainer:
                     yield block, state
 
     def weights(self) -> Mapping[WeightName, Numbers]:
-        """Every whole weight, put together from the ranks."""
         return self._by_weight(
             (block, state, state.whole()["weights"]) for block, state in self.states()
         )
@@ -197,7 +189,6 @@ class Trainer:
     def _by_weight(
         self, flats: Iterable[tuple[BlockInstance, BucketState, Numbers]]
     ) -> Mapping[WeightName, Numbers]:
-        """Arrays over the elements of buckets as one array a weight."""
         found: dict[WeightName, Numbers] = {}
         for block, state, flat in flats:
             start = 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from trnbench.engines.execute.numbers.memory import available_bytes
+from trnbench.engines.execute.numbers.accuracy import available_bytes
 from trnbench.errors import EnvironmentFault
 from trnbench.evidence.measure.device import Capabilities
 from trnbench.evidence.measure.pieces import Array

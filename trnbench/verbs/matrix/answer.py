@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trnbench.engines.analytic.matrix.time import roofline
-from trnbench.engines.emulate.tensor_engine.matrix import TraceEvent
+from trnbench.engines.emulate.tensor_engine.machine import TraceEvent
 from trnbench.engines.execute.numbers.accuracy import ErrorReport
 from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.records import Record, field

@@ -9,9 +9,12 @@ import numpy as np
 from trnbench.engines.analytic.matrix.systolic import ArrayConventions, ArrayTime, array_time
 from trnbench.engines.analytic.matrix.time import MATRIX_PARTS, MatrixTime, matrix_time
 from trnbench.engines.emulate.tensor_engine.matrix import MatrixRun, run_matrix
-from trnbench.engines.execute.numbers.accuracy import ErrorReport, error_against_float64
+from trnbench.engines.execute.numbers.accuracy import (
+    ErrorReport,
+    check_memory,
+    error_against_float64,
+)
 from trnbench.engines.execute.numbers.demonstrations import operands
-from trnbench.engines.execute.numbers.memory import check_memory
 from trnbench.engines.execute.numbers.product import ProductRecipe, matmul, product_problem
 from trnbench.errors import InputError
 from trnbench.facts.catalog.provenance import Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from trnbench.engines.execute.coverage import check_memory, problems
-from trnbench.engines.execute.data import text_of
+from trnbench.engines.execute.draws import text_of
 from trnbench.engines.execute.numbers.demonstrations import accumulate_demo, product_demos
 from trnbench.engines.execute.optimizer import AdamW
 from trnbench.engines.execute.trainer import Trainer, TrainingRun

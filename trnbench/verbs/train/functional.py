@@ -9,10 +9,10 @@ from hashlib import sha256
 import numpy as np
 
 from trnbench.engines.analytic.step.memory import memory
-from trnbench.engines.execute.accounting import program_flop, traffic_lines
 from trnbench.engines.execute.checkpoint import resume, save
 from trnbench.engines.execute.coverage import check_memory, problems
-from trnbench.engines.execute.data import text_of
+from trnbench.engines.execute.draws import text_of
+from trnbench.engines.execute.exchange import program_flop, traffic_lines
 from trnbench.engines.execute.optimizer import AdamW
 from trnbench.engines.execute.trainer import Trainer, TrainingRun
 from trnbench.facts.catalog.search import Catalog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.engines.execute.accounting import TrafficLine
+from trnbench.engines.execute.exchange import TrafficLine
 from trnbench.facts.records import Record
 from trnbench.facts.units import HOUR_S
 from trnbench.show.row import Row

@@ -22,7 +22,7 @@ from trnbench.verbs.quotes.buying import Buying
 from trnbench.verbs.quotes.question import ASSUME_SUPPORTED, LOGICAL_SIZE, STACK, RunRequest
 
 if TYPE_CHECKING:
-    from trnbench.engines.emulate.schedule.disturbance import Straggler
+    from trnbench.engines.emulate.schedule.times import Straggler
     from trnbench.facts.catalog.search import Catalog
     from trnbench.predict.step import Playing
 
@@ -55,7 +55,7 @@ def _straggler(text: str) -> Straggler:
     if match is None:
         raise InputError(f"--straggler: cannot read {text!r}; write STAGE=FACTOR, such as 0=1.2")
     factor = parsing.quantity("--straggler", Dimension.RATIO)(match[2])
-    from trnbench.engines.emulate.schedule.disturbance import Straggler
+    from trnbench.engines.emulate.schedule.times import Straggler
 
     return Straggler(stage=int(match[1]), factor=factor)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from trnbench.engines.analytic.step.engines import keep_all_forms
+from trnbench.engines.analytic.step.kept_forms import keep_all_forms
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.evidence.collectives import compare_collectives
 from trnbench.evidence.comparison import Comparison

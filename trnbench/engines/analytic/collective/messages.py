@@ -15,10 +15,8 @@ from trnbench.machine.message_plan.pieces import flow_of
 from trnbench.machine.message_plan.placed import Placed, PlacedRound
 
 KINDS = tuple(LinkKind)
-_DIGITS = 12
-"""Significant digits within which two messages count as equal: rounding noise is smaller."""
-_HOPS = 8
-"""Columns of a message's table in front of the latencies of its hops."""
+_DIGITS = 12  # Digits within which messages count as equal: rounding noise is smaller
+_HOPS = 8  # Columns of a message's table in front of the latencies of its hops
 _OF_A_WAY = ("source", "target", "piece", "latency_s", "share", "remote")
 _OF_A_MESSAGE = (*_OF_A_WAY, "way")
 _ENDS = slice(1, 3)

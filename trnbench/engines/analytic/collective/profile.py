@@ -37,14 +37,10 @@ class _Round(Record, eq=False):
     """Equal rounds of a phase."""
 
     round_: int
-    times: int
-    """Number of such rounds that follow one another."""
-    ends: Hashable
-    """Key: senders, receivers and relative sizes of the messages."""
-    blocks: float
-    """Size of the smallest message, in blocks."""
-    adds: float
-    """Most blocks that one rank adds up in a round."""
+    times: int  # Number of such rounds that follow one another
+    ends: Hashable  # Key: senders, receivers and relative sizes of the messages
+    blocks: float  # Size of the smallest message, in blocks
+    adds: float  # Most blocks that one rank adds up in a round
 
 
 def remembered(

@@ -12,7 +12,7 @@ import numpy as np
 
 from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
 from trnbench.facts.memo import Memo
-from trnbench.facts.records import Record, field, replace
+from trnbench.facts.records import Record, field, fields, replace
 from trnbench.machine.fabric import LinkKind
 
 if TYPE_CHECKING:
@@ -22,47 +22,32 @@ if TYPE_CHECKING:
 class MessageClasses(Record, eq=False):
     """Classes of equal messages; one entry (or column) per class."""
 
-    count: IntArray
-    """Messages of each class."""
-    latency_s: FloatArray
-    """Sum of the latencies of the hops on the path."""
-    remote: BoolArray
-    """True where the path leaves the node."""
+    count: IntArray  # Messages of each class
+    latency_s: FloatArray  # Sum of the latencies of the hops on the path
+    remote: BoolArray  # True where the path leaves the node
     busiest_s_per_byte: FloatArray
     """[kind, class]: the busiest link of each kind on the path, with all messages that share the
     link."""
-    share: FloatArray
-    """Share of the collective's size in one message."""
-    alone_s_per_byte: FloatArray
-    """One message by itself on the narrowest link of its path."""
-    hop_latencies_s: FloatArray
-    """[class, hop]; -1 behind the last hop."""
-    queue: IntArray
-    """Messages that leave through the first link of the path."""
+    share: FloatArray  # Share of the collective's size in one message
+    alone_s_per_byte: FloatArray  # One message by itself on the narrowest link of its path
+    hop_latencies_s: FloatArray  # [class, hop]; -1 behind the last hop
+    queue: IntArray  # Messages that leave through the first link of the path
 
     def __len__(self) -> int:
         return len(self.count)
 
     def part(self, which: slice) -> MessageClasses:
-        """The classes of a slice."""
-        return MessageClasses(
-            count=self.count[which],
-            latency_s=self.latency_s[which],
-            remote=self.remote[which],
-            busiest_s_per_byte=self.busiest_s_per_byte[:, which],
-            share=self.share[which],
-            alone_s_per_byte=self.alone_s_per_byte[which],
-            hop_latencies_s=self.hop_latencies_s[which],
-            queue=self.queue[which],
-        )
+        arrays = {one.name: getattr(self, one.name) for one in fields(MessageClasses)}
+        busiest = arrays.pop("busiest_s_per_byte")[:, which]
+        parts = {name: array[which] for name, array in arrays.items()}
+        return MessageClasses(busiest_s_per_byte=busiest, **parts)
 
 
 class RoundProfile(Record, eq=False):
     """Equal rounds of a phase: how many there are, and their messages."""
 
     times: int
-    first: int
-    """Number of the first of these classes among those of the phase."""
+    first: int  # Number of the first of these classes among those of the phase
     classes: MessageClasses
 
 
@@ -73,8 +58,7 @@ class Resource(Record):
     """
 
     kind: LinkKind
-    s_per_byte: FloatArray | float
-    """Seconds per byte of the collective at the link's full speed."""
+    s_per_byte: FloatArray | float  # Seconds per byte of the collective at the link's full speed
 
 
 class Way(Record):
@@ -83,8 +67,7 @@ class Way(Record):
     latency_s: float
     near_hops: int
     remote_hops: int
-    s_per_byte: tuple[float, float, float]
-    """[kind]: transfers on the way that links of this kind slow most, at full speed."""
+    s_per_byte: tuple[float, float, float]  # [kind]: transfers that such links slow most
 
 
 class ChunkPipeline(Record, eq=False):
@@ -93,10 +76,8 @@ class ChunkPipeline(Record, eq=False):
     flow: PieceFlow
     latency_s: FloatArray
     remote: BoolArray
-    s_per_byte: FloatArray
-    """[kind, message], at full link speed."""
-    factor: float = 1.0
-    """Each message carries this many times its `s_per_byte`."""
+    s_per_byte: FloatArray  # [kind, message], at full link speed
+    factor: float = 1.0  # Each message carries this many times its `s_per_byte`
     ways: Memo[tuple[float, ...], tuple[Way, ...]] = field(default_factory=Memo)
     """Critical ways by shares of link speeds and seconds of a software step, whatever the factor.
     """
@@ -105,16 +86,11 @@ class ChunkPipeline(Record, eq=False):
 class PhaseProfile(Record, eq=False):
     """The distinct rounds of a phase; arrays have one entry per round unless stated."""
 
-    relays: bool
-    """True where ranks pass on what they have just received."""
-    times: IntArray
-    """Equal rounds that follow one another."""
-    counts: IntArray
-    """Classes of each round, in the order of `classes`."""
-    adds: FloatArray
-    """Largest share of the size that a rank adds up in a round."""
-    fanout: IntArray
-    """Messages that a rank sends at once."""
+    relays: bool  # True where ranks pass on what they have just received
+    times: IntArray  # Equal rounds that follow one another
+    counts: IntArray  # Classes of each round, in the order of `classes`
+    adds: FloatArray  # Largest share of the size that a rank adds up in a round
+    fanout: IntArray  # Messages that a rank sends at once
     classes: MessageClasses
     pipeline: ChunkPipeline | None
     loads: FloatArray
@@ -158,12 +134,10 @@ class Profile(Record, eq=False):
     """Phases and shared resources of one placed collective."""
 
     ranks: int
-    lanes: tuple[int, ...]
-    """Lane of each phase; chunks take turns on a lane."""
+    lanes: tuple[int, ...]  # Lane of each phase; chunks take turns on a lane
     phases: tuple[PhaseProfile, ...]
     resources: tuple[Resource, ...]
-    add_s_per_byte: float
-    """One pass over a rank's memory per byte of the collective."""
+    add_s_per_byte: float  # One pass over a rank's memory per byte of the collective
 
 
 def lanes(profile: Profile) -> list[list[int]]:

@@ -15,8 +15,7 @@ from trnbench.machine.fabric_bounds import lower_bound
 from trnbench.machine.message_plan.select import Selected, selected_for
 from trnbench.program.collective import bus_factor
 
-_COLLECTIVE = ("time_s", "latency_s", "launch_s", "chunks")
-"""Fields of a sweep that come from the breakdown of each collective."""
+_COLLECTIVE = ("time_s", "latency_s", "launch_s", "chunks")  # of a `Breakdown`
 
 
 class Sweep(Record, eq=False):
@@ -26,17 +25,13 @@ class Sweep(Record, eq=False):
     time_s: FloatArray
     latency_s: FloatArray
     launch_s: FloatArray
-    algbw_bytes_per_s: FloatArray
-    """Size over time; NaN where nothing takes time."""
-    busbw_bytes_per_s: FloatArray
-    """Algorithm bandwidth times the bus factor of the operation."""
+    algbw_bytes_per_s: FloatArray  # Size over time; NaN where nothing takes time
+    busbw_bytes_per_s: FloatArray  # Algorithm bandwidth times the bus factor of the operation
     chunks: FloatArray
-    bound_s: FloatArray
-    """Seconds that no algorithm can beat."""
+    bound_s: FloatArray  # Seconds that no algorithm can beat
     algorithm: tuple[str, ...]
     tuning: tuple[str, ...]
-    bound_by: tuple[str, ...]
-    """The resource that sets the predicted time."""
+    bound_by: tuple[str, ...]  # The resource that sets the predicted time
 
 
 def swept_times_s(selected: Sequence[Selected], size_bytes: FloatArray) -> FloatArray:

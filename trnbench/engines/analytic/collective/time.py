@@ -40,12 +40,9 @@ class Breakdown(Record):
 
     time_s: FloatArray
     launch_s: FloatArray
-    latency_s: FloatArray
-    """Seconds that would remain with infinitely fast links and sums."""
-    chunks: FloatArray
-    """Pipelined parts of the collective."""
-    bound_by: tuple[str, ...]
-    """The resource that sets the time, by size."""
+    latency_s: FloatArray  # Seconds that would remain with infinitely fast links and sums
+    chunks: FloatArray  # Pipelined parts of the collective
+    bound_by: tuple[str, ...]  # The resource that sets the time, by size
 
 
 class Lines(Record, eq=False):
@@ -56,27 +53,20 @@ class Lines(Record, eq=False):
 
     start_s: FloatArray
     s_per_byte: FloatArray
-    counts: IntArray
-    """Lines of each group."""
+    counts: IntArray  # Lines of each group
 
 
 class ClosedForm(Record, eq=False):
     """A profiled collective with a tuning: the lines of all phases in one array."""
 
-    profile: Profile
-    """Lanes and resources; its phases are left out."""
+    profile: Profile  # Lanes and resources; its phases are left out
     tuning: Tuning
     lines: Lines
-    first_lines: IntArray
-    """First line of each round."""
-    first_rounds: IntArray
-    """First round of each phase."""
-    phases: IntArray
-    """Numbers of the phases that have rounds."""
-    rounds: tuple[int, ...]
-    """Rounds of each of these phases."""
-    shape: Hashable
-    """Key: forms with one shape and tuning can be priced together."""
+    first_lines: IntArray  # First line of each round
+    first_rounds: IntArray  # First round of each phase
+    phases: IntArray  # Numbers of the phases that have rounds
+    rounds: tuple[int, ...]  # Rounds of each of these phases
+    shape: Hashable  # Key: forms with one shape and tuning can be priced together
 
     def time_s(self, size_bytes: FloatArray) -> FloatArray:
         """Seconds for an array of sizes."""
@@ -304,7 +294,6 @@ def _relayed(
 
 
 def by_latency(classes: MessageClasses) -> IntArray:
-    """Numbers of the classes, the slowest hop first."""
     busiest = classes.busiest_s_per_byte.max(axis=0)
     return np.asarray(np.lexsort((-busiest, -classes.latency_s, ~classes.remote)))
 

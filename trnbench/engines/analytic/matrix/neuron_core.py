@@ -27,8 +27,7 @@ class CoreTime(Record, eq=False):
     evacuation_s: FloatArray
     dma_s: FloatArray
     trigger_s: FloatArray
-    fixed_s: FloatArray
-    """Seconds of the whole in which the busiest engine is idle."""
+    fixed_s: FloatArray  # Seconds of the whole in which the busiest engine is idle
     read_bytes: FloatArray
 
 
@@ -37,18 +36,14 @@ class _Core(Record, kw_only=False, eq=False):
 
     s: KernelSchedule
     p: Parts
-    single: bool
-    """True where there is no batch."""
-    several: FloatArray
-    """1 where a block has more than one step, else 0."""
+    single: bool  # True where there is no batch
+    several: FloatArray  # 1 where a block has more than one step, else 0
     banks: int
     latency_s: float
     trigger_s: float
-    turn_s: float
-    """Seconds of a transpose, 0 where no operand is transposed."""
+    turn_s: float  # Seconds of a transpose, 0 where no operand is transposed
 
     def of_batch(self, each: FloatArray) -> FloatArray:
-        """Seconds for the batch, given the seconds of one product."""
         return each if self.single else self.s.batch * each
 
 
@@ -61,8 +56,7 @@ class _RowTime(Record, kw_only=False, eq=False):
     last_multiply_s: FloatArray
     last_evacuate_s: FloatArray
     last_s: FloatArray
-    spare_s: FloatArray
-    """Seconds that the first block of K leaves to catch up in."""
+    spare_s: FloatArray  # Seconds that the first block of K leaves to catch up in
     ahead_s: FloatArray
     """Seconds that PSUM banks let the tensor engine run ahead, while sums are slower than products.
     """
@@ -79,13 +73,6 @@ class _Window(Record, kw_only=False, eq=False):
     def first_saves_s(self, early_s: FloatArray) -> FloatArray:
         """Seconds saved by the first window: it stores nothing, and computing starts early."""
         return self.time_s - np.maximum(self.compute_s - early_s, self.load_s)
-
-
-class _Traffic(Record, kw_only=False, eq=False):
-    """Number of times each operand is read."""
-
-    reads_a: Number
-    reads_b: Number
 
 
 def core_time(s: KernelSchedule, costs: Instructions, banks: int) -> CoreTime:
@@ -105,10 +92,10 @@ def core_time(s: KernelSchedule, costs: Instructions, banks: int) -> CoreTime:
     if blocked:
         # With one block of K and one of M, `a` stays in SBUF over all blocks of N.
         moves = np.maximum(core.several, np.minimum(p.down, 1.0))
-        traffic = _Traffic(1.0 + moves * p.across, 1.0 + core.several * p.down)
-        return _with_totals(core, costs, _blocked(core, moves), traffic)
-    traffic = _Traffic(s.n_blocks if s.reload_a else 1.0, s.m_blocks)
-    return _with_totals(core, costs, _streamed(core), traffic)
+        reads: tuple[Number, Number] = 1.0 + moves * p.across, 1.0 + core.several * p.down
+        return _with_totals(core, costs, _blocked(core, moves), reads)
+    reads = s.n_blocks if s.reload_a else 1.0, s.m_blocks
+    return _with_totals(core, costs, _streamed(core), reads)
 
 
 def _blocked(core: _Core, moves: FloatArray) -> FloatArray:
@@ -173,16 +160,11 @@ class _Last(Record, kw_only=False, eq=False):
 
     block: _Window
     before: _Window
-    many: FloatArray
-    """1 if there is more than one block, else 0."""
-    loading_s: FloatArray
-    """Computing on a K tile while the next is loaded."""
-    early_s: FloatArray
-    """Computing of the very first step that is done before its loads end."""
-    deferred_s: FloatArray
-    """Stores of earlier blocks that loads overtook."""
-    store_s: FloatArray
-    """Storing the last row."""
+    many: FloatArray  # 1 if there is more than one block, else 0
+    loading_s: FloatArray  # Computing on a K tile while the next is loaded
+    early_s: FloatArray  # Computing of the very first step that is done before its loads end
+    deferred_s: FloatArray  # Stores of earlier blocks that loads overtook
+    store_s: FloatArray  # Storing the last row
 
 
 def _fill(core: _Core) -> FloatArray:
@@ -349,9 +331,9 @@ def _while_loading(core: _Core) -> FloatArray:
 
 
 def _with_totals(
-    core: _Core, costs: Instructions, time_s: FloatArray, traffic: _Traffic
+    core: _Core, costs: Instructions, time_s: FloatArray, reads: tuple[Number, Number]
 ) -> CoreTime:
-    """The time with the total busy seconds of each engine, and the bytes at memory."""
+    """The time with the busy seconds of each engine, and bytes by how often operands are read."""
     s, p = core.s, core.p
     products = core.of_batch(s.m_tiles)
     evacuate = p.across * p.n.copy_s + p.last_n.copy_s
@@ -360,8 +342,8 @@ def _with_totals(
     products = products * s.k_tiles
     weight_s = float(costs.weight_load_cycles(1.0)) / costs.tensor_clock_hz
     tensor_s = products * (p.across * p.n.multiply_s + p.last_n.multiply_s)
-    load_a = _all(p.down, p.m.load, p.last_m.load).times(traffic.reads_a)
-    load_b = _all(p.across, p.n.load, p.last_n.load).times(traffic.reads_b)
+    load_a = _all(p.down, p.m.load, p.last_m.load).times(reads[0])
+    load_b = _all(p.across, p.n.load, p.last_n.load).times(reads[1])
     load = load_a.beside(load_b)
     stores = (p.down * p.m.stores + p.last_m.stores) * (p.across * p.n.store_s + p.last_n.store_s)
     per_k = core.of_batch(s.k_tiles)
@@ -374,8 +356,8 @@ def _with_totals(
     # No kernel ends before its busiest engine has done its work: a lower bound on the windows' sum.
     busiest = np.maximum(np.maximum(tensor_s, evacuation_s), np.maximum(dma_s, trigger_s))
     time_s = np.maximum(time_s, busiest)
-    bytes_a = traffic.reads_a * s.m * s.a.dense_bytes
-    bytes_b = traffic.reads_b * s.n * s.b.dense_bytes
+    bytes_a = reads[0] * s.m * s.a.dense_bytes
+    bytes_b = reads[1] * s.n * s.b.dense_bytes
     return CoreTime(
         time_s=time_s,
         tensor_s=tensor_s,

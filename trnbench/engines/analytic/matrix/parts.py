@@ -18,7 +18,6 @@ class Loads(Record, kw_only=False, eq=False):
     turns: Number
 
     def times(self, share: Number) -> Loads:
-        """These loads, repeated `share` times."""
         return Loads(
             share * self.transfer_s, times(share, self.transfers), times(share, self.turns)
         )
@@ -35,10 +34,8 @@ class Loads(Record, kw_only=False, eq=False):
 class RowBlock(Record, kw_only=False, eq=False):
     """A block of M."""
 
-    count: FloatArray
-    """Rows of output tiles."""
-    stores: FloatArray
-    """The same in whole stores."""
+    count: FloatArray  # Rows of output tiles
+    stores: FloatArray  # The same in whole stores
     load: Loads
 
 
@@ -64,30 +61,18 @@ class Parts(Record, eq=False):
     n: ColumnBlock
     last_m: RowBlock
     last_n: ColumnBlock
-    down: FloatArray
-    """Blocks of M before the last."""
-    across: FloatArray
-    """Blocks of N before the last."""
-    steps: FloatArray
-    """Blocks of K before the last."""
-    last_k: FloatArray
-    """K tiles of the last block of K."""
-    stationary: FloatArray
-    """Columns of a stationary tile."""
-    k_tiles: FloatArray
-    """Loads of K tiles, the last one in units of a whole one."""
-    last_row: FloatArray
-    """Store of the last row in units of a whole one."""
-    multiply_s: FloatArray
-    """Product of the first tile of the last block."""
-    copy_s: FloatArray
-    """Copy of that tile."""
-    add_s: FloatArray
-    """Addition of that tile."""
-    turn_multiply_s: float
-    """A transpose on the tensor engine."""
-    turn_copy_s: float
-    """Copy of a transpose out of PSUM."""
+    down: FloatArray  # Blocks of M before the last
+    across: FloatArray  # Blocks of N before the last
+    steps: FloatArray  # Blocks of K before the last
+    last_k: FloatArray  # K tiles of the last block of K
+    stationary: FloatArray  # Columns of a stationary tile
+    k_tiles: FloatArray  # Loads of K tiles, the last one in units of a whole one
+    last_row: FloatArray  # Store of the last row in units of a whole one
+    multiply_s: FloatArray  # Product of the first tile of the last block
+    copy_s: FloatArray  # Copy of that tile
+    add_s: FloatArray  # Addition of that tile
+    turn_multiply_s: float  # A transpose on the tensor engine
+    turn_copy_s: float  # Copy of a transpose out of PSUM
 
 
 def parts_of(s: KernelSchedule, costs: Instructions) -> Parts:
@@ -131,7 +116,6 @@ def parts_of(s: KernelSchedule, costs: Instructions) -> Parts:
 
 
 def _whole_columns(s: KernelSchedule, costs: Instructions) -> ColumnBlock:
-    """A block of N in front of the last, made of whole tiles."""
     full, side = float(s.tile.n), float(s.tile.m)
     load = _loads(s, costs, s.b, s.block_n, s.columns_b)
     return ColumnBlock(

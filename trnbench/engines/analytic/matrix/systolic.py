@@ -23,14 +23,11 @@ Dataflow: TypeAlias = Literal["ws", "is", "os"]
 class ArrayConventions(Record):
     """The conventions by which cycles are counted."""
 
-    dataflow: Dataflow
-    """The operand that stays in the array: b (`ws`), a (`is`) or the result (`os`)."""
+    dataflow: Dataflow  # operand that stays in the array: b (`ws`), a (`is`) or the result (`os`)
     rows: int
     columns: int
-    overlap: bool
-    """Loads and drains hide behind the streaming of other tiles."""
-    count_from_zero: bool
-    """The figure is the index of the last cycle, one less than their number."""
+    overlap: bool  # Loads and drains hide behind the streaming of other tiles
+    count_from_zero: bool  # The figure is the index of the last cycle, one less than their number
 
 
 SCALE_SIM = ArrayConventions(
@@ -45,8 +42,7 @@ class ArrayTime(Record, eq=False):
     cycles_per_fold: FloatArray
     cycles: FloatArray
     overall_utilization: FloatArray
-    mapping_efficiency: FloatArray
-    """Elements used while streaming."""
+    mapping_efficiency: FloatArray  # Elements used while streaming
     compute_utilization: FloatArray
     """Mapping efficiency times the share of a fold's cycles in which it streams."""
 

@@ -1,4 +1,11 @@
-"""Seconds of matrix products on a chip in closed form, over arrays, with their parts."""
+"""Seconds of matrix products on a chip in closed form, over arrays, with their parts.
+
+On a GPU. Every output tile occupies one multiprocessor for the depth of K; tiles run in waves, and
+the last wave is as long as the others. The tile shape that finishes first is taken. Memory sees the
+operands once if the cache holds them, else the panels of a near-square patch of tiles per wave. The
+bandwidth of the cache is no bound: multiprocessors share panels, the traffic of each is unknown,
+and measured rates exceed what separate panels would allow.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +15,13 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnbench.engines.analytic.matrix.gpu import gpu_peak_flop_per_s, gpu_time
 from trnbench.engines.analytic.matrix.neuron_core import CoreTime, core_time
 from trnbench.errors import unhandled
 from trnbench.facts.arrays import BoolArray, FloatArray
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.facts.records import Record, fields, replace
+from trnbench.facts.units import FLOP_PER_MULTIPLY_ADD
 from trnbench.machine.costs.instructions import Instructions, instructions_of, transfer_cost
 from trnbench.machine.tiling import DEFAULT_KERNEL, Cores, Kernel, Precision
 from trnbench.machine.tiling.legality import (
@@ -30,8 +37,7 @@ from trnbench.program.matrix import MatrixProduct
 
 MatrixPart: TypeAlias = Literal["tensor", "weights", "evacuation", "memory", "trigger", "fixed"]
 MATRIX_PARTS: tuple[MatrixPart, ...] = get_args(MatrixPart)
-HIDDEN_PART: MatrixPart = "weights"
-"""Loading stationary tiles hides behind multiplying, so this part never sets the time."""
+HIDDEN_PART: MatrixPart = "weights"  # behind multiplying: it never sets the time
 
 # Arrays of this length stay in a core's cache, which makes the closed form twice as fast; no power
 # of two, so that they do not all claim the same lines of it.
@@ -54,30 +60,24 @@ class MatrixTime(Record, eq=False):
     """Seconds each part would take alone. `tensor` multiplies, `memory` moves bytes between memory
     and cores; NeuronCores also load `weights`, copy results out of PSUM (`evacuation`) and trigger
     transfers (`trigger`). `fixed` is the rest: starting, filling, draining."""
-    read_bytes: FloatArray
-    """Bytes of all cores at memory, each core reading as much as the busiest."""
+    read_bytes: FloatArray  # Bytes of all cores at memory, each core reading as much as the busiest
     legal: BoolArray
-    reasons: tuple[str, ...]
-    """Why a product cannot run, and what can."""
+    reasons: tuple[str, ...]  # Why a product cannot run, and what can
 
     @property
     def feasible(self) -> bool:
-        """True when every product of the request can run."""
         return bool(np.all(self.legal)) and not self.reasons
 
     @property
     def cycles(self) -> FloatArray:
-        """Cycles of the tensor unit's clock."""
         return self.time_s * self.clock_hz
 
     @property
     def written_bytes(self) -> FloatArray:
-        """Bytes written at memory: each result once."""
         return self.product.result_bytes
 
     @property
     def hbm_bytes(self) -> FloatArray:
-        """Bytes read and written at memory."""
         return self.read_bytes + self.written_bytes
 
     @property
@@ -219,8 +219,44 @@ def _cut(array: FloatArray, place: slice) -> FloatArray:
     return array[place] if array.ndim else array
 
 
+def gpu_peak_flop_per_s(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> float:
+    """Peak rate for the operations of a product, FLOP/s.
+
+    Of a sparse product only those that pruning leaves; vendors count them all.
+    """
+    names = (product.format_a, product.format_b)
+    if product.pattern is not None and chip.sparsity is not None:
+        peaks = chip.sparsity.peak_per_chip_flop_per_s
+        return min(peaks[name] for name in names) / product.ratio
+    return min(unit.rates_per_chip_flop_per_s[name] for name in names)
+
+
 def _on_gpu(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> MatrixTime:
-    found = gpu_time(product, chip, unit)
+    per_unit = gpu_peak_flop_per_s(product, chip, unit) / unit.count
+    depth = unit.padded_depth(product.k) / product.ratio
+    tensor_s = np.asarray(np.inf)
+    memory_bytes = np.zeros(())
+    wide_a = product.k * product.element_bytes_a
+    wide_b = product.k * product.element_bytes_b
+    for tile in unit.tiles:
+        down, across = np.ceil(product.m / tile.rows), np.ceil(product.n / tile.columns)
+        tiles = down * across * product.batch
+        waves = np.ceil(tiles / unit.count)
+        flop = FLOP_PER_MULTIPLY_ADD * tile.rows * tile.columns * depth
+        tile_s = waves * flop / (per_unit * tile.relative_rate)
+        # One wave covers a near-square patch of the output: the shape that needs the fewest panels.
+        side = np.sqrt(unit.count * tile.rows * tile.columns)
+        patch_m = np.minimum(side, down * tile.rows)
+        patch_n = np.minimum(side, across * tile.columns)
+        # The library's choice of a tile is taken to be the fastest by compute alone.
+        better = tile_s < tensor_s
+        tensor_s = np.where(better, tile_s, tensor_s)
+        memory_bytes = np.where(better, waves * (patch_m * wide_a + patch_n * wide_b), memory_bytes)
+    once = product.batch * (product.m * wide_a + product.n * wide_b)
+    cached = product.m * wide_a + product.n * wide_b <= unit.cache_per_chip_bytes
+    read = np.where(cached, once, np.maximum(once, memory_bytes))
+    memory_s = (read + product.result_bytes) / chip.memory.bandwidth_per_chip_bytes_per_s
+    busy = np.maximum(tensor_s, memory_s)
     legal = np.broadcast_to(pattern_fits(product), product.shape)
     return MatrixTime(
         chip=chip.name,
@@ -231,9 +267,13 @@ def _on_gpu(product: MatrixProduct, chip: Chip, unit: Multiprocessors) -> Matrix
         clock_hz=unit.clock_hz,
         peak_flop_per_s=np.asarray(gpu_peak_flop_per_s(product, chip, unit)),
         memory_bytes_per_s=np.asarray(chip.memory.bandwidth_per_chip_bytes_per_s),
-        time_s=np.where(legal, found.time_s, np.nan),
-        parts_s={"tensor": found.tensor_s, "memory": found.memory_s, "fixed": found.fixed_s},
-        read_bytes=found.read_bytes,
+        time_s=np.where(legal, busy + unit.launch_latency_s, np.nan),
+        parts_s={
+            "tensor": tensor_s,
+            "memory": memory_s,
+            "fixed": np.full_like(busy, unit.launch_latency_s),
+        },
+        read_bytes=read,
         legal=legal,
         reasons=shape_reasons(product, np.ones((), dtype=np.bool_), DEFAULT_KERNEL),
     )

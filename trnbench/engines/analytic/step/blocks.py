@@ -9,15 +9,14 @@ in the backward slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from trnbench.engines.analytic.step.compute import BlockSeconds
-from trnbench.errors import unhandled
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.training_stack import Overlaps
-from trnbench.facts.records import Record, field
+from trnbench.facts.records import Record
 from trnbench.program.block import Block
 from trnbench.program.ops import CollectiveOp
 from trnbench.program.points import Pick
@@ -25,6 +24,7 @@ from trnbench.program.slots import (
     PART_OF,
     PURPOSES,
     ComputePart,
+    EndOfStep,
     Purpose,
     Slot,
     ending_of,
@@ -33,6 +33,10 @@ from trnbench.program.slots import (
 )
 
 Key = TypeVar("Key")
+Once: TypeAlias = EndOfStep | Literal["update", "host link", "host memory"]
+"""What a block costs once a step: exchanges, the optimizer on the device, or on the host the
+transfers over the link to its memory and the traffic of that memory.
+"""
 NOTHING: FloatArray = np.zeros(())
 
 
@@ -40,23 +44,10 @@ class BlockPrices(Record, eq=False):
     """Seconds of one instance of a block, nothing hidden, over the axes each depends on."""
 
     compute: Mapping[Slot, FloatArray]
-    parts: Mapping[ComputePart, FloatArray]
-    """Compute by category, all slots together."""
+    parts: Mapping[ComputePart, FloatArray]  # Compute by category, all slots together
     exchanges: Mapping[tuple[Purpose, Slot], FloatArray]
-    reduce_s: FloatArray
-    """Once a step: gradients over replicas."""
-    gather_s: FloatArray
-    """Once a step: weights over replicas."""
-    sums_s: FloatArray
-    """Once a step: gradients over other ranks."""
-    update_s: FloatArray
-    """Once a step: the optimizer on the device."""
-    crossing_s: FloatArray
-    """Exchanges between nodes in the slot that computes weight gradients."""
-    host_link_s: FloatArray = field(default_factory=lambda: NOTHING)
-    """Once a step, of an optimizer on the host: transfers over the link to the host's memory."""
-    host_memory_s: FloatArray = field(default_factory=lambda: NOTHING)
-    """Once a step, of an optimizer on the host: reads and writes of the host's memory."""
+    once: Mapping[Once, FloatArray]
+    crossing_s: FloatArray  # Exchanges between nodes in the slot that computes weight gradients
 
     def at(self, pick: Pick, slowdown: FloatArray, overlaps: Overlaps) -> BlockCost:
         """Costs of the layouts that `pick` takes, with compute slower by `slowdown`."""
@@ -90,15 +81,12 @@ class BlockCost(Record, eq=False):
         return seconds
 
     def exposed_in_all(self, purpose: Purpose) -> FloatArray:
-        """Exposed seconds of a purpose's exchanges in all slots together."""
         return total(self.exposed(*key) for key in self.exchanges if key[0] == purpose)
 
     def hidden_in_all(self, purpose: Purpose) -> FloatArray:
-        """Seconds of a purpose's exchanges that compute hides, all slots together."""
         return total(seconds for key, seconds in self.hidden.items() if key[0] == purpose)
 
     def seconds(self, slot: Slot) -> FloatArray:
-        """Length of a slot in seconds."""
         exposed = (self.exposed(purpose, of) for purpose, of in self.exchanges if of == slot)
         return np.asarray(sum(exposed, start=self.compute.get(slot, NOTHING)))
 
@@ -123,7 +111,6 @@ def total(terms: Iterable[FloatArray]) -> FloatArray:
 
 
 def weighted(counts: Mapping[str, FloatArray], seconds: Mapping[str, FloatArray]) -> FloatArray:
-    """Seconds of all blocks of a stage together."""
     return total(
         count * seconds[kind] for kind, count in counts.items() if seconds[kind] is not NOTHING
     )
@@ -145,39 +132,29 @@ def block_prices(
     compute: dict[Slot, FloatArray] = {}
     parts: dict[ComputePart, FloatArray] = {}
     exchanges: dict[tuple[Purpose, Slot], FloatArray] = {}
-    reduce_s, gather_s, sums_s, update_s = NOTHING, NOTHING, NOTHING, NOTHING
+    once: dict[Once, FloatArray] = {}
     crossing_s = NOTHING
     for (phase, category), seconds in computed.parts.items():
         slot, part = slot_of(phase, split=split), PART_OF[category]
         if slot is None:
-            update_s = _with(update_s, seconds)
+            once["update"] = _with(once.get("update", NOTHING), seconds)
             continue
         compute[slot] = _with(compute.get(slot, NOTHING), seconds)
         parts[part] = _with(parts.get(part, NOTHING), seconds)
     for op in block.collectives:
         seconds, slot = exchanged(op), slot_of(op.phase, split=split)
-        if slot is not None:
-            key = purpose_of(op.axis), slot
-            exchanges[key] = _with(exchanges.get(key, NOTHING), seconds)
-            if slot == last and np.any(between := crosses(op)):
-                crossing_s = _with(crossing_s, seconds * between)
+        if slot is None:
+            ending = ending_of(op)
+            once[ending] = _with(once.get(ending, NOTHING), seconds)
             continue
-        match ending := ending_of(op):
-            case "sums":
-                sums_s = _with(sums_s, seconds)
-            case "gather":
-                gather_s = _with(gather_s, seconds)
-            case "reduce":
-                reduce_s = _with(reduce_s, seconds)
-            case _:
-                unhandled(ending, "price at the end of a step")
+        key = purpose_of(op.axis), slot
+        exchanges[key] = _with(exchanges.get(key, NOTHING), seconds)
+        if slot == last and np.any(between := crosses(op)):
+            crossing_s = _with(crossing_s, seconds * between)
     return BlockPrices(
         compute=_some(compute),
         parts=_some(parts),
         exchanges=_some(dict(sorted(exchanges.items(), key=lambda it: PURPOSES.index(it[0][0])))),
-        reduce_s=reduce_s,
-        gather_s=gather_s,
-        sums_s=sums_s,
-        update_s=update_s,
+        once=once,
         crossing_s=crossing_s if _any(crossing_s) else NOTHING,
     )

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.engines.analytic.step.engines import EngineKey, Engines, ExchangeSite, site_of
+from trnbench.engines.analytic.step.engines import Engines, ExchangeSite, site_of
+from trnbench.engines.analytic.step.kept_forms import EngineKey
 from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, numbered, spread
 from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.hardware.instance import Platform
@@ -41,12 +42,9 @@ class PricedExchange(Record, eq=False):
 class _Kinds(Record, eq=False):
     """The distinct groups of ranks along an axis."""
 
-    key: Hashable
-    """Tells these groups from others."""
-    alone: BoolArray
-    """Layouts where a group is one rank."""
-    kinds: IntArray
-    """Number of the place of each layout's groups; behind the last where a layout has none."""
+    key: Hashable  # Tells these groups from others
+    alone: BoolArray  # Layouts where a group is one rank
+    kinds: IntArray  # number of each layout's place; behind the last where it has none
     places: tuple[GroupPlace, ...]
 
 
@@ -61,7 +59,6 @@ class _Asked(Record, eq=False):
 
     @classmethod
     def of(cls, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray) -> _Asked:
-        """The request, with a key under which equal requests are found again."""
         present = np.asarray(_thin(runs) & ~groups.alone)
         key = (op, groups.key, numbers_key(size_bytes), numbers_key(present))
         return cls(op=op, groups=groups, size_bytes=size_bytes, present=present, key=key)
@@ -72,10 +69,8 @@ class _Pairs(Record, eq=False):
 
     kind: IntArray
     size: IntArray
-    values: FloatArray
-    """Distinct sizes in bytes, numbered by `size`."""
-    pairs: IntArray
-    """Number of each layout's pair."""
+    values: FloatArray  # Distinct sizes in bytes, numbered by `size`
+    pairs: IntArray  # Number of each layout's pair
     refused: tuple[Reason, ...]
 
 
@@ -91,10 +86,8 @@ class CollectivePrices(Record, eq=False):
     grid: Grid
     order: AxisOrder
     logical_size: int | None = None
-    node_ranks: int | None = None
-    """Ranks of each node in use, the first ones; None for all."""
-    wanted: BoolArray = field(default_factory=lambda: np.array(True))
-    """Layouts that need prices."""
+    node_ranks: int | None = None  # Ranks of each node in use, the first ones; None for all
+    wanted: BoolArray = field(default_factory=lambda: np.array(True))  # Layouts that need prices
     engines: Engines = field(default_factory=dict)
     kinds: Memo[Hashable, _Kinds] = field(default_factory=Memo)
     priced: Memo[Hashable, PricedExchange] = field(default_factory=Memo)
@@ -103,7 +96,6 @@ class CollectivePrices(Record, eq=False):
 
     @property
     def ranks_per_node(self) -> int:
-        """Ranks in use on one instance."""
         return self.node_ranks or self.platform.ranks(self.logical_size)
 
     @property
@@ -190,7 +182,6 @@ class CollectivePrices(Record, eq=False):
         return priced
 
     def _pairs(self, asked: _Asked) -> _Pairs:
-        """Pairs of a kind of groups and a size that wanted layouts need."""
         groups, none = asked.groups, len(asked.groups.places)
         values, size_of = numbered(asked.size_bytes)
         pairs = groups.kinds * len(values) + size_of

@@ -47,8 +47,7 @@ from trnbench.program.tensor import ONE, Dim, array
 DimShape: TypeAlias = tuple[Dim, ...]
 Kernel = TypeVar("Kernel", AttentionOp, ScanOp, Elementwise, Gather)
 
-_SHARING = 2
-"""Cores that can share a head of the forward pass."""
+_SHARING = 2  # Cores that can share a head of the forward pass
 
 
 class BlockSeconds(Record, eq=False):
@@ -86,12 +85,9 @@ class ComputeTime(Record, eq=False):
 class Products(Record, eq=False):
     """Seconds of operations priced so far, shared by programs on one chip and efficiency."""
 
-    seconds: dict[Terms, FloatArray] = field(default_factory=dict)
-    """Matrix products by their terms."""
-    kernels: dict[Operation, FloatArray] = field(default_factory=dict)
-    """All other operations, one call each."""
-    reasons: dict[str, None] = field(default_factory=dict)
-    """Why the chip cannot compute some of them."""
+    seconds: dict[Terms, FloatArray] = field(default_factory=dict)  # Matrix products by their terms
+    kernels: dict[Operation, FloatArray] = field(default_factory=dict)  # all others, one call each
+    reasons: dict[str, None] = field(default_factory=dict)  # why the chip cannot compute some
 
 
 def compute_time(
@@ -122,18 +118,15 @@ def compute_time(
 def attention_time_s(
     op: AttentionOp, chip: Chip, efficiency: ComputeEfficiency, *, logical_size: int | None = None
 ) -> FloatArray:
-    """Seconds of a call of fused attention on a rank, as a step counts it."""
     return PricedRank(chip, efficiency, logical_size, 1.0).attention(op)
 
 
 def product_time_s(product: MatrixProduct, chip: Chip, efficiency: ComputeEfficiency) -> FloatArray:
-    """Seconds of a matrix product by itself on a rank, as a step counts it."""
     rank = PricedRank(chip, efficiency, None, 1.0)
     return rank.time(product)
 
 
 def passed_time_s(size_bytes: float, chip: Chip, efficiency: ComputeEfficiency) -> FloatArray:
-    """Seconds of a pass over memory by itself on a rank."""
     return PricedRank(chip, efficiency, None, 1.0).moved(np.asarray(size_bytes))
 
 
@@ -220,7 +213,6 @@ class PricedRank:
         )
 
     def along(self, array: FloatArray) -> FloatArray:
-        """An array over layouts with the axis of samples behind, if there is one."""
         return array[..., np.newaxis] if self._sampled else array
 
     def expert_load(self, grid: Grid) -> FloatArray:
@@ -235,7 +227,6 @@ class PricedRank:
         return np.asarray(experts.compute * np.where(uneven, 1 + experts.imbalance, 1.0))
 
     def moved(self, size_bytes: FloatArray) -> FloatArray:
-        """Seconds of moving bytes to or from memory."""
         return np.asarray(self.along(size_bytes) / self._memory_bytes_per_s)
 
     def elementwise(self, op: Elementwise) -> FloatArray:
@@ -344,11 +335,9 @@ class PricedRank:
         return {terms: seconds[places] for terms, places in joined.places.items()}
 
     def time(self, product: MatrixProduct) -> FloatArray:
-        """Seconds of a product by itself."""
         return self._reached(matrix_time(self._taken(product), self.chip, cores=self._cores))
 
     def _taken(self, product: MatrixProduct) -> MatrixProduct:
-        """The product in the chip's own kinds of its operands' formats."""
         return replace(
             product,
             format_a=self.chip.own_format(product.format_a),
@@ -360,7 +349,6 @@ class PricedRank:
         return reduce(np.maximum, alone) + self.along(ideal.parts_s["fixed"])
 
     def product_busy(self, op: MatMul) -> Mapping[MatrixPart, FloatArray]:
-        """Busy seconds of each part of the machine for a product."""
         return self.busy(matrix_time(self._taken(op.product), self.chip, cores=self._cores))
 
     def busy(self, ideal: MatrixTime) -> Mapping[MatrixPart, FloatArray]:

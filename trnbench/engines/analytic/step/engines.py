@@ -8,25 +8,23 @@ needed them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from trnbench.engines.analytic.collective.time import ClosedForm, closed_form, padded, side_by_side
-from trnbench.engines.analytic.step.forms_file import (
-    Stored,
-    form_from,
-    name_of,
-    read,
-    stored_form,
-    write,
+from trnbench.engines.analytic.step.kept_forms import (
+    EngineKey,
+    ExchangeEngine,
+    KeptForms,
+    kept_forms,
 )
 from trnbench.facts.arrays import FloatArray, IntArray, numbered
 from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.memo import Memo
-from trnbench.facts.records import Record, State, field
+from trnbench.facts.records import Record, field
 from trnbench.facts.workload.choices import Op
 from trnbench.machine.group_places import GroupPlace, members_at
 from trnbench.machine.message_plan.algorithm import Refusal
@@ -37,84 +35,6 @@ if TYPE_CHECKING:
     from trnbench.machine.message_plan.members import Members
     from trnbench.machine.message_plan.select import Selected
     from trnbench.machine.placement import Placement
-
-EngineKey: TypeAlias = tuple[Op, GroupPlace]
-PLATFORMS_KEPT = 64
-"""Platforms with a stack whose closed forms a process keeps, the latest ones."""
-
-
-class ExchangeEngine(Record, eq=False):
-    """The algorithms of one group of ranks by size."""
-
-    starts: tuple[float, ...]
-    """Smallest size in bytes of each algorithm."""
-    tunings: tuple[str, ...]
-    """Name of the tuning of each algorithm."""
-    forms: Memo[int, ClosedForm] = field(default_factory=Memo)
-    """Closed forms requested so far, by algorithm, without the phases they were made from."""
-
-
-class KeptForms(State, kw_only=False, eq=False):
-    """Engines of one platform with one stack, in memory and in the user's cache folder."""
-
-    digest: str
-    """Hash of the contents of platform and stack: the name of the file."""
-    stack: CollectiveStack
-    stored: dict[str, Stored]
-    """Engines as the file has them; made into records on the first request."""
-    engines: dict[EngineKey, ExchangeEngine | Refusal] = field(default_factory=dict)
-    written: int = 0
-    """Closed forms that the file already has."""
-
-    @classmethod
-    def of(cls, digest: str, stack: CollectiveStack) -> KeptForms:
-        """The engines in the user's cache folder for a platform with a stack."""
-        return cls(digest, stack, dict(read(digest)))
-
-    def get(self, key: EngineKey) -> ExchangeEngine | Refusal | None:
-        """The engine of a group, None where it is not known yet."""
-        found = self.engines.get(key)
-        if found is None and (stored := self.stored.get(_name(key))) is not None:
-            found = self.engines[key] = self._record(stored)
-            self.written += _forms(found)
-        return found
-
-    def write(self) -> None:
-        """Store the closed forms made since the last write."""
-        known = sum(_forms(engine) for engine in self.engines.values())
-        if known == self.written:
-            return
-        mine = {_name(key): _stored(engine) for key, engine in self.engines.items()}
-        # Another process may have added forms since this one read the file: keep them.
-        self.stored = {**read(self.digest), **self.stored, **mine}
-        write(self.digest, self.stored)
-        self.written = known
-
-    def _record(self, stored: Stored) -> ExchangeEngine | Refusal:
-        reason, starts, tunings, forms = stored
-        if reason is not None:
-            return Refusal(reason=reason)
-        engine = ExchangeEngine(starts=tuple(starts), tunings=tuple(tunings))
-        for number, form in forms:
-            tuning = self.stack.tuning(tunings[number])
-            engine.forms.of(number, partial(form_from, form, tuning))
-        return engine
-
-
-def _name(key: EngineKey) -> str:
-    op, where = key
-    return " ".join((op, *map(str, where)))
-
-
-def _forms(engine: ExchangeEngine | Refusal) -> int:
-    return 1 if isinstance(engine, Refusal) else 1 + len(engine.forms)
-
-
-def _stored(engine: ExchangeEngine | Refusal) -> Stored:
-    if isinstance(engine, Refusal):
-        return [engine.reason, (), (), ()]
-    forms = [(number, stored_form(form)) for number, form in engine.forms.items()]
-    return [None, engine.starts, engine.tunings, forms]
 
 
 class ExchangeSite(Record, eq=False):
@@ -127,19 +47,28 @@ class ExchangeSite(Record, eq=False):
     kept: KeptForms
     members: Memo[tuple[GroupPlace, bool], Members] = field(default_factory=Memo)
     memo: PhaseMemo = field(default_factory=dict)
-    engines: Memo[EngineKey, ExchangeEngine | Refusal] = field(default_factory=Memo)
     selected: Memo[EngineKey, tuple[Selected, ...] | Refusal] = field(default_factory=Memo)
 
     @cached_property
     def node(self) -> Placement:
-        """Placement of one node."""
         from trnbench.machine.placement import place
 
         return place(self.platform, logical_size=self.logical_size)
 
     def engine(self, op: Op, where: GroupPlace) -> ExchangeEngine | Refusal:
         """The algorithms by which a group runs an operation, or the reason why it cannot."""
-        return self.engines.of((op, where), lambda: self._engine(op, where))
+        known = self.kept.get((op, where))
+        if known is None:
+            selected = self._select(op, where)
+            if isinstance(selected, Refusal):
+                known = selected
+            else:
+                known = ExchangeEngine(
+                    starts=tuple(choice.from_bytes for choice in selected),
+                    tunings=tuple(choice.tuning_name for choice in selected),
+                )
+            self.kept.engines[op, where] = known
+        return known
 
     def times_s(
         self, keys: Sequence[EngineKey], which: IntArray, size_bytes: FloatArray
@@ -180,20 +109,6 @@ class ExchangeSite(Record, eq=False):
         assert isinstance(engine, ExchangeEngine)
         return engine
 
-    def _engine(self, op: Op, where: GroupPlace) -> ExchangeEngine | Refusal:
-        known = self.kept.get((op, where))
-        if known is None:
-            selected = self._select(op, where)
-            if isinstance(selected, Refusal):
-                known = selected
-            else:
-                known = ExchangeEngine(
-                    starts=tuple(choice.from_bytes for choice in selected),
-                    tunings=tuple(choice.tuning_name for choice in selected),
-                )
-            self.kept.engines[op, where] = known
-        return known
-
     def _form(self, op: Op, where: GroupPlace, engine: ExchangeEngine, number: int) -> ClosedForm:
         def made() -> ClosedForm:
             from trnbench.engines.analytic.collective.profile import profile
@@ -232,8 +147,6 @@ Engines: TypeAlias = dict[tuple[str, int, str, int | None, int], ExchangeSite]
 """Sites placed so far, by platform, stack, logical size and ranks in use on a node; programs may
 share them."""
 
-_kept: dict[str, KeptForms] = {}
-
 
 def site_of(
     engines: Engines,
@@ -246,12 +159,8 @@ def site_of(
     """The site of a platform with a stack, with the closed forms this process already has."""
     key = platform.instance.name, platform.joined_nodes, stack.name, logical_size, ranks_per_node
     if key not in engines:
-        digest = _digest(platform, stack, logical_size, ranks_per_node)
-        kept = _kept.pop(digest, None) or KeptForms.of(digest, stack)
-        _kept[digest] = kept
-        # Dictionaries keep the order of insertion, so the first key is the least recently used.
-        while len(_kept) > PLATFORMS_KEPT:
-            del _kept[next(iter(_kept))]
+        instance, chip, sizes = platform.instance, platform.chip, (logical_size, ranks_per_node)
+        kept = kept_forms(stack, instance.name, instance.chips, instance.fabric, chip, sizes)
         engines[key] = ExchangeSite(
             platform=platform,
             stack=stack,
@@ -262,18 +171,6 @@ def site_of(
     return engines[key]
 
 
-def _digest(platform: Platform, stack: CollectiveStack, *sizes: int | None) -> str:
-    instance, chip = platform.instance, platform.chip
-    return name_of((instance.name, instance.chips, instance.fabric, chip, stack, sizes))
-
-
 def keep_forms(engines: Engines) -> None:
-    """Store the closed forms made so far in the user's cache folder."""
     for site in engines.values():
         site.kept.write()
-
-
-def keep_all_forms() -> None:
-    """Store the forms of every platform in this process; call while no other thread prices any."""
-    for kept in _kept.values():
-        kept.write()

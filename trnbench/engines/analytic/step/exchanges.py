@@ -42,17 +42,14 @@ class Exchanges(Record, eq=False):
     efficiency: TrainingEfficiency
     prices: CollectivePrices
     samples: int | None
-    refused: list[Reason] = field(default_factory=list)
-    """Exchanges that the stack cannot serve, as far as requested."""
+    refused: list[Reason] = field(default_factory=list)  # what the stack cannot serve
     known: Memo[Hashable, tuple[FloatArray, tuple[Reason, ...]]] = field(default_factory=Memo)
     """Seconds and refusals of earlier requests, for all programs on the same grid."""
 
     def of(self, program: StepProgram) -> Exchanges:
-        """The exchanges of another program on the same grid of layouts."""
         return replace(self, program=program, refused=[])
 
     def seconds(self, op: CollectiveOp) -> FloatArray:
-        """Seconds of a collective in one run of its block."""
         return self.seconds_of([op])[op]
 
     def seconds_of(self, ops: Iterable[CollectiveOp]) -> Mapping[CollectiveOp, FloatArray]:

@@ -36,14 +36,10 @@ _DIRECTIONS: tuple[Slot, ...] = ("forward", "backward")
 class HostPrices(Record, eq=False):
     """Seconds of launching over the axes of a grid they depend on, then over samples if any."""
 
-    blocks: Mapping[str, Mapping[Slot, FloatArray]]
-    """One instance of a block, by kind and slot."""
-    graph_s: FloatArray
-    """Graphs of one micro-batch."""
-    update_s: FloatArray
-    """Graphs of the optimizer."""
-    overlap: FloatArray
-    """Part of the shorter of launching and computing that runs beside the other."""
+    blocks: Mapping[str, Mapping[Slot, FloatArray]]  # One instance of a block, by kind and slot
+    graph_s: FloatArray  # Graphs of one micro-batch
+    update_s: FloatArray  # Graphs of the optimizer
+    overlap: FloatArray  # Part of the shorter of launching and computing that runs beside the other
 
     def at(self, pick: Pick) -> HostPrices:
         """The prices of some layouts."""
@@ -72,7 +68,6 @@ class HostPrices(Record, eq=False):
         return {slot: seconds * alone for slot, seconds in launch.items()}
 
     def added_once(self, update_s: FloatArray) -> FloatArray:
-        """Seconds of the optimizer beyond its device's compute."""
         return self._alone(self.update_s, update_s)
 
     def _alone(self, launch_s: FloatArray, device_s: FloatArray) -> FloatArray:

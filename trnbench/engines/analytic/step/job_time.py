@@ -38,10 +38,8 @@ class WritingPrices(Record, eq=False):
 
     writing_s: FloatArray
     refreshed_s: FloatArray
-    prompts: FloatArray
-    """Seconds of prompts over those of the scoring phase."""
-    apart: bool
-    """True where engines have nodes of their own."""
+    prompts: FloatArray  # Seconds of prompts over those of the scoring phase
+    apart: bool  # True where engines have nodes of their own
     refused: tuple[Reason, ...]
 
 
@@ -51,22 +49,18 @@ class JobPrices(Record, eq=False):
     program: StepProgram
     phases: tuple[tuple[JobPhase, StepPrices], ...]
     written: WritingPrices | None = None
-    host_rank_bytes_per_s: Numbers = np.inf
-    """Bandwidth between a rank and its host's memory."""
+    host_rank_bytes_per_s: Numbers = np.inf  # Bandwidth between a rank and its host's memory
 
     @property
     def training(self) -> StepPrices:
-        """Prices of the phase in which the policy trains."""
         return next(prices for phase, prices in self.phases if phase.name == TRAIN)
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Reasons why the chip cannot compute the program."""
         return tuple(dict.fromkeys(why for _, prices in self.phases for why in prices.reasons))
 
     @property
     def refused(self) -> tuple[Reason, ...]:
-        """Exchanges that the stack cannot serve."""
         found = tuple(one for _, prices in self.phases for one in prices.refused)
         return found if self.written is None else (*found, *self.written.refused)
 

@@ -17,7 +17,7 @@ from typing import get_args
 import numpy as np
 
 from trnbench.engines.analytic.step.memory_parts import MemoryCategory, StageParts, runtime_bytes_of
-from trnbench.engines.analytic.step.memory_reader import BlockPart, Flights, GridSums, StageReader
+from trnbench.engines.analytic.step.memory_reader import Flights, GridSums, StageReader
 from trnbench.facts.arrays import BoolArray, FloatArray
 from trnbench.facts.calibration.hosts import PLAIN, MemoryOverheads
 from trnbench.facts.hardware.instance import Platform
@@ -25,7 +25,7 @@ from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import Dimension, show
 from trnbench.program.job_phases import phases_of
 from trnbench.program.points import Points
-from trnbench.program.stages import StageClass, StageRole
+from trnbench.program.stages import StageRole
 from trnbench.program.step import StepProgram
 
 
@@ -33,8 +33,7 @@ class StageMemory(Record, eq=False):
     """Bytes on a rank of one class of stages, by category; broadcasts over the layouts."""
 
     role: str
-    stages: FloatArray
-    """Number of such stages in a layout."""
+    stages: FloatArray  # Number of such stages in a layout
     by_category: Mapping[MemoryCategory, FloatArray]
 
     @property
@@ -54,20 +53,16 @@ class StepMemory(Record, eq=False):
 
     @property
     def available_bytes(self) -> float:
-        """Bytes of a rank's memory that the program may use."""
         return self.capacity_bytes - self.reserve_bytes
 
     @property
     def feasible(self) -> BoolArray:
-        """True where a layout fits."""
         return np.asarray(self.total_bytes <= self.available_bytes)
 
     def worst(self, index: tuple[int, ...] = ()) -> StageMemory:
-        """Stage class that needs most in the layout at an index."""
         return max(self.stages, key=lambda stage: self._at(stage.total_bytes, index))
 
     def by_category(self, index: tuple[int, ...] = ()) -> Mapping[MemoryCategory, float]:
-        """Worst stage's bytes by category, of the layout at an index."""
         held = self.worst(index).by_category
         return {name: self._at(value, index) for name, value in held.items()}
 
@@ -115,19 +110,8 @@ def memory(
 
 
 def stage_parts(program: StepProgram) -> tuple[StageParts, ...]:
-    """Parts that each class of stages may hold."""
-    reader = _reader(program)
+    reader = reader_of(program)
     return tuple(reader.parts(stage) for stage in program.stages)
-
-
-def block_parts(program: StepProgram) -> Mapping[str, tuple[BlockPart, ...]]:
-    """Parts that an instance of each kind of block of a scalar program may hold, by kind."""
-    return _reader(program).held
-
-
-def message_bytes(program: StepProgram, stage: StageClass) -> FloatArray:
-    """Bytes of the buffers of a stage's messages to its neighbours."""
-    return _reader(program).messages_bytes(stage)
 
 
 class NeededMemory(Record, eq=False):
@@ -141,7 +125,6 @@ class NeededMemory(Record, eq=False):
     sums: GridSums = field(default_factory=GridSums)
 
     def played(self, program: StepProgram) -> NeededMemory:
-        """Memory of the same program in another schedule."""
         return replace(self, program=program)
 
     def bytes(
@@ -174,7 +157,8 @@ class NeededMemory(Record, eq=False):
         return [most + runtime for most in needed]
 
 
-def _reader(program: StepProgram) -> StageReader:
+def reader_of(program: StepProgram) -> StageReader:
+    """Reader of a program over its whole grid, one copy of each part."""
     return StageReader(program, None, lambda array: array, {}, GridSums())
 
 
@@ -201,7 +185,6 @@ class JobMemory(Record, eq=False):
         )
 
     def played(self, program: StepProgram) -> JobMemory:
-        """The memory of the same program in another schedule."""
         # A schedule changes micro-batches in flight, no bytes of blocks: their sums stay.
         pairs = zip(self.phases, phases_of(program), strict=True)
         phases = tuple(held.played(phase.program) for held, phase in pairs)

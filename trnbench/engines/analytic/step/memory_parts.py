@@ -44,12 +44,9 @@ class StageParts(Record, eq=False):
 
     role: str
     stages: FloatArray
-    lasting: Mapping[HeldPart, FloatArray]
-    """Parts that add up."""
-    slots: Mapping[str, Mapping[HeldPart, FloatArray]]
-    """Working sets by kind of block; only one block's set exists at a time."""
-    groups: FloatArray
-    """Groups of ranks that a rank is a member of."""
+    lasting: Mapping[HeldPart, FloatArray]  # Parts that add up
+    slots: Mapping[str, Mapping[HeldPart, FloatArray]]  # working sets by kind; one at a time
+    groups: FloatArray  # Groups of ranks that a rank is a member of
 
     def at(self, shape: tuple[int, ...], index: tuple[int, ...]) -> StageParts:
         """Parts of the layout at an index of a grid of some shape."""
@@ -99,7 +96,6 @@ class StageParts(Record, eq=False):
         return held
 
     def total_bytes(self, overheads: MemoryOverheads, fragmentation_ratio: Numbers) -> FloatArray:
-        """Sum of all categories; 0 where a layout has no such stage."""
         held = self.held(overheads, fragmentation_ratio).values()
         found = sum((size for size in held if size is not _NONE), start=_NONE)
         return np.asarray(found * (self.stages > 0))
@@ -126,10 +122,8 @@ def stacked(each: Sequence[StageParts]) -> StageParts:
 
 
 def weight_of(overheads: MemoryOverheads, weight: HeldTimes) -> Numbers:
-    """Copies of a part in a stack."""
     return 1.0 if weight == "once" else getattr(overheads, weight)
 
 
 def runtime_bytes_of(overheads: MemoryOverheads, groups: FloatArray) -> FloatArray:
-    """Bytes of a rank's runtime, with the buffers of its groups of ranks."""
     return np.asarray(overheads.runtime_bytes + groups * overheads.communicator_bytes)

@@ -37,8 +37,7 @@ from trnbench.program.step import StepProgram
 Flights: TypeAlias = dict[tuple[Schedule, str], InFlight]
 """Micro-batches in flight on each class of stages by schedule, for some layouts."""
 
-BUFFERS_PER_MESSAGE = 2
-"""One buffer is filled while the other is read."""
+BUFFERS_PER_MESSAGE = 2  # One buffer is filled while the other is read
 _STATES: tuple[MemoryCategory, ...] = ("weights", "gradients", "optimizer")
 
 
@@ -51,7 +50,6 @@ class BlockPart(Record, eq=False):
     bytes: FloatArray
 
     def picked(self, pick: Pick) -> BlockPart:
-        """The part for some layouts."""
         size = pick(self.bytes)
         return self if size is self.bytes else replace(self, bytes=size)
 
@@ -95,16 +93,14 @@ class StageReader:
         self._schedule = program.layout.schedule
         self._flights = flights
         self._sums = sums
-        self._split = splits_backward(self._schedule)
+        self.split = splits_backward(self._schedule)
         self._picked: Memo[str, tuple[BlockPart, ...]] = Memo()
 
     @property
     def held(self) -> Mapping[str, tuple[BlockPart, ...]]:
-        """Parts of an instance of each kind of block over the whole grid, by kind."""
         return {kind: self._on_grid(kind) for kind in self._program.blocks}
 
     def _passing(self, kind: str) -> tuple[BlockPart, ...]:
-        """Parts that a kind of block keeps of micro-batches, for the chosen layouts."""
         return self._picked.of(
             kind,
             lambda: tuple(
@@ -116,7 +112,7 @@ class StageReader:
 
     def _on_grid(self, kind: str) -> tuple[BlockPart, ...]:
         block = self._program.blocks[kind]
-        return self._sums.blocks.of((kind, self._split), partial(self._counted_alike, block))
+        return self._sums.blocks.of((kind, self.split), partial(self._counted_alike, block))
 
     @cached_property
     def _pp(self) -> FloatArray:
@@ -141,7 +137,7 @@ class StageReader:
                     continue
                 weight, size = "once", size if times == 1 else size * times
             # Without slots of their own, weight gradients are done with the backward slot.
-            if not self._split:
+            if not self.split:
                 if lifetime == "backward_to_weight":
                     continue
                 lifetime = "until_backward" if lifetime == "until_weight" else lifetime
@@ -185,7 +181,7 @@ class StageReader:
 
     def kinds_bytes(self, stage: StageClass) -> tuple[FloatArray, FloatArray]:
         """Sums of lasting and of passing bytes; 0 where there is no such stage."""
-        key = stage.role, self._split
+        key = stage.role, self.split
         staying = self._pick(self._sums.lasting.of(key, lambda: _sum(self._stays(stage).values())))
         passing = _sum((*(size for _, size in self._kept(stage)), *self._largest(stage)))
         there = self._pick(stage.multiplicity) > 0
@@ -207,14 +203,12 @@ class StageReader:
 
         # Only where a stage may lack a block does its largest working set depend on the choice of
         # layouts: then it is found among those that were chosen.
-        largest = self._sums.largest.of((stage.role, self._split), alike)
+        largest = self._sums.largest.of((stage.role, self.split), alike)
         if largest is None:
             return _largest_of(self._slots(stage).values())
         return map(self._pick, largest)
 
     def _stays(self, stage: StageClass) -> Mapping[HeldPart, FloatArray]:
-        """Bytes over the grid that a class of stages holds for the whole step."""
-
         def add() -> Mapping[HeldPart, FloatArray]:
             sums: dict[HeldPart, FloatArray] = {}
             for kind, count in stage.blocks.items():
@@ -225,7 +219,7 @@ class StageReader:
                         sums[part] = size if known is None else known + size
             return sums
 
-        return self._sums.staying.of((stage.role, self._split), add)
+        return self._sums.staying.of((stage.role, self.split), add)
 
     def _kept(self, stage: StageClass) -> Iterator[tuple[HeldPart, FloatArray]]:
         """Yield the bytes kept of micro-batches in flight on a class of stages, and under way."""
@@ -235,7 +229,7 @@ class StageReader:
                 flight = self._behind(stage) if is_behind(kind) else self._in_flight(stage)
                 times = count * _times(flight, held.lifetime)
                 yield (held.category, held.weight), held.bytes * times
-            if self._split:
+            if self.split:
                 weight: HeldTimes = "activations" if self._overheads is None else "once"
                 yield ("activations", weight), self._growth(kind, count)
         if stage.messages:
@@ -244,7 +238,6 @@ class StageReader:
             yield ("communication", "once"), size if whole == 1 else size * whole
 
     def _slots(self, stage: StageClass) -> dict[str, dict[HeldPart, FloatArray]]:
-        """Working bytes of each kind of block of a class of stages, by kind."""
         slots: dict[str, dict[HeldPart, FloatArray]] = {}
         for kind, blocks in stage.blocks.items():
             there = np.array(True) if blocks.min() > 0 else self._pick(blocks) > 0
@@ -348,7 +341,6 @@ def _wherever(blocks: FloatArray, stages: FloatArray) -> BoolArray | None:
 
 
 def _slot_parts(held: Iterable[BlockPart], there: BoolArray) -> Mapping[HeldPart, FloatArray]:
-    """Working bytes of a block, 0 where a stage lacks the block."""
     return {
         (part.category, part.weight): _where(part.bytes, there)
         for part in held
@@ -361,7 +353,6 @@ def _where(size: FloatArray, there: BoolArray) -> FloatArray:
 
 
 def _largest_of(slots: Iterable[Mapping[HeldPart, FloatArray]]) -> tuple[FloatArray, ...]:
-    """Largest of each part."""
     largest: dict[HeldPart, FloatArray] = {}
     for parts in slots:
         for part, size in parts.items():

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trnbench.engines.analytic.step.memory import block_parts, message_bytes, stage_parts
+from trnbench.engines.analytic.step.memory import reader_of
 from trnbench.engines.analytic.step.memory_parts import (
     CATEGORIES,
     PASSING,
@@ -21,15 +21,14 @@ from trnbench.engines.analytic.step.memory_parts import (
     runtime_bytes_of,
     weight_of,
 )
-from trnbench.engines.analytic.step.memory_reader import BlockPart
+from trnbench.engines.analytic.step.memory_reader import BlockPart, StageReader
 from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.records import Record
-from trnbench.program.schedule import SlotKind, SlotOrder, slot_order, splits_backward
+from trnbench.program.schedule import SlotKind, SlotOrder, slot_order
 from trnbench.program.stages import StageClass, is_behind
 from trnbench.program.step import StepProgram
 
-HeldBy: TypeAlias = Mapping[tuple[str, MemoryCategory], float]
-"""Bytes by block and category; the name is empty for bytes of no block."""
+HeldBy: TypeAlias = Mapping[tuple[str, MemoryCategory], float]  # "" for no block
 
 SlotPhase = Literal["forward", "backward", "weights", "optimizer"]
 _PHASES: Mapping[int, SlotPhase] = {
@@ -44,15 +43,13 @@ class MemoryInstant(Record):
 
     slot: int
     phase: SlotPhase
-    in_flight: float
-    """Micro-batches with kept tensors, in whole stages."""
+    in_flight: float  # Micro-batches with kept tensors, in whole stages
     held: HeldBy
     micro_batch: int | None = None
     chunk: int | None = None
 
     @property
     def total_bytes(self) -> float:
-        """Sum of all bytes."""
         return sum(self.held.values())
 
     @property
@@ -81,16 +78,16 @@ def memory_timeline(
     program: StepProgram, overheads: MemoryOverheads, fragmentation_ratio: float
 ) -> MemoryTimeline:
     """Memory of a rank of the worst stage of a scalar program, slot by slot."""
-    totals = [
-        float(parts.total_bytes(overheads, fragmentation_ratio)) for parts in stage_parts(program)
-    ]
+    reader = reader_of(program)
+    parts = [reader.parts(stage) for stage in program.stages]
+    totals = [float(one.total_bytes(overheads, fragmentation_ratio)) for one in parts]
     stage = program.stages[int(np.argmax(totals))]
     grid = program.grid
     pp, micro_batches = int(grid.pp), int(program.micro_batches)
     order = slot_order(
         program.layout.schedule, pp=pp, vpp=int(grid.vpp), micro_batches=micro_batches
     )
-    held = _Stage(program, stage, overheads, fragmentation_ratio)
+    held = _Stage(reader, stage, overheads, fragmentation_ratio)
     return MemoryTimeline(
         role=stage.role,
         stage=int(stage.index),
@@ -103,21 +100,21 @@ class _Stage:
 
     def __init__(
         self,
-        program: StepProgram,
+        reader: StageReader,
         stage: StageClass,
         overheads: MemoryOverheads,
         fragmentation_ratio: float,
     ) -> None:
         self._overheads = overheads
         self._lost = fragmentation_ratio
-        parts = block_parts(program)
+        self._split = reader.split
+        parts = reader.held
         self._blocks = {
             kind: (int(count), parts[kind]) for kind, count in stage.blocks.items() if int(count)
         }
-        self._split = splits_backward(program.layout.schedule)
         whole = float(overheads.whole)
-        self._messages = float(message_bytes(program, stage)) * whole if stage.messages else 0.0
-        self._runtime = float(runtime_bytes_of(overheads, stage_parts(program)[0].groups))
+        self._messages = float(reader.messages_bytes(stage)) * whole if stage.messages else 0.0
+        self._runtime = float(runtime_bytes_of(overheads, reader.groups))
 
     def instants(self, order: SlotOrder, stage: int) -> Iterator[MemoryInstant]:
         """Yield the bytes of each slot of a stage, and at last of the optimizer."""

@@ -43,16 +43,12 @@ from trnbench.program.slots import SlotTimes
 class PipelineWork(Record, eq=False):
     """Seconds of one micro-batch in the pipeline; those of a stage count all its chunks."""
 
-    slowest: SlotTimes[FloatArray]
-    """Any stage may count as the slowest where all are equal."""
-    before: SlotTimes[FloatArray]
-    """Sum over the stages in front of the slowest; `after` over those behind."""
+    slowest: SlotTimes[FloatArray]  # Any stage may count as the slowest where all are equal
+    before: SlotTimes[FloatArray]  # sum over the stages in front of it; `after` over those behind
     after: SlotTimes[FloatArray]
     stages_after: FloatArray
-    send_s: FloatArray
-    """One message between neighbours, latency included."""
-    send_overlap: FloatArray
-    """Share of a message during which its sender computes on."""
+    send_s: FloatArray  # One message between neighbours, latency included
+    send_overlap: FloatArray  # Share of a message during which its sender computes on
 
     @property
     def held(self) -> FloatArray:
@@ -69,7 +65,6 @@ class PipelineTime(Record, eq=False):
 
     @property
     def time_s(self) -> FloatArray:
-        """Whole time in seconds."""
         return self.work_s + self.bubble_s + self.sends_s
 
 

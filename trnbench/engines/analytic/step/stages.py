@@ -1,8 +1,19 @@
-"""From blocks to pipeline stages: seconds of each class of stages, the slowest stage and node."""
+"""From blocks to pipeline stages, the slowest of them, and the end of the step.
+
+End of the step. Gradients of a chunk of layers exist from the start of its last slot on, weights
+are due by the end of the chunk's first forward slot. The share of a transfer that may overlap has
+that long; the excess, and the rest of the transfer, lengthen the step. Gradients take turns on the
+network with the exchanges of the last slots between nodes. With v chunks on each of p stages the
+first chunk to finish has (v - 1) p slots more for its gradients than the last one, which has just
+one; weights likewise, in the opposite order. A stage behind the first is done earlier by the slots
+that drain in front of it, and starts later by those that fill it: its transfers have that much more
+time. All stages wait for the slowest sum of gradients, since a norm over all gradients clips them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -10,6 +21,7 @@ from trnbench.engines.analytic.step.blocks import (
     NOTHING,
     BlockCost,
     BlockPrices,
+    Once,
     total,
     weighted,
 )
@@ -17,30 +29,24 @@ from trnbench.engines.analytic.step.host import HostPrices
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record, replace
 from trnbench.program.points import Pick
-from trnbench.program.slots import Purpose, Slot, SlotTimes
+from trnbench.program.slots import ENDINGS, Purpose, Slot, SlotTimes
 from trnbench.program.stages import StageClass, StageRole
 
-ENDS = ("only", "first", "last")
-"""The classes of stages that embed or predict."""
+ENDS = ("only", "first", "last")  # The classes of stages that embed or predict
+
+
+_ONCE: tuple[Once, ...] = (*ENDINGS, "update")
 
 
 class StagePlan(Record, eq=False):
     """A class of stages over the axes of the grid, without the seconds of slots; 0 where absent."""
 
     role: StageRole
-    index: FloatArray
-    """The first such stage."""
-    stages: FloatArray
-    """Number of such stages."""
-    blocks: Mapping[str, FloatArray]
-    """Instances of each kind of block on each stage."""
-    reduce_s: FloatArray
-    """Seconds once a step, as in `BlockPrices`; likewise the next three."""
-    gather_s: FloatArray
-    sums_s: FloatArray
-    update_s: FloatArray
-    host_update_s: FloatArray
-    """Seconds until the host has updated the stage's weights."""
+    index: FloatArray  # The first such stage
+    stages: FloatArray  # Number of such stages
+    blocks: Mapping[str, FloatArray]  # Instances of each kind of block on each stage
+    once: Mapping[Once | Literal["host update"], FloatArray]
+    """As in `BlockPrices`; `host update`: until the host has updated the stage's weights."""
 
 
 def stage_plans(
@@ -62,10 +68,10 @@ def updated_on_host(
     predict. The stage with most work for the host is done when all of them are.
     """
 
-    def once(plan: StagePlan, read: Callable[[BlockPrices], FloatArray]) -> FloatArray:
-        return total(count * read(blocks[kind]) for kind, count in plan.blocks.items())
+    def once(plan: StagePlan, what: Once) -> FloatArray:
+        return total(count * blocks[kind].once[what] for kind, count in plan.blocks.items())
 
-    own = [once(plan, lambda block: block.host_memory_s) for plan in plans]
+    own = [once(plan, "host memory") for plan in plans]
     each = list(zip(plans, own, strict=True))
     stages = total(plan.stages for plan in plans)
     whole = total(plan.stages * memory_s for plan, memory_s in each)
@@ -77,15 +83,12 @@ def updated_on_host(
         others = (whole - memory_s) / np.maximum(stages - 1, 1)
         return np.where(together < stages, within, others)
 
+    def updated_s(plan: StagePlan, memory_s: FloatArray) -> FloatArray:
+        shared_s = (memory_s + (together - 1) * beside(memory_s)) / together
+        return (plan.stages > 0) * (once(plan, "host link") + shared_s)
+
     return tuple(
-        replace(
-            plan,
-            host_update_s=(plan.stages > 0)
-            * (
-                once(plan, lambda block: block.host_link_s)
-                + (memory_s + (together - 1) * beside(memory_s)) / together
-            ),
-        )
+        replace(plan, once={**plan.once, "host update": updated_s(plan, memory_s)})
         for plan, memory_s in each
     )
 
@@ -100,19 +103,15 @@ def _plan(group: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along:
         for kind in kinds
     }
 
-    def once(read: Callable[[BlockPrices], FloatArray]) -> FloatArray:
-        return total(counts[kind] * read(blocks[kind]) for kind in kinds)
-
     return StagePlan(
         role=group[-1].role,
         index=along(group[-1].index),
         stages=along(_short(total(stage.multiplicity for stage in group))),
         blocks=counts,
-        reduce_s=once(lambda block: block.reduce_s),
-        gather_s=once(lambda block: block.gather_s),
-        sums_s=once(lambda block: block.sums_s),
-        update_s=once(lambda block: block.update_s),
-        host_update_s=NOTHING,
+        once={
+            what: total(counts[kind] * blocks[kind].once.get(what, NOTHING) for kind in kinds)
+            for what in _ONCE
+        },
     )
 
 
@@ -127,10 +126,8 @@ class StageSlots(Record, eq=False):
     stages: FloatArray
     blocks: Mapping[str, FloatArray]
     seconds: Mapping[Slot, FloatArray]
-    host: Mapping[Slot, FloatArray]
-    """Part of the seconds that the device waits for the host."""
-    before: Mapping[Slot, FloatArray]
-    """Sum over all stages in front of the class."""
+    host: Mapping[Slot, FloatArray]  # Part of the seconds that the device waits for the host
+    before: Mapping[Slot, FloatArray]  # Sum over all stages in front of the class
 
 
 def stage_slots(
@@ -166,23 +163,15 @@ def stage_slots(
     return tuple(found)
 
 
-class SlowestStage(Record, eq=False):
+class SlowestStage(StageSlots, eq=False):
     """The stage that takes longest for a micro-batch, and sums over the stages on either side."""
 
-    index: FloatArray
-    blocks: Mapping[str, FloatArray]
-    seconds: Mapping[Slot, FloatArray]
-    host: Mapping[Slot, FloatArray]
-    """Part of its seconds that the device waits for the host."""
-    before: Mapping[Slot, FloatArray]
     after: Mapping[Slot, FloatArray]
 
     def exposed_s(self, costs: Mapping[str, BlockCost], purpose: Purpose) -> FloatArray:
-        """Exposed seconds of a purpose's exchanges in a micro-batch."""
         return weighted(self.blocks, {kind: c.exposed_in_all(purpose) for kind, c in costs.items()})
 
     def hidden_s(self, costs: Mapping[str, BlockCost], purpose: Purpose) -> FloatArray:
-        """Seconds of a purpose's exchanges that compute hides in a micro-batch."""
         return weighted(self.blocks, {kind: c.hidden_in_all(purpose) for kind, c in costs.items()})
 
 
@@ -212,8 +201,9 @@ def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
         slot: last.before[slot] + last.stages * last.seconds[slot] - before[slot] - seconds[slot]
         for slot in seconds
     }
+    found = replace(first, index=index, blocks=blocks, seconds=seconds, host=host, before=before)
     return SlowestStage(
-        index=index, blocks=blocks, seconds=seconds, host=host, before=before, after=after
+        **{one: getattr(found, one) for one in found.__struct_fields__}, after=after
     )
 
 
@@ -224,3 +214,84 @@ def slot_times(seconds: Mapping[Slot, FloatArray]) -> SlotTimes[FloatArray]:
         backward_s=seconds["backward"],
         weight_s=seconds.get("weight", NOTHING),
     )
+
+
+class StepEnding(Record, eq=False):
+    """Seconds that follow the last slot of a pipeline."""
+
+    update_s: FloatArray  # The optimizer of the stage with most weights
+    exposed_s: FloatArray  # Exchanges of gradients and weights that nothing hides
+    hidden_s: FloatArray  # Exchanges that overlap, on the stage with most of them
+
+
+class OverlapWindow(Record, eq=False):
+    """The slots that transfers at a step's end may overlap with."""
+
+    stages: FloatArray
+    chunks: FloatArray  # Chunks on each stage
+    send_s: FloatArray  # One message between stages
+    share: FloatArray  # Share of a transfer that may overlap
+    interleaved: bool
+
+    def beyond(self, seconds: FloatArray, slot_s: FloatArray) -> FloatArray:
+        """Seconds of the overlapping share that a stage's own slots, `slot_s`, do not cover.
+
+        Interleaved, either the last chunk's transfer exceeds its one slot, or all chunks' transfers
+        exceed the (v - 1) p + 1 slots that they have.
+        """
+        early = self.share * seconds
+        if not self.interleaved:
+            return np.asarray(early - slot_s)
+        slot = slot_s / self.chunks
+        slots = (self.chunks - 1) * self.stages + 1
+        return np.maximum(early / self.chunks - slot, early - slots * slot)
+
+    def late(self, seconds: FloatArray) -> FloatArray:
+        return np.asarray((1 - self.share) * seconds)
+
+    def way(self, slots_s: FloatArray, messages: FloatArray) -> FloatArray:
+        return np.asarray(slots_s / self.chunks + messages * self.send_s)
+
+
+def ending(
+    plans: Sequence[StagePlan],
+    stages: Sequence[StageSlots],
+    pick: Pick,
+    slowdown: FloatArray,
+    crossing: Mapping[str, FloatArray],
+    window: OverlapWindow,
+) -> StepEnding:
+    """The end of the step; `crossing` is each kind of block's `crossing_s`."""
+    reduced, rest, update, moved = NOTHING, NOTHING, NOTHING, NOTHING
+    for plan, stage in zip(plans, stages, strict=True):
+        once = {what: pick(seconds) for what, seconds in plan.once.items()}
+        reduce_s, gather_s, sums_s = once["reduce"], once["gather"], once["sums"]
+        # A slow node's chips are slow; its host updates what it always does.
+        update_s = once["update"] * slowdown + once.get("host update", NOTHING)
+        # Exchanges between nodes occupy the network in this slot, so gradients cannot use that
+        # time.
+        free_s = _last_slot(stage.seconds) - weighted(stage.blocks, crossing)
+        waited = np.maximum(window.beyond(reduce_s, free_s), 0)
+        # Later stages are done earlier: they may reduce while the drain passes the stages before.
+        drained = window.way(_drained(stage.before), stage.index)
+        reduced = np.maximum(reduced, window.late(reduce_s) + waited - drained)
+        filled = window.way(stage.before["forward"], stage.index)
+        awaited = np.maximum(window.beyond(gather_s, stage.seconds["forward"]) - filled, 0)
+        rest = np.maximum(rest, update_s + sums_s + window.late(gather_s) + awaited)
+        update = np.maximum(update, update_s)
+        moved = np.maximum(moved, reduce_s + sums_s + gather_s)
+    # The slowest reduction and the slowest rest need not be one stage's: the norm over all
+    # gradients lies between them.
+    exposed = reduced + (rest - update)
+    return StepEnding(update_s=update, exposed_s=exposed, hidden_s=np.maximum(moved - exposed, 0))
+
+
+def _last_slot(seconds: Mapping[Slot, FloatArray]) -> FloatArray:
+    return seconds.get("weight", seconds["backward"])
+
+
+def _drained(before: Mapping[Slot, FloatArray]) -> FloatArray:
+    # Weight slots fill the drain of the pipeline, as far as they last.
+    if "weight" in before:
+        return np.maximum(before["backward"] - before["weight"], 0)
+    return before["backward"]

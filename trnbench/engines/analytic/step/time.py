@@ -43,12 +43,12 @@ from trnbench.engines.analytic.step.blocks import (
     NOTHING,
     BlockCost,
     BlockPrices,
+    Once,
     block_prices,
     total,
     weighted,
 )
 from trnbench.engines.analytic.step.compute import Products, compute_time
-from trnbench.engines.analytic.step.ending import OverlapWindow, StepEnding, ending
 from trnbench.engines.analytic.step.exchanges import Exchanges, along
 from trnbench.engines.analytic.step.host import (
     HostPrices,
@@ -58,9 +58,11 @@ from trnbench.engines.analytic.step.host import (
 )
 from trnbench.engines.analytic.step.pipeline import PipelineTime, PipelineWork, pipeline_time
 from trnbench.engines.analytic.step.stages import (
+    OverlapWindow,
     SlowestStage,
     StagePlan,
-    StageSlots,
+    StepEnding,
+    ending,
     slot_times,
     slowest_stage,
     stage_plans,
@@ -78,12 +80,11 @@ from trnbench.program.optimizer import is_on_host, link_bytes
 from trnbench.program.points import Pick, Points
 from trnbench.program.reasons import Reason
 from trnbench.program.schedule import splits_backward
-from trnbench.program.slots import PARTS, PURPOSES, ComputePart, Slot, StepCategory
+from trnbench.program.slots import PARTS, PURPOSES, SLOTS, ComputePart, Slot, StepCategory
 from trnbench.program.step import StepProgram, stages_alike
 from trnbench.program.tensor import array
 
-_DIRECTIONS = 2
-"""A micro-batch passes a stage forward and backward."""
+_DIRECTIONS = 2  # A micro-batch passes a stage forward and backward
 
 
 class StepTime(Record, eq=False):
@@ -92,8 +93,7 @@ class StepTime(Record, eq=False):
     by_category: Mapping[StepCategory, FloatArray]
     """Adds up to the step; categories inside the pipeline are those of its slowest stage. `data`
     keeps gradients and weights of ranks equal."""
-    hidden: Mapping[StepCategory, FloatArray]
-    """Communication that overlaps with compute, not part of the total."""
+    hidden: Mapping[StepCategory, FloatArray]  # behind compute, not part of the total
     device_s_per_microbatch: FloatArray
     """By the device's own clock: one micro-batch on the slowest stage, forward, again and backward,
     with exposed exchanges; without messages between stages, bubble, host and stack."""
@@ -103,23 +103,15 @@ class StepTime(Record, eq=False):
 
     @property
     def time_s(self) -> FloatArray:
-        """The whole step, s."""
         return np.asarray(sum(self.by_category.values(), start=NOTHING))
-
-
-class _Slots(Record, eq=False):
-    """The slots of some layouts: costs of blocks and seconds of stages."""
-
-    slowdown: FloatArray
-    launch_s: Mapping[Slot, FloatArray]
-    costs: Mapping[str, BlockCost]
-    stages: tuple[StageSlots, ...]
 
 
 class _Run(Record, eq=False):
     """The step of some layouts, before it is split into categories."""
 
-    slots: _Slots
+    slowdown: FloatArray
+    launch_s: Mapping[Slot, FloatArray]
+    costs: Mapping[str, BlockCost]
     window: OverlapWindow
     micro_batches: FloatArray
     slowest: SlowestStage
@@ -133,8 +125,7 @@ class HostRates(Record, eq=False):
 
     link_bytes_per_s: Numbers
     memory_bytes_per_s: Numbers
-    stages_together: FloatArray
-    """Stages of a pipeline that share a host."""
+    stages_together: FloatArray  # Stages of a pipeline that share a host
 
 
 class StepPrices(Record, eq=False):
@@ -148,25 +139,17 @@ class StepPrices(Record, eq=False):
     platform: Platform
     efficiency: TrainingEfficiency
     exchanges: Exchanges
-    reasons: tuple[str, ...]
-    """Why the chip cannot compute the program."""
-    refused: tuple[Reason, ...]
-    """Exchanges that the stack cannot serve."""
+    reasons: tuple[str, ...]  # Why the chip cannot compute the program
+    refused: tuple[Reason, ...]  # Exchanges that the stack cannot serve
     blocks: Mapping[str, BlockPrices]
     plans: tuple[StagePlan, ...]
     slowdown: FloatArray
-    launch_s: FloatArray
-    """Per micro-batch and stage."""
-    expert_overlap: FloatArray | None
-    """Overlap of the exchanges of tokens; None where the stack's holds everywhere."""
-    host: HostPrices | None
-    """None where launching costs nothing."""
-    send_s: FloatArray
-    """One message between stages."""
-    closing_s: FloatArray
-    """The exchange that ends a step."""
-    once_s: FloatArray
-    """Fixed seconds of every step."""
+    launch_s: FloatArray  # Per micro-batch and stage
+    expert_overlap: FloatArray | None  # of tokens; None where the stack's holds
+    host: HostPrices | None  # None where launching costs nothing
+    send_s: FloatArray  # One message between stages
+    closing_s: FloatArray  # The exchange that ends a step
+    once_s: FloatArray  # Fixed seconds of every step
     host_rates: HostRates | None = None
 
     def time(self, points: Points | None = None) -> StepTime:
@@ -174,14 +157,14 @@ class StepPrices(Record, eq=False):
         # Categories add up to `time_s`: the same run is split, not computed a second way.
         pick = self._picker(points)
         run = self._run(pick)
-        micro_batches, slots, slowest = run.micro_batches, run.slots, run.slowest
+        micro_batches, slowest = run.micro_batches, run.slowest
         exposed = {
-            purpose: micro_batches * slowest.exposed_s(slots.costs, purpose) for purpose in PURPOSES
+            purpose: micro_batches * slowest.exposed_s(run.costs, purpose) for purpose in PURPOSES
         }
         parts = {
-            part: micro_batches * slots.slowdown * self._part(pick, slowest, part) for part in PARTS
+            part: micro_batches * run.slowdown * self._part(pick, slowest, part) for part in PARTS
         }
-        launched = micro_batches * sum(slots.launch_s.values(), start=NOTHING)
+        launched = micro_batches * sum(run.launch_s.values(), start=NOTHING)
         found: dict[StepCategory, FloatArray] = {
             "matrix": parts["matrix"],
             "attention": parts["attention"],
@@ -198,12 +181,12 @@ class StepPrices(Record, eq=False):
             "fixed": parts["fixed"] + launched + pick(self.once_s),
         }
         hidden: dict[StepCategory, FloatArray] = {
-            purpose: micro_batches * slowest.hidden_s(slots.costs, purpose) for purpose in PURPOSES
+            purpose: micro_batches * slowest.hidden_s(run.costs, purpose) for purpose in PURPOSES
         }
         hidden["data"] = hidden["data"] + run.ending.hidden_s
         hidden["pipeline"] = _hidden_sends(run, slowest)
         over = self._layouts(points)
-        others = (*slowest.host.values(), *slots.launch_s.values())
+        others = (*slowest.host.values(), *run.launch_s.values())
         device_s = total(slowest.seconds.values()) - total(others)
         return StepTime(
             by_category={name: over(seconds) for name, seconds in found.items()},
@@ -240,32 +223,31 @@ class StepPrices(Record, eq=False):
         def seconds(block: Block, read: Callable[[Elementwise], FloatArray]) -> FloatArray:
             return total(self._along(read(op)) for op in block.ops if is_on_host(op))
 
+        def host_costs(block: Block) -> Mapping[Once, FloatArray]:
+            return {
+                "host link": seconds(block, link_bytes) / rates.link_bytes_per_s,
+                "host memory": seconds(block, lambda op: op.bytes) / rates.memory_bytes_per_s,
+            }
+
         of = self.program.blocks
         blocks = {
-            kind: replace(
-                block,
-                host_link_s=seconds(of[kind], link_bytes) / rates.link_bytes_per_s,
-                host_memory_s=seconds(of[kind], lambda op: op.bytes) / rates.memory_bytes_per_s,
-            )
+            kind: replace(block, once={**block.once, **host_costs(of[kind])})
             for kind, block in self.blocks.items()
         }
         plans = updated_on_host(self.plans, blocks, rates.stages_together)
         return replace(self, blocks=blocks, plans=plans, host_rates=rates)
 
     def over(self, seconds: FloatArray, points: Points | None = None) -> FloatArray:
-        """Seconds that span axes of the grid, then samples, for the layouts asked for."""
         return self._layouts(points)(self._picker(points)(seconds))
 
     def slowest_blocks(self) -> Mapping[str, float]:
-        """Instances of each kind of block on the slowest stage of a scalar program."""
-        slowest = slowest_stage(self._slots(lambda values: values).stages)
+        slowest = self._run(lambda values: values).slowest
         return {kind: float(count) for kind, count in slowest.blocks.items()}
 
     def _along(self, values: FloatArray) -> FloatArray:
         return along(values, self.exchanges.samples)
 
     def _picker(self, points: Points | None) -> Pick:
-        """Function that takes these layouts' numbers out of an array over the grid."""
         if points is None:
             return lambda values: values
         if self.exchanges.samples is None:
@@ -281,26 +263,7 @@ class StepPrices(Record, eq=False):
         return rows
 
     def _run(self, pick: Pick) -> _Run:
-        slots, window = self._slots(pick), self._window(pick)
-        grid = self.program.grid
-        micro_batches = grid.micro_batches_of(lambda sizes: pick(self._along(sizes)))
-        slowest = slowest_stage(slots.stages)
-        crossing = {
-            kind: s if (s := block.crossing_s) is NOTHING else pick(s)
-            for kind, block in self.blocks.items()
-        }
-        ended = ending(self.plans, slots.stages, pick, slots.slowdown, crossing, window)
-        return _Run(
-            slots=slots,
-            window=window,
-            micro_batches=micro_batches,
-            slowest=slowest,
-            pipeline=self._pipeline(window, micro_batches, slowest),
-            ending=ended,
-            host_once_s=self.host.at(pick).added_once(ended.update_s) if self.host else NOTHING,
-        )
-
-    def _slots(self, pick: Pick) -> _Slots:
+        grid, schedule = self.program.grid, self.program.layout.schedule
         slowdown, overlaps = pick(self.slowdown), self.efficiency.stack.overlaps
         if self.expert_overlap is not None:
             overlaps = replace(overlaps, expert=pick(self.expert_overlap))
@@ -308,40 +271,48 @@ class StepPrices(Record, eq=False):
         # Half of a micro-batch's launches go forward, half backward; the weight slot has none.
         launched = pick(self.launch_s) * slowdown / _DIRECTIONS
         launch_s: dict[Slot, FloatArray] = {"forward": launched, "backward": launched}
-        slots: tuple[Slot, ...] = ("forward", "backward")
-        if splits_backward(self.program.layout.schedule):
-            slots = (*slots, "weight")
+        slots = SLOTS if splits_backward(schedule) else SLOTS[:-1]
         lengths = {slot: {kind: c.seconds(slot) for kind, c in costs.items()} for slot in slots}
         host = self.host.at(pick) if self.host else None
         stages = stage_slots(self.plans, pick, lengths, launch_s, host)
-        return _Slots(slowdown=slowdown, launch_s=launch_s, costs=costs, stages=stages)
-
-    def _pipeline(
-        self, window: OverlapWindow, micro_batches: FloatArray, slowest: SlowestStage
-    ) -> PipelineTime:
+        window = OverlapWindow(
+            stages=pick(self._along(grid.pp)),
+            chunks=pick(self._along(grid.vpp)),
+            send_s=pick(self.send_s),
+            share=array(overlaps.data),
+            interleaved=schedule == "interleaved",
+        )
+        micro_batches = grid.micro_batches_of(lambda sizes: pick(self._along(sizes)))
+        slowest = slowest_stage(stages)
+        crossing = {
+            kind: s if (s := block.crossing_s) is NOTHING else pick(s)
+            for kind, block in self.blocks.items()
+        }
+        ended = ending(self.plans, stages, pick, slowdown, crossing, window)
         work = PipelineWork(
             slowest=slot_times(slowest.seconds),
             before=slot_times(slowest.before),
             after=slot_times(slowest.after),
             stages_after=window.stages - 1 - slowest.index,
             send_s=window.send_s,
-            send_overlap=array(self.efficiency.stack.overlaps.pipeline),
+            send_overlap=array(overlaps.pipeline),
         )
-        return pipeline_time(
-            self.program.layout.schedule,
-            pp=window.stages,
-            vpp=window.chunks,
+        return _Run(
+            slowdown=slowdown,
+            launch_s=launch_s,
+            costs=costs,
+            window=window,
             micro_batches=micro_batches,
-            work=work,
-        )
-
-    def _window(self, pick: Pick) -> OverlapWindow:
-        return OverlapWindow(
-            stages=pick(self._along(self.program.grid.pp)),
-            chunks=pick(self._along(self.program.grid.vpp)),
-            send_s=pick(self.send_s),
-            share=array(self.efficiency.stack.overlaps.data),
-            interleaved=self.program.layout.schedule == "interleaved",
+            slowest=slowest,
+            pipeline=pipeline_time(
+                schedule,
+                pp=window.stages,
+                vpp=window.chunks,
+                micro_batches=micro_batches,
+                work=work,
+            ),
+            ending=ended,
+            host_once_s=host.added_once(ended.update_s) if host else NOTHING,
         )
 
     def _part(self, pick: Pick, slowest: SlowestStage, part: ComputePart) -> FloatArray:

@@ -25,8 +25,7 @@ from trnbench.machine.tiling.attention import (
     keys_at_once,
 )
 
-RESULTS_PART = 0.5
-"""Largest share of SBUF for the gradients of queries."""
+RESULTS_PART = 0.5  # Largest share of SBUF for the gradients of queries
 
 
 class BackwardStream:
@@ -153,7 +152,6 @@ class BackwardStream:
             yield make.copy_out(width, out)
 
     def _turned(self, tiles: int, columns: int, after: tuple[str, ...]) -> Iterator[Instruction]:
-        """Yield transposes on the tensor engine and the copies of their results."""
         make = self._make
         into = Links(after=after, takes=("turned",), done="turn")
         yield make.product(QUERY_TILE, make.array, tiles, into)
@@ -215,7 +213,6 @@ class BackwardStream:
             yield make.store(self._score_size, visit.queries, Links(after=("query slope",)))
 
     def _key_gradients(self, width: int, grads: int) -> Iterator[Instruction]:
-        """Yield the copies of the gradients of keys and values out of PSUM."""
         make = self._make
         for _ in range(grads):
             links = Links(after=("gradients",), done="key slope", gives=("gradients",))

@@ -26,13 +26,10 @@ from trnbench.machine.tiling.attention import (
     results_at_once,
 )
 
-STATISTIC = 1
-"""Columns of a row's maximum or sum."""
-WIDE_BYTES = 4
-"""Of scores and sums."""
+STATISTIC = 1  # Columns of a row's maximum or sum
+WIDE_BYTES = 4  # Of scores and sums
 _PER_LARGE = LARGE_TILE // KEY_TILE
-_EXPONENTIALS = 2
-"""Key tiles of one instruction of exponentials in the training kernel."""
+_EXPONENTIALS = 2  # Key tiles of one instruction of exponentials in the training kernel
 
 
 class ForwardStream:
@@ -67,7 +64,6 @@ class ForwardStream:
 
     @property
     def partition_bytes(self) -> float:
-        """Bytes of each SBUF partition that the kernel needs."""
         return self._needs(self._rows, self._key_buffers)
 
     def _needs(self, rows: int, key_buffers: int) -> float:
@@ -176,7 +172,6 @@ class ForwardStream:
         yield make.vector(reduced, Links(after=(score,), done=maximum))
 
     def _maximum(self, tiles: int, maxima: list[str]) -> Iterator[Instruction]:
-        """Yield the row's maximum; in the training kernel the running one, of all large tiles."""
         make = self._make
         scores = [f"score {i}" for i in range(tiles)]
         yield make.vector(LanePass(columns=tiles), Links(after=(*maxima, *scores), done="maximum"))

@@ -60,11 +60,9 @@ class Maker:
         )
 
     def vector(self, one: LanePass, links: Links) -> Instruction:
-        """A pass on the vector engine."""
         return self._made([self._way(CoreEngine.VECTOR, one)], links)
 
     def scalar(self, one: LanePass, links: Links) -> Instruction:
-        """A pass on the scalar engine."""
         return self._made([self._way(CoreEngine.SCALAR, one)], links)
 
     def mask(self, columns: int, links: Links) -> Instruction:
@@ -78,7 +76,6 @@ class Maker:
         return self._transfer(CoreEngine.LOADS, (partitions, columns, rows), 1.0, links)
 
     def store(self, partitions: int, columns: int, links: Links) -> Instruction:
-        """A transfer to memory."""
         return self._transfer(CoreEngine.STORES, (partitions, columns, 1), 1.0, links)
 
     def turn(self, columns: int, rows: int, links: Links) -> Instruction:

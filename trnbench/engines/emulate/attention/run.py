@@ -9,8 +9,7 @@ from trnbench.engines.emulate.attention.backward import BackwardStream
 from trnbench.engines.emulate.attention.forward import ForwardStream
 from trnbench.engines.emulate.attention.instructions import Maker
 from trnbench.engines.emulate.tensor_engine.plan import FS_PER_S
-from trnbench.engines.emulate.tensor_engine.replay import Replay, StreamPart
-from trnbench.engines.emulate.tensor_engine.stream import CoreEngine, Machine
+from trnbench.engines.emulate.tensor_engine.stream import CoreEngine, Machine, Replay, StreamPart
 from trnbench.errors import InputError
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
@@ -31,10 +30,8 @@ from trnbench.machine.tiling.attention import (
 from trnbench.machine.tiling.legality import rate_of
 from trnbench.program.matrix import matrix_product
 
-STAGES = 4
-"""Visits of a step: loading, scored, weighed, summed."""
-IN_PSUM = ("scores", "turned", "sums", "gradients")
-"""Pools whose places are banks."""
+STAGES = 4  # Visits of a step: loading, scored, weighed, summed
+IN_PSUM = ("scores", "turned", "sums", "gradients")  # Pools whose places are banks
 
 
 class AttentionRun(Record):
@@ -42,12 +39,9 @@ class AttentionRun(Record):
 
     kernel: FusedKernel
     time_s: float
-    busy: Mapping[str, float]
-    """Busy share of the time, by engine and queue."""
-    psum_banks: int
-    """Banks of PSUM that the kernel holds."""
-    partition_bytes: float
-    """Bytes of every partition of SBUF that the kernel holds."""
+    busy: Mapping[str, float]  # Busy share of the time, by engine and queue
+    psum_banks: int  # Banks of PSUM that the kernel holds
+    partition_bytes: float  # Bytes of every partition of SBUF that the kernel holds
 
 
 def run_attention(
@@ -81,7 +75,6 @@ def _core(
     kernel: FusedKernel,
     shorten: bool,
 ) -> AttentionRun:
-    """Play the heads of one core, one after another."""
     call = calls[0]
     product = matrix_product(1, 1, 1, format_a=call.number_format)
     costs = instructions_of(chip, unit, rate_of(product, unit, "native"))
@@ -125,7 +118,6 @@ class _Steps:
         self._numbers: dict[tuple[int, ...], int] = {}
 
     def of(self, runs: Iterable[Sequence[PlacedVisit]]) -> StreamPart:
-        """Steps of some runs, each with how often it comes in a row."""
         numbers = (self._number(line) for run in runs for line in _lines(self._numbered(run)))
         return [(number, sum(1 for _ in same)) for number, same in groupby(numbers)]
 

@@ -6,7 +6,7 @@ whole and small, so sums are exact in any order and the result must match to the
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,7 @@ from trnbench.machine.message_plan.plan import MessagePlan, Moves
 HeldData: TypeAlias = NDArray[np.int32]
 _LARGEST_VALUE = 1000
 _MOST_NUMBERS = 16_000_000
-_MOST_PIECES = 64_000_000
-"""Together less than 1 GB."""
+_MOST_PIECES = 64_000_000  # Together less than 1 GB
 
 
 class DataCheck(Record):
@@ -32,13 +31,7 @@ class DataCheck(Record):
     wrong_elements: int
 
 
-def check_data(
-    plan: MessagePlan,
-    elements: int,
-    *,
-    seed: int = 0,
-    fill: Literal["random", "all-ones"] = "random",
-) -> DataCheck:
+def check_data(plan: MessagePlan, elements: int, *, seed: int = 0) -> DataCheck:
     """Check of a plan with buffers of `elements` numbers at each rank.
 
     Elements are dealt to ranks as evenly as whole numbers allow; some segments may be empty.
@@ -60,12 +53,7 @@ def check_data(
     generator = np.random.default_rng(seed)
     bounds = _bounds(plan, elements)
     width = int(bounds[-1])
-    shape = (plan.ranks, width)
-    given = (
-        np.ones(shape, dtype=np.int32)
-        if fill == "all-ones"
-        else generator.integers(1, _LARGEST_VALUE, shape, dtype=np.int32)
-    )
+    given = generator.integers(1, _LARGEST_VALUE, (plan.ranks, width), dtype=np.int32)
     held = _initial(plan, given, bounds)
     for phase in plan.phases:
         at = 0

@@ -1,9 +1,8 @@
 """The emulated collective engine: messages on the real links, max-min fair, round after round.
 
 A round begins when the one before has ended everywhere, except on rings that relay: there each
-rank goes on as soon as it has what it passes on. Like rounds are played once and counted; without
-`symmetric` every round is played, many at a time in the same arrays. A collective of several
-levels whose size asks for chunks is played by `collective_streams`, chunks overlapping.
+rank goes on as soon as it has what it passes on. Like rounds are played once and counted. A
+collective of several levels whose size asks for chunks is played by `streams`, chunks overlapping.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from trnbench.facts.records import Record
 from trnbench.machine.fabric import LinkKind
 from trnbench.machine.message_plan.pieces import flow_of, last_arrival
 from trnbench.machine.message_plan.placed import Placed, PlacedRound
-
-_MESSAGES_AT_ONCE = 400_000
 
 
 class MessageEvent(Record):
@@ -38,13 +35,10 @@ class PlayedCollective(Record, eq=False):
 
     time_s: float
     link_bytes: FloatArray
-    link_busy: FloatArray
-    """Share of the time that each link would need at full speed."""
-    messages: int
-    """Number of messages that were played."""
+    link_busy: FloatArray  # Share of the time that each link would need at full speed
+    messages: int  # Number of messages that were played
     chunks: int
-    events: tuple[MessageEvent, ...]
-    """Events of messages, empty unless requested."""
+    events: tuple[MessageEvent, ...]  # Events of messages, empty unless requested
 
 
 def reached_capacity(placed: Placed, tuning: Tuning) -> FloatArray:
@@ -86,20 +80,11 @@ def busy_time(carried_bytes: FloatArray, bytes_per_s: FloatArray) -> FloatArray:
 
 
 def play(
-    placed: Placed,
-    tuning: Tuning,
-    size_bytes: float,
-    *,
-    symmetric: bool = True,
-    with_events: bool = False,
+    placed: Placed, tuning: Tuning, size_bytes: float, *, with_events: bool = False
 ) -> PlayedCollective:
     """A collective played in rounds, without overlap of chunks."""
     capacity = reached_capacity(placed, tuning)
-    durations, played = (
-        _once(placed, tuning, size_bytes, capacity)
-        if symmetric
-        else _every_round(placed, tuning, size_bytes, capacity)
-    )
+    durations = _durations_s(placed, tuning, size_bytes, capacity)
     carried = link_totals(placed, size_bytes)
     # Rounds of a relaying ring overlap a little; the links still take their time in all.
     busy = busy_time(carried, capacity[:-1])
@@ -110,15 +95,13 @@ def play(
         time_s=time,
         link_bytes=carried,
         link_busy=busy_time(carried, placed.capacity[:-1]) / time if time > 0 else carried,
-        messages=played,
+        messages=sum(len(found.source) for found in placed.rounds),
         chunks=1,
         events=_events(placed, tuning, size_bytes, capacity) if with_events else (),
     )
 
 
-def _once(
-    placed: Placed, tuning: Tuning, size: float, capacity: FloatArray
-) -> tuple[list[float], int]:
+def _durations_s(placed: Placed, tuning: Tuning, size: float, capacity: FloatArray) -> list[float]:
     durations = []
     for index, phase in enumerate(placed.plan.phases):
         rounds = [found for found in placed.rounds if found.phase == index]
@@ -134,7 +117,7 @@ def _once(
                 durations.append(_relayed(placed, found, start, through) + extra)
             else:
                 durations.append(found.times * float((start + through).max()) + extra)
-    return durations, sum(len(found.source) for found in placed.rounds)
+    return durations
 
 
 def _arrival(
@@ -150,8 +133,7 @@ def _even(values: FloatArray) -> bool:
 
 
 def _through(found: PlacedRound, size: float, capacity: FloatArray) -> FloatArray:
-    zero = np.zeros(len(found.source), dtype=np.int64)
-    return transfer_times(found.links, found.share * size, capacity, zero, 1)
+    return transfer_times(found.links, found.share * size, capacity)
 
 
 def pace(placed: Placed, tuning: Tuning, found: PlacedRound, size_bytes: float) -> FloatArray:
@@ -195,46 +177,9 @@ def _relayed(placed: Placed, found: PlacedRound, start: FloatArray, through: Flo
     return float(has.max())
 
 
-def _every_round(
-    placed: Placed, tuning: Tuning, size: float, capacity: FloatArray
-) -> tuple[list[float], int]:
-    """Play every round with its own messages, as many at a time as fit in memory."""
-    durations: list[float] = []
-    played = 0
-    links = placed.link_count
-    for found in placed.rounds:
-        start = start_latency(found, tuning)
-        extra = after_round(placed, found, tuning, size)
-        relays = placed.plan.phases[found.phase].pattern.relays
-        at_once = max(_MESSAGES_AT_ONCE // max(len(found.source), 1), 1)
-        through: FloatArray = np.zeros((0, 0))
-        for first in range(0, found.times, at_once):
-            count = min(at_once, found.times - first)
-            round_of = np.repeat(np.arange(count), len(found.source))
-            path = np.tile(found.links, (count, 1))
-            # Rounds in one call get link numbers of their own, so that they share no bandwidth.
-            path = np.where(path == links, count * links, path + round_of[:, None] * links)
-            times = transfer_times(
-                path,
-                np.tile(found.share * size, count),
-                np.append(np.tile(capacity[:-1], count), np.inf),
-                round_of,
-                count,
-            )
-            played += len(times)
-            through = times.reshape(count, -1)
-            ends = (through + start).max(axis=1)
-            if not relays or _even(start + through[0]):
-                durations.append(float(ends.sum()) + count * extra)
-        if relays and not _even(start + through[0]):
-            durations.append(_relayed(placed, found, start, through[0]) + found.times * extra)
-    return durations, played
-
-
 def _events(
     placed: Placed, tuning: Tuning, size: float, capacity: FloatArray
 ) -> tuple[MessageEvent, ...]:
-    """Every message of the kept rounds with its times, in lock step."""
     clock = float(tuning.launch_s)
     events: list[MessageEvent] = []
     for found in placed.rounds:

@@ -15,7 +15,6 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
-from trnbench.engines.emulate.collective.like_messages import class_loads, like_messages
 from trnbench.engines.emulate.collective.play import (
     PlayedCollective,
     after_round,
@@ -25,19 +24,105 @@ from trnbench.engines.emulate.collective.play import (
     play,
     reached_capacity,
 )
-from trnbench.engines.emulate.collective.sharing import fair_rates
-from trnbench.engines.emulate.collective.under_way import OnTheWay, Running, Step
+from trnbench.engines.emulate.collective.sharing import class_loads, fair_rates, like_messages
 from trnbench.errors import InputError
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.calibration.collective_stack import Tuning
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, State
 from trnbench.machine.message_plan.placed import Placed, PlacedRound
 from trnbench.machine.message_plan.plan import chunks_of, turns
 from trnbench.machine.message_plan.select import Selected, selected_for
 
+_EQUAL = 1e-9
+
+
+class Step(Record, kw_only=False, eq=False):
+    """Rounds joined, by class of equal messages: bytes and latency of each message."""
+
+    classes: IntArray
+    size_bytes: FloatArray
+    latency_s: FloatArray
+    after_s: float  # Seconds between the end of all messages and the end of the step
+    messages: int  # All messages of the step
+
+
+class Running(State, kw_only=False, eq=False):
+    """A step under way; `going`: classes of messages that are."""
+
+    step: Step
+    task: tuple[int, int, int]
+    position: int
+    ends_s: float
+    going: int
+
+
+class OnTheWay:
+    """Messages under way, one place for each class of messages of a step: owner and bytes left.
+
+    A free place has the class behind all others, and endless bytes left.
+    """
+
+    def __init__(self, classes: int) -> None:
+        self.nothing = classes
+        self.owner: list[Running | None] = []
+        self.free: list[int] = []
+        self.left = self.latency_s = self.through_bytes = np.zeros(0)
+        self.of_class = np.zeros(0, dtype=np.int64)
+
+    @property
+    def going(self) -> bool:
+        return len(self.free) < len(self.owner)
+
+    def begin(self, running: Running) -> None:
+        """Give the messages of a step their places."""
+        step, count = running.step, running.going
+        # Places are reused: arrays of a fixed length are cheaper than joining and cutting them.
+        if len(self.free) < count:
+            self._grow(count)
+        places = self.free[-count:]
+        del self.free[-count:]
+        self.of_class[places] = step.classes
+        self.left[places] = step.size_bytes
+        self.through_bytes[places] = _EQUAL * step.size_bytes
+        self.latency_s[places] = step.latency_s
+        for place in places:
+            self.owner[place] = running
+
+    def move(self, rates: FloatArray, step: float) -> IntArray:
+        self.left -= rates * step
+        return np.flatnonzero(self.left <= self.through_bytes)
+
+    def end(self, places: IntArray, now: float) -> list[Running]:
+        """Free the places of arrived messages, and return the steps that have no messages left."""
+        done = []
+        numbers = places.tolist()
+        for place, latency_s in zip(numbers, self.latency_s[places].tolist(), strict=True):
+            running = self.owner[place]
+            assert running is not None
+            running.ends_s = max(running.ends_s, now + latency_s)
+            running.going -= 1
+            if not running.going:
+                done.append(running)
+            self.owner[place] = None
+        self.of_class[places] = self.nothing
+        self.left[places] = np.inf
+        self.free += numbers
+        return done
+
+    def _grow(self, count: int) -> None:
+        before = len(self.owner)
+        more = before + count
+        self.owner += [None] * more
+        self.free += range(before, before + more)
+        self.left = np.append(self.left, np.full(more, np.inf))
+        self.latency_s, self.through_bytes = (
+            np.append(array, np.zeros(more)) for array in (self.latency_s, self.through_bytes)
+        )
+        self.of_class = np.append(self.of_class, np.full(more, self.nothing))
+
+
 STEPS_PER_RUN = 16
-REMEMBERED = 1 << 20
-"""Speeds that are remembered at most, of all sets of messages together."""
+REMEMBERED = 1 << 20  # Speeds that are remembered at most, of all sets of messages together
 
 
 class ChunkStream(Record, eq=False):
@@ -46,20 +131,16 @@ class ChunkStream(Record, eq=False):
     placed: Placed
     tuning: Tuning
     size_bytes: float
-    chunks: int = 1
-    """Number of chunks that the size is cut into."""
+    chunks: int = 1  # Number of chunks that the size is cut into
     start_s: float = 0.0
 
 
 class Together(Record, eq=False):
     """Several collectives played at once."""
 
-    end_s: tuple[float, ...]
-    """End of each collective, seconds."""
-    link_bytes: FloatArray
-    """Bytes over each link."""
-    messages: int
-    """Number of messages of all collectives."""
+    end_s: tuple[float, ...]  # End of each collective, seconds
+    link_bytes: FloatArray  # Bytes over each link
+    messages: int  # Number of messages of all collectives
 
 
 def play_selected(

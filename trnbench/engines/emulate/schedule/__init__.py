@@ -4,11 +4,11 @@ In:  a `SlotOrder` (program/schedule), `StageTimes` by stage and chunk, `Overlap
 Out: a `PlayedSchedule` (seconds by cause on every stage), or a `Timeline` of events.
 
     StageTimes --prepare.py--> SlotSeconds [stage, slot, layout] --.
-    SlotOrder ---------------> who awaits whose message, waves ----+-> sweep.py or one_by_one.py
-                                                                   |           |
-    Jitter, Straggler --disturbance.py--> factors on compute ------'       SlotRuns
-                                                                               |
-    timeline.py (events) <-- play.py (account, causes) <-- ending.py (last slot to end of step)
+    SlotOrder ---------------> who awaits whose message, waves ----+-> sweep.py --> SlotRuns
+                                                                   |                 |
+    Jitter, Straggler --times.py--> factors on compute ------------'                 |
+                                                                                     |
+    timeline.py (events) <-- play.py (last slot to end of step, account, causes) <---'
 
 Each stage works off its slots in a fixed order. A slot starts when its stage is free and its
 message has arrived; the message leaves when its lane is free and may hold up its sender. 1F1B:
@@ -20,8 +20,7 @@ message has arrived; the message leaves when its lane is free and may hold up it
 
 The schedule therefore is a graph, and start times are longest paths in it. A wave is a set of
 slots, at most one per stage, none of which awaits another of the same wave: `sweep` plays a wave of
-all stages and layouts in a few array operations. With few stages and layouts the calls cost more
-than the sums; `one_by_one` then plays the slots in plain numbers, with the same result to the bit.
+all stages and layouts in a few array operations.
 
 The bubble is the rest of a stage's time: waits for other stages. To separate messages from it,
 `engines/emulate/step` also plays the step with messages that take no time.

@@ -6,27 +6,29 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trnbench.engines.emulate.schedule.disturbance import Jitter, Straggler, slowdown
 from trnbench.engines.emulate.schedule.play import (
     PlayedSchedule,
     ScheduleRun,
     account,
-    graph_of,
     run,
 )
-from trnbench.engines.emulate.schedule.prepare import Tables, batch_shape, per_slot, tables
-from trnbench.engines.emulate.schedule.times import OverlapRules, StageTimes
+from trnbench.engines.emulate.schedule.sweep import batch_shape, per_slot
+from trnbench.engines.emulate.schedule.times import (
+    Jitter,
+    OverlapRules,
+    StageTimes,
+    Straggler,
+    slowdown,
+)
 from trnbench.errors import InputError
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record
 from trnbench.program.schedule import SlotKind, SlotOrder
-from trnbench.program.schedule_waves import SlotMessages
 from trnbench.program.slots import LANES
 
 Track: TypeAlias = Literal["compute", "links", "network", "gradients"]
 
-LEAST_SHARE = 1e-12
-"""Events shorter than this share of the step are rounding."""
+LEAST_SHARE = 1e-12  # Events shorter than this share of the step are rounding
 
 
 class SlotEvent(Record):
@@ -72,24 +74,23 @@ def timeline(
     if len(at) != len(shape) or any(not 0 <= i < size for i, size in zip(at, shape, strict=True)):
         raise InputError(f"timeline: no layout {at} in a batch of shape {shape}")
     number = int(np.ravel_multi_index(at, shape)) if shape else 0
-    table = tables(order, times, rules, shape).part(slice(number, number + 1))
-    graph = graph_of(order, table.layouts)
-    factor = slowdown(jitter, stragglers, pp=order.pp)
-    part = run(order, graph, times, rules, table, factor)
-    played = account(part)
+    part = run(order, times, rules, slowdown(jitter, stragglers, pp=order.pp))
     events = [
-        *_slot_events(order, part),
-        *_collective_events(order, times, table, part),
-        *_send_events(order, graph[0], part),
-        *_ending_events(part),
+        *_slot_events(order, part, number),
+        *_collective_events(order, times, part, number),
+        *_send_events(order, part, number),
+        *_ending_events(part, number),
     ]
-    least_s = LEAST_SHARE * float(played.step_s[0])
+    played = account(part).reshaped(shape)
+    for index in at:
+        played = played.at(index)
+    least_s = LEAST_SHARE * float(played.step_s)
     tracks = ("compute", *LANES, "gradients")
     return Timeline(
         order=order,
-        played=played.reshaped(()),
-        start_s=part.slot_runs.start_s[..., 0],
-        end_s=part.slot_runs.end_s[..., 0],
+        played=played,
+        start_s=part.slot_runs.start_s[..., number],
+        end_s=part.slot_runs.end_s[..., number],
         events=tuple(
             sorted(
                 (event for event in events if event.end_s - event.start_s > least_s),
@@ -99,33 +100,33 @@ def timeline(
     )
 
 
-def _slot_events(order: SlotOrder, part: ScheduleRun) -> list[SlotEvent]:
+def _slot_events(order: SlotOrder, part: ScheduleRun, at: int) -> list[SlotEvent]:
     runs = part.slot_runs
     return _events_at(
         order,
         np.ones(order.kind.shape, dtype=np.bool_),
         "compute",
-        runs.start_s[..., 0],
-        runs.end_s[..., 0],
+        runs.start_s[..., at],
+        runs.end_s[..., at],
         tuple(kind.name.lower() for kind in SlotKind),
     )
 
 
 def _collective_events(
-    order: SlotOrder, times: StageTimes, table: Tables, part: ScheduleRun
+    order: SlotOrder, times: StageTimes, part: ScheduleRun, at: int
 ) -> list[SlotEvent]:
     """Collectives inside slots: those on one lane of a slot follow one another."""
     # Slots know when a lane ends, not when each collective does: they follow one another up to it.
     events: list[SlotEvent] = []
     begin = {
-        lane: part.slot_runs.lane_end_s[lane][..., 0] - taken[..., 0]
+        lane: part.slot_runs.lane_end_s[lane][..., at] - taken[..., at]
         for lane, taken in part.slots.lane_s.items()
     }
-    for one, taken in zip(times.collectives, table.collective_s, strict=True):
+    for one, taken in zip(times.collectives, part.table.collective_s, strict=True):
         lane = LANES.index(one.lane)
         if lane not in begin:
             continue
-        length = per_slot(order, taken)[..., 0]
+        length = per_slot(order, taken)[..., at]
         start = begin[lane]
         begin[lane] = start + length
         names = (one.name,) * len(SlotKind)
@@ -133,18 +134,18 @@ def _collective_events(
     return events
 
 
-def _send_events(order: SlotOrder, sent: SlotMessages, part: ScheduleRun) -> list[SlotEvent]:
-    end = part.slot_runs.sent_s[..., 0]
-    start = end - part.slots.send_s[..., 0]
+def _send_events(order: SlotOrder, part: ScheduleRun, at: int) -> list[SlotEvent]:
+    end = part.slot_runs.sent_s[..., at]
+    start = end - part.slots.send_s[..., at]
     names = ("send-forward", "send-backward", "")
     events: list[SlotEvent] = []
     for index, lane in enumerate(LANES):
-        there = (sent.receiver >= 0) & (part.slots.send_lane == index)
+        there = (part.sent.receiver >= 0) & (part.slots.send_lane == index)
         events += _events_at(order, there, lane, start, end, names)
     return events
 
 
-def _ending_events(part: ScheduleRun) -> list[SlotEvent]:
+def _ending_events(part: ScheduleRun, at: int) -> list[SlotEvent]:
     ending = part.ending
     spans: tuple[tuple[Track, str, FloatArray, FloatArray], ...] = (
         ("gradients", "gradients", ending.gradients_start_s, ending.gradients_end_s),
@@ -156,7 +157,7 @@ def _ending_events(part: ScheduleRun) -> list[SlotEvent]:
         SlotEvent(stage=stage, track=track, name=name, start_s=begin, end_s=finish)
         for track, name, start, end in spans
         for stage, (begin, finish) in enumerate(
-            zip(start[:, 0].tolist(), end[:, 0].tolist(), strict=True)
+            zip(start[:, at].tolist(), end[:, at].tolist(), strict=True)
         )
     ]
 

@@ -1,12 +1,19 @@
-"""Input of the schedule emulator: seconds of every task, and the tasks that may overlap.
+"""Input of the schedule emulator: seconds of tasks, what may overlap, and slower ranks.
 
 Arrays of times broadcast to [..., stage, chunk]; leading axes are a batch of layouts that share the
 slot order and the lanes of their messages. A time is that of one micro-batch on one chunk.
+
+Jitter. Each rank's compute time carries a log-normal factor of median 1, drawn once for a step.
+Ranks that meet in every slot wait for the slowest of them, so a stage's factor is the maximum over
+`ranks_per_stage`. The maximum of n equal draws has the distribution F(x)^n and is drawn as
+F^-1(u^(1/n)), u uniform. That the slowest ranks of all stages belong to one pipeline is a small
+overestimate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -58,8 +65,7 @@ class EndingTimes(Record, eq=False):
     """
 
     gradients_s: ArrayLike
-    sums_s: ArrayLike = 0.0
-    """Further sums of gradients after the reduction; nothing hides them."""
+    sums_s: ArrayLike = 0.0  # Further sums of gradients after the reduction; nothing hides them
     optimizer_s: ArrayLike
     parameters_s: ArrayLike
 
@@ -76,16 +82,13 @@ class StageTimes(Record, eq=False):
 class OverlapRules(Record):
     """Overlaps that a software stack allows; shares from 0 (none) to 1 (all)."""
 
-    sends: float
-    """Share of a message during which its sender computes on."""
+    sends: float  # Share of a message during which its sender computes on
     gradients: float
     """Share of their reduction that may run from a chunk's last weight gradients on."""
     parameters: float
     """Share of their gathering that may run until a chunk's first forward in the next step ends."""
-    optimizer_waits_for_all: bool
-    """True where no stage updates before all have reduced (a global gradient norm)."""
-    collectives: Mapping[str, Shares]
-    """Shares of collectives inside slots, by name."""
+    optimizer_waits_for_all: bool  # for a norm over all gradients
+    collectives: Mapping[str, Shares]  # Shares of collectives inside slots, by name
     gradient_traffic: Mapping[str, float] = field(default_factory=dict)
     """Share of a collective inside slots that holds up the reduction beside it, by name.
 
@@ -97,7 +100,6 @@ class OverlapRules(Record):
         return self.gradient_traffic.get(name, float(lane == "network"))
 
     def __post_init__(self) -> None:
-        """Refuse shares that are none."""
         for name, share in self._shares():
             array = np.asarray(share, dtype=np.float64)
             wrong = array[~((array >= 0) & (array <= 1))]
@@ -130,3 +132,51 @@ def seconds(what: str, value: ArrayLike) -> FloatArray:
     if not (array.min(initial=0.0) == 0 and array.max(initial=0.0) < np.inf):
         raise InputError(f"{what}: expected seconds of 0 or more")
     return array
+
+
+class Jitter(Record):
+    """Scatter of compute times."""
+
+    sigma: float  # Relative scatter
+    ranks_per_stage: int  # Equal ranks that wait for one another
+    stages_together: int = 1  # Stages of a node, which share their draws
+    seed: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.sigma < np.inf:
+            raise InputError("jitter: expected a relative scatter of 0 or more")
+        if min(self.ranks_per_stage, self.stages_together) < 1:
+            raise InputError("jitter: expected at least 1 rank of each stage")
+
+
+class Straggler(Record):
+    """A stage whose compute takes `factor` times as long."""
+
+    stage: int
+    factor: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.factor < np.inf:
+            raise InputError(f"straggler: expected a positive factor, found {self.factor}")
+
+
+def slowdown(jitter: Jitter | None, stragglers: tuple[Straggler, ...], *, pp: int) -> FloatArray:
+    """Factor on the compute time of each stage."""
+    factor = np.ones(pp)
+    for straggler in stragglers:
+        if not 0 <= straggler.stage < pp:
+            raise InputError(f"straggler: stage {straggler.stage} of a pipeline of {pp} stages")
+        factor[straggler.stage] *= straggler.factor
+    if jitter is None:
+        return factor
+    random = np.random.default_rng(jitter.seed)
+    together = jitter.stages_together
+    drawn = _slowest(random, -(-pp // together), jitter.ranks_per_stage)
+    return np.asarray(factor * np.exp(jitter.sigma * np.repeat(drawn, together)[:pp]))
+
+
+def _slowest(random: np.random.Generator, draws: int, count: int) -> FloatArray:
+    # u^(1/n) is close to 1 for many ranks: its distance from 1 keeps the digits.
+    tail = -np.expm1(-random.standard_exponential(draws) / count)
+    inside = np.clip(tail, np.finfo(np.float64).tiny, 1 - np.finfo(np.float64).eps)
+    return -np.array([NormalDist().inv_cdf(share) for share in inside.tolist()])

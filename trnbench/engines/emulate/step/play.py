@@ -33,23 +33,28 @@ difference between the two engines is an approximation of the closed form, not a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trnbench.engines.emulate.schedule.disturbance import Jitter, Straggler
 from trnbench.engines.emulate.schedule.play import PlayedSchedule, play
 from trnbench.engines.emulate.schedule.timeline import Timeline, timeline
-from trnbench.engines.emulate.step.account import Account, PlayedStages, busy, by_category
-from trnbench.engines.emulate.step.blocks import WorkPace, block_run
+from trnbench.engines.emulate.schedule.times import Jitter, Straggler
 from trnbench.engines.emulate.step.compute import BlockParts, RankUse, computed, rank_of
-from trnbench.engines.emulate.step.exchanges import PlayedExchanges, PlayedSite
-from trnbench.engines.emulate.step.host import host_of, slots_a_micro_batch
-from trnbench.engines.emulate.step.host_update import HostPace, host_updates_s
-from trnbench.engines.emulate.step.meeting import gradient_traffic
+from trnbench.engines.emulate.step.exchanges import PlayedExchanges, PlayedSite, gradient_traffic
+from trnbench.engines.emulate.step.host import (
+    HostPace,
+    host_of,
+    host_updates_s,
+    slots_a_micro_batch,
+)
 from trnbench.engines.emulate.step.rank import NO_RUN, BusyRun, Runs, in_turn
 from trnbench.engines.emulate.step.stages import (
-    Overheads,
+    BlockCounts,
+    PlayedStages,
+    block_run,
+    busy,
+    by_category,
     chunk_counts,
     overlap_rules,
     stage_counts,
@@ -74,8 +79,7 @@ from trnbench.program.slots import (
 )
 from trnbench.program.step import StepProgram
 
-REAL, SILENT = 0, 1
-"""A step is played twice side by side, the second time with messages that take no time."""
+REAL, SILENT = 0, 1  # Two plays side by side, the second with messages that take no time
 COMPUTED: tuple[StepCategory, ...] = ("matrix", "attention", "element-wise", "optimizer")
 """Operations that are not played on chips without a tile emulator."""
 
@@ -87,14 +91,12 @@ class PlayedCluster(Record, eq=False):
     efficiency: TrainingEfficiency
     collectives: CollectiveStack
     use: RankUse
-    host: HostPace | None = None
-    """Rates of the host's updates, needed only for an optimizer on the host."""
+    host: HostPace | None = None  # needed only for an optimizer on the host
     runs: Runs = field(default_factory=Memo)
     sites: Memo[tuple[RankUse, int], PlayedSite] = field(default_factory=Memo)
 
     @property
     def ranks_of_a_node(self) -> float:
-        """Ranks in use on one instance, of those that the platform joins if it does."""
         return self.site.node_ranks / self.platform.joined_nodes
 
     @property
@@ -127,20 +129,15 @@ class PlayedStep(Record, eq=False):
     `pipeline`: delay of the last slot by messages between stages. `bubble`: idle seconds that the
     slowest stage would have without these messages.
     """
-    busy: Mapping[StepCategory, BusyRun]
-    """Busy seconds of the parts of the machine over the step, hidden ones included."""
-    unplayed: tuple[StepCategory, ...]
-    """Categories whose seconds were handed in."""
+    busy: Mapping[StepCategory, BusyRun]  # of the machine's parts, hidden work included
+    unplayed: tuple[StepCategory, ...]  # Categories whose seconds were handed in
     slowest_stage: int
     slots: int
-    played: PlayedSchedule
-    """Account of every stage, without the stack's costs once a step."""
-    timeline: Timeline | None
-    """Events of every stage, if asked for."""
+    played: PlayedSchedule  # Account of every stage, without the stack's costs once a step
+    timeline: Timeline | None  # Events of every stage, if asked for
 
     @property
     def time_s(self) -> float:
-        """The whole step, s."""
         return sum(self.by_category.values())
 
 
@@ -159,68 +156,37 @@ def play_step(
     block where a chip cannot play it.
     """
     disturbed = disturbed or Disturbance()
-    rank = rank_of(
-        machine.platform.chip, machine.efficiency, program.grid, machine.use, machine.runs
-    )
+    platform, efficiency = machine.platform, machine.efficiency
+    rank = rank_of(platform.chip, efficiency, program.grid, machine.use, machine.runs)
     parts = handed_in if rank is None else computed(rank, program)
     if parts is None:
-        raise InputError(f"{machine.platform.chip.name} has no NeuronCores to play compute on")
-    stack = machine.efficiency.stack
-    exchanges = PlayedExchanges(program=program, site=machine.site, efficiency=machine.efficiency)
+        raise InputError(f"{platform.chip.name} has no NeuronCores to play compute on")
+    stack = efficiency.stack
+    exchanges = PlayedExchanges(program=program, site=machine.site, efficiency=efficiency)
     # Without a seed all nodes count as late as the slowest is expected to be; with one, lateness is
     # drawn per stage in the schedule and must not be counted here as well.
     nodes = np.ceil(program.grid.ranks("world") / machine.ranks_of_a_node)
     slowdown = float(slowest_node(stack.node_scatter, nodes))
     typical = 1.0 if disturbed.seed is not None else slowdown
-    factor = float(machine.efficiency.whole_factor)
-    pace = WorkPace(compute=factor * typical, update=factor * slowdown)
-    stages = _stages(program, machine, exchanges, parts, pace)
-    closing = in_turn(exchanges.collective(op) for op in program.closing)
-    launch_s = float(stack.micro_batch_s) + float(stack.piped_micro_batch_s) * (
-        int(program.grid.pp) > 1
-    )
-    trains = program.trains
-    # Half of what a micro-batch launches is for its way back.
-    launch_s = launch_s if trains else launch_s / 2
-    beside = Overheads(
-        launch_s=pace.compute * launch_s * slots_a_micro_batch(stack.host, int(program.grid.vpp)),
-        send_s=stages.message.time_s - stages.latency_s,
-        latency_s=stages.latency_s,
-        send_lane=stages.send_lane,
-        closing_s=closing.time_s,
-        waited=stages.waited,
-        host_updates_s=_host_updates_s(program, machine, stages),
-    )
+    factor = float(efficiency.whole_factor)
+    stages = _stages(program, machine, exchanges, parts, (factor * typical, factor * slowdown))
     order = slot_order(
         program.layout.schedule,
         pp=len(stages.chunks),
         vpp=len(stages.chunks[0]),
-        micro_batches=int(program.micro_batches),
+        micro_batches=stages.micro_batches,
     )
     jitter = None if disturbed.seed is None else _jitter(program, machine, disturbed.seed)
-    times = stage_times(stages.chunks, stages.blocks, stages.lanes, beside)
-    rules = overlap_rules(
-        stages.chunks,
-        stages.blocks,
-        stages.lanes,
-        stack.overlaps,
-        gradient_traffic(exchanges, tuple(program.blocks.values())),
-    )
+    times = stage_times(stages)
+    traffic = gradient_traffic(exchanges, tuple(program.blocks.values()))
+    rules = overlap_rules(stages, stack.overlaps, traffic)
     both = play(order, times, rules, jitter=jitter, stragglers=disturbed.stragglers)
     played = both.at(REAL)
     slowest = int(np.argmax(played.compute_s + played.collectives_s))
     silent_s = float(both.at(SILENT).pipeline_s)
-    account = Account(
-        stages=stages,
-        micro_batches=int(program.micro_batches),
-        slowest=slowest,
-        launch_s=beside.launch_s,
-        once_s=factor * float(stack.step_s) * trains,
-        closing=closing,
-    )
     return PlayedStep(
-        by_category=by_category(account, played, silent_s),
-        busy=busy(account),
+        by_category=by_category(stages, slowest, played, silent_s),
+        busy=busy(stages, slowest),
         unplayed=COMPUTED if rank is None else (),
         slowest_stage=slowest,
         slots=order.kind.size,
@@ -236,14 +202,14 @@ def play_step(
 
 
 def _host_updates_s(
-    program: StepProgram, machine: PlayedCluster, stages: PlayedStages
+    program: StepProgram, machine: PlayedCluster, chunks: Sequence[Sequence[BlockCounts]]
 ) -> tuple[float, ...]:
     if program.grid.optimizer_offload != "host" or not program.trains:
         return ()
     if machine.host is None:
         raise InputError("an optimizer on the host needs the pace of a host to be played")
     on_node = min(int(program.grid.ranks("world")), int(machine.ranks_of_a_node))
-    return host_updates_s(program, stages.chunks, machine.host, on_node)
+    return host_updates_s(program, chunks, machine.host, on_node)
 
 
 def _stages(
@@ -251,11 +217,12 @@ def _stages(
     machine: PlayedCluster,
     exchanges: PlayedExchanges,
     parts: Mapping[str, BlockParts],
-    pace: WorkPace,
+    factors: tuple[float, float],
 ) -> PlayedStages:
+    """The stages of a step; `factors` on seconds of micro-batches, and of the optimizer."""
     split = splits_backward(program.layout.schedule)
     blocks = {
-        kind: block_run(block, parts[kind], exchanges, pace, split=split)
+        kind: block_run(block, parts[kind], exchanges, factors, split=split)
         for kind, block in program.blocks.items()
     }
     send_lane = exchanges.message_lane()
@@ -282,16 +249,26 @@ def _stages(
         waited.append(host.waited(counts, lengths))
         update_s = sum(count * blocks[kind].update.time_s for kind, count in counts.items())
         once_s = max(once_s, host.waited_once(counts, update_s))
+    stack, trains = machine.efficiency.stack, program.trains
     piped = int(program.grid.pp) > 1
+    launch_s = float(stack.micro_batch_s) + float(stack.piped_micro_batch_s) * piped
+    # Half of what a micro-batch launches is for its way back.
+    launch_s = launch_s if trains else launch_s / 2
+    slots = slots_a_micro_batch(stack.host, int(program.grid.vpp))
     return PlayedStages(
         chunks=chunks,
         blocks=blocks,
         lanes=_lanes(program, exchanges),
+        micro_batches=int(program.micro_batches),
+        launch_s=factors[0] * launch_s * slots,
+        once_s=float(machine.efficiency.whole_factor) * float(stack.step_s) * trains,
         waited=tuple(waited),
         waited_once_s=once_s,
+        host_updates_s=_host_updates_s(program, machine, chunks),
         message=exchanges.message() if piped else NO_RUN,
         latency_s=exchanges.latency_s() if piped else 0.0,
         send_lane=send_lane,
+        closing=in_turn(exchanges.collective(op) for op in program.closing),
     )
 
 

@@ -23,8 +23,7 @@ class BusyRun(Record):
     """Seconds of played work, and of each part of the machine meanwhile."""
 
     time_s: float = 0.0
-    busy: Mapping[str, float] = field(default_factory=dict)
-    """Busy seconds by part, named as in `machine/costs/instructions.py`."""
+    busy: Mapping[str, float] = field(default_factory=dict)  # s by part (`machine.costs`)
 
     def times(self, factor: float) -> BusyRun:
         """Time and busy seconds scaled by a factor: repeated runs, or a slower one."""
@@ -52,8 +51,7 @@ def side_by_side(one: BusyRun, other: BusyRun) -> BusyRun:
     return one if one.time_s >= other.time_s else other
 
 
-Runs = Memo[Hashable, BusyRun]
-"""Runs played so far, for one chip and efficiency."""
+Runs = Memo[Hashable, BusyRun]  # Runs played so far, for one chip and efficiency
 
 
 class Rank(Record, eq=False):
@@ -63,10 +61,8 @@ class Rank(Record, eq=False):
     unit: NeuronCores
     cores: int
     efficiency: ComputeEfficiency
-    memory_share: float
-    """Share of its bandwidth that this rank reaches, with the bandwidth left by unused ranks."""
-    expert_load: float
-    """Factor by which work on experts' tokens takes longer on the busiest rank."""
+    memory_share: float  # of its bandwidth, with what unused ranks leave
+    expert_load: float  # Factor by which work on experts' tokens takes longer on the busiest rank
     runs: Runs = field(default_factory=Memo)
 
     def reached(self, product: MatrixProduct) -> Chip:
@@ -88,7 +84,6 @@ class Rank(Record, eq=False):
 
     @property
     def transfer(self) -> TransferCost:
-        """The costs of transfers on the DMA engines of one core."""
         slowed = self._slowed(1.0)
         assert slowed.cores is not None
         return transfer_cost(slowed, slowed.cores)

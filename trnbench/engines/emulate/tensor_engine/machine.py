@@ -11,6 +11,8 @@ from collections import deque
 from typing import Literal, TypeAlias
 
 from trnbench.engines.emulate.tensor_engine.plan import (
+    FS_PER_S,
+    SIDES,
     DmaMove,
     KernelPlan,
     KernelStep,
@@ -22,16 +24,18 @@ from trnbench.facts.records import Record, State
 from trnbench.machine.costs.instructions import Instructions
 from trnbench.machine.tiling.schedule import KernelSchedule
 
-MachineEngine: TypeAlias = Literal["tensor", "vector", "scalar", "dma"]
 
+class TraceEvent(Record, kw_only=False):
+    """One instruction as played: start and end in seconds, engine, and name."""
 
-class InstructionEvent(Record, kw_only=False):
-    """One instruction as it ran."""
-
-    start_fs: int
-    end_fs: int
-    engine: MachineEngine
+    start_s: float
+    end_s: float
+    engine: str
     name: str
+
+
+Arrivals: TypeAlias = tuple[list[int] | None, list[int] | None]
+"""Arrival times of the K tiles of a step's operands; None for an operand that stayed."""
 
 
 class Load(State, kw_only=False):
@@ -79,7 +83,7 @@ class Core:
         *,
         banks: int,
         dma_engines: int,
-        events: list[InstructionEvent] | None,
+        events: list[TraceEvent] | None,
     ) -> None:
         self.plan = plan
         self.events = events
@@ -96,10 +100,7 @@ class Core:
         self.scalar_free = 0
         self.row_end = 0
         self.output_rows = deque([0] * int(schedule.output_rows))
-        self.slots: dict[Side, deque[int]] = {
-            "a": deque([0] * int(schedule.slots_a)),
-            "b": deque([0] * int(schedule.slots_b)),
-        }
+        self.slots = [deque([0] * int(places)) for places in (schedule.slots_a, schedule.slots_b)]
         self.load_trigger = 0
         self.store_trigger = 0
         self.dma_free = 0
@@ -107,7 +108,7 @@ class Core:
         self.stores: deque[Store] = deque()
         self.pushed_step = 0
         self.pushed_k = 0
-        self.pushed_side: Side = "a"
+        self.pushed_side: Side = 0
         self.loaded: dict[tuple[int, Side], list[int]] = {}
         self.last_store_end = 0
         self.tally = MachineTally()
@@ -117,19 +118,19 @@ class Core:
         """Play one step."""
         plan = self.plan
         step = plan.step(index)
-        load_a, load_b = plan.loads(index)
-        next_a, next_b = plan.loads(index + 1)
+        released = tuple(side for side in SIDES if plan.loads(index + 1)[side])
         first_k = plan.digits(index)[3] == 0
-        arrivals = self._arrivals(index, load_a, load_b)
+        arrivals = self._arrivals(index, plan.loads(index))
         self._turn_operands(index, step, arrivals)
         last = len(step.chains) - 1
         for place, chain in enumerate(step.chains):
             if place == 0:
-                self._gated_chain(index, step, chain, arrivals, next_a, next_b, last == 0)
+                self._gated_chain(index, step, chain, arrivals, released)
+
             else:
                 self._free_chain(chain, len(step.k_tiles))
                 if place == last:
-                    self._release(chain, len(step.k_tiles), next_a, next_b)
+                    self._release(chain, len(step.k_tiles), released)
             self._evacuate(chain, first_k)
         self.push_loads()
         self.serve(until_fs=self.multiply_end)
@@ -141,27 +142,21 @@ class Core:
         index: int,
         step: KernelStep,
         chain: ProductChain,
-        arrivals: tuple[list[int] | None, list[int] | None],
-        release_a: bool,
-        release_b: bool,
-        only_chain: bool,
+        arrivals: Arrivals,
+        released: tuple[Side, ...],
     ) -> None:
-        """Multiply a chain whose operands may still be on their way."""
+        """Multiply a chain whose operands may still be on their way, giving back buffers."""
         bank = self.banks.popleft()
         for k, _ in enumerate(step.k_tiles):
-            ready_a = self._wait_for(index, "a", k, arrivals[0])
-            ready_b = self._wait_for(index, "b", k, arrivals[1])
+            ready_a, ready_b = (self._wait_for(index, side, k, arrivals[side]) for side in SIDES)
             self._multiply(chain.multiply_fs, chain.load_weights_fs, ready_a, ready_b, bank)
             bank = 0
-            if only_chain:
-                if release_a:
-                    self.slots["a"].append(self.multiply_end)
-                if release_b:
-                    self.slots["b"].append(self.multiply_end)
+            if len(step.chains) == 1:
+                for side in released:
+                    self.slots[side].append(self.multiply_end)
                 self.push_loads()
 
     def _free_chain(self, chain: ProductChain, count: int) -> None:
-        """Multiply a chain whose operands are all in SBUF."""
         bank = self.banks.popleft()
         # Where weight loads hide behind products the chain runs without gaps: added up at once.
         if chain.multiply_fs < chain.load_weights_fs or self.events is not None:
@@ -186,7 +181,7 @@ class Core:
         if start > end:
             self._stalled(start - end, start, weights, bank, max(ready_a, ready_b))
         if self.events is not None:
-            self.events.append(InstructionEvent(start, start + multiply_fs, "tensor", "multiply"))
+            self.events.append(_event(start, start + multiply_fs, "tensor", "multiply"))
         # The next weights load in the background, from this start on at the earliest.
         self.multiply_start = start
         self.multiply_end = start + multiply_fs
@@ -201,32 +196,24 @@ class Core:
         else:
             self.tally.weights_stall_fs += gap
 
-    def _release(self, chain: ProductChain, count: int, release_a: bool, release_b: bool) -> None:
+    def _release(self, chain: ProductChain, count: int, released: tuple[Side, ...]) -> None:
         """Give the step's buffers back, each when the last chain has used it."""
         first = self.multiply_end - (count - 1) * chain.multiply_fs
-        times = range(first, self.multiply_end + 1, chain.multiply_fs)
-        if release_a:
-            self.slots["a"].extend(times)
-        if release_b:
-            self.slots["b"].extend(times)
+        for side in released:
+            self.slots[side].extend(range(first, self.multiply_end + 1, chain.multiply_fs))
 
-    def _turn_operands(
-        self, index: int, step: KernelStep, arrivals: tuple[list[int] | None, list[int] | None]
-    ) -> None:
+    def _turn_operands(self, index: int, step: KernelStep, arrivals: Arrivals) -> None:
         """Transpose freshly loaded operands that lie the other way round, tile by tile."""
+        multiply_fs, load_weights_fs, copy_fs = self.plan.turn
         for k, tile in enumerate(step.k_tiles):
-            turned: tuple[tuple[Side, int, list[int] | None], ...] = (
-                ("a", tile.turns_a, arrivals[0]),
-                ("b", tile.turns_b, arrivals[1]),
-            )
-            for side, turns, arrived in turned:
-                if arrived is None or not turns:
+            for side, arrived in zip(SIDES, arrivals, strict=True):
+                if arrived is None or not tile.turns[side]:
                     continue
                 ready = self._wait_for(index, side, k, arrived)
-                for _ in range(turns):
-                    turn, bank = self.plan.turn, self.banks.popleft()
-                    self._multiply(turn.multiply_fs, turn.load_weights_fs, ready, 0, bank)
-                    arrived[k] = max(arrived[k], self._copy(turn.copy_fs, 0))
+                for _ in range(tile.turns[side]):
+                    bank = self.banks.popleft()
+                    self._multiply(multiply_fs, load_weights_fs, ready, 0, bank)
+                    arrived[k] = max(arrived[k], self._copy(copy_fs, 0))
 
     # ---- evacuation
 
@@ -278,7 +265,7 @@ class Core:
             self.scalar_free = end
         self.banks.append(end)
         if self.events is not None:
-            self.events.append(InstructionEvent(start, end, engine, name))
+            self.events.append(_event(start, end, engine, name))
 
     def _output_row(self) -> int:
         # A row of results needs room, which a store to memory gives back: let the DMA engines run.
@@ -292,17 +279,14 @@ class Core:
         """Trigger loads in program order as far as buffers have been released."""
         plan = self.plan
         while self.pushed_step < plan.steps:
-            step = plan.step(self.pushed_step)
-            flags = plan.loads(self.pushed_step)
+            step, flags = plan.step(self.pushed_step), plan.loads(self.pushed_step)
             while self.pushed_k < len(step.k_tiles):
-                tile = step.k_tiles[self.pushed_k]
-                if self.pushed_side == "a":
-                    if flags[0] and not self._push("a", tile.moves_a):
+                moves = step.k_tiles[self.pushed_k].moves
+                for side in SIDES[self.pushed_side :]:
+                    self.pushed_side = side
+                    if flags[side] and not self._push(side, moves[side]):
                         return
-                    self.pushed_side = "b"
-                if flags[1] and not self._push("b", tile.moves_b):
-                    return
-                self.pushed_side = "a"
+                self.pushed_side = 0
                 self.pushed_k += 1
             self.pushed_step += 1
             self.pushed_k = 0
@@ -313,28 +297,17 @@ class Core:
         if not slots:
             return False
         self.load_trigger = max(self.load_trigger, slots.popleft())
-        for place, move in enumerate(moves):
+        for move in moves:
             self.load_trigger += self.generation_fs
             self.tally.load_trigger_fs += self.generation_fs
-            self.loads.append(
-                Load(
-                    self.load_trigger + self.latency_fs,
-                    move,
-                    self.pushed_step,
-                    side,
-                    place == len(moves) - 1,
-                )
-            )
+            ready, last = self.load_trigger + self.latency_fs, move is moves[-1]
+            self.loads.append(Load(ready, move, self.pushed_step, side, last))
         return True
 
-    def _arrivals(
-        self, index: int, load_a: bool, load_b: bool
-    ) -> tuple[list[int] | None, list[int] | None]:
-        """Arrival times of the step's K tiles; None for an operand that stayed."""
-        self.loaded.pop((index - 1, "a"), None)
-        self.loaded.pop((index - 1, "b"), None)
-        a = self.loaded.setdefault((index, "a"), []) if load_a else None
-        b = self.loaded.setdefault((index, "b"), []) if load_b else None
+    def _arrivals(self, index: int, loaded: tuple[bool, bool]) -> Arrivals:
+        for side in SIDES:
+            self.loaded.pop((index - 1, side), None)
+        a, b = (self.loaded.setdefault((index, s), []) if loaded[s] else None for s in SIDES)
         return a, b
 
     def _wait_for(self, index: int, side: Side, k: int, arrived: list[int] | None) -> int:
@@ -361,7 +334,7 @@ class Core:
         loads, stores = self.loads, self.stores
         if loads and (not stores or loads[0].ready_fs <= stores[0].ready_fs):
             load = loads.popleft()
-            end = self._transfer(load.ready_fs, load.move, f"load {load.side}")
+            end = self._transfer(load.ready_fs, load.move, f"load {'ab'[load.side]}")
             self.tally.read_bytes += load.move.size_bytes
             if load.last_piece:
                 self.loaded.setdefault((load.step, load.side), []).append(end)
@@ -378,5 +351,9 @@ class Core:
         self.dma_free = end
         self.dma_fs_by_engines[move.engines] += move.occupancy_fs
         if self.events is not None:
-            self.events.append(InstructionEvent(start, end, "dma", name))
+            self.events.append(_event(start, end, "dma", name))
         return end
+
+
+def _event(start_fs: int, end_fs: int, engine: str, name: str) -> TraceEvent:
+    return TraceEvent(start_fs / FS_PER_S, end_fs / FS_PER_S, engine, name)

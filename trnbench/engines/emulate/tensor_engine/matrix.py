@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.engines.emulate.tensor_engine.machine import Core, InstructionEvent
+from trnbench.engines.emulate.tensor_engine.machine import Core, TraceEvent
 from trnbench.engines.emulate.tensor_engine.plan import FS_PER_S, KernelPlan
 from trnbench.engines.emulate.tensor_engine.steady import play_all
 from trnbench.errors import InputError, unhandled
@@ -22,15 +22,6 @@ OUTPUT_ROOM = "output room"
 """The one stall that is not the tensor engine's: copies out of PSUM that wait for room in SBUF."""
 
 
-class TraceEvent(Record):
-    """One instruction as played: start and end in seconds, engine, and name."""
-
-    start_s: float
-    end_s: float
-    engine: str
-    name: str
-
-
 class MatrixRun(Record):
     """Result of a product on a rank's busiest core; NaN and empty for an impossible product."""
 
@@ -45,14 +36,12 @@ class MatrixRun(Record):
     """Busy share of the time, by engine, DMA engine and triggering queue."""
     stalls_s: Mapping[str, float] = field(default_factory=dict)
     """Waits of the tensor engine by cause, and of copies for room in SBUF."""
-    read_bytes: float = 0.0
-    """Bytes of this core, as those written."""
+    read_bytes: float = 0.0  # Bytes of this core, as those written
     written_bytes: float = 0.0
     events: tuple[TraceEvent, ...] = ()
 
     @property
     def feasible(self) -> bool:
-        """True when the product ran."""
         return not self.reasons
 
 
@@ -135,14 +124,5 @@ def _result(core: Core, chip: str, kernel: Kernel, cores: int, unit: NeuronCores
         stalls_s={name: value / FS_PER_S for name, value in stalls.items()},
         read_bytes=tally.read_bytes,
         written_bytes=tally.written_bytes,
-        events=tuple(_seconds(event) for event in core.events or ()),
-    )
-
-
-def _seconds(event: InstructionEvent) -> TraceEvent:
-    return TraceEvent(
-        start_s=event.start_fs / FS_PER_S,
-        end_s=event.end_fs / FS_PER_S,
-        engine=event.engine,
-        name=event.name,
+        events=tuple(core.events or ()),
     )

@@ -13,7 +13,8 @@ from trnbench.facts.records import Record
 from trnbench.machine.costs.instructions import Instructions, TransferCost
 from trnbench.machine.tiling.schedule import KernelSchedule, Operand, Transfer
 
-Side: TypeAlias = Literal["a", "b"]
+Side: TypeAlias = Literal[0, 1]  # An operand: a or b
+SIDES: tuple[Side, ...] = (0, 1)
 FS_PER_S = 10**15
 _SLACK = 1e-3
 
@@ -45,10 +46,8 @@ class ProductChain(Record, kw_only=False):
 class KTile(Record, kw_only=False):
     """Work of one K tile of a step: transfers and transposes of either operand."""
 
-    moves_a: tuple[DmaMove, ...]
-    moves_b: tuple[DmaMove, ...]
-    turns_a: int
-    turns_b: int
+    moves: tuple[tuple[DmaMove, ...], tuple[DmaMove, ...]]
+    turns: tuple[int, int]
 
 
 class KernelStep(Record, kw_only=False):
@@ -56,14 +55,6 @@ class KernelStep(Record, kw_only=False):
 
     k_tiles: tuple[KTile, ...]
     chains: tuple[ProductChain, ...]
-
-
-class Turn(Record, kw_only=False):
-    """One transpose on the tensor engine and its copy back."""
-
-    multiply_fs: int
-    load_weights_fs: int
-    copy_fs: tuple[int, ...]
 
 
 class KernelPlan:
@@ -78,7 +69,13 @@ class KernelPlan:
         self.counts = (int(schedule.batch), outer, inner, int(schedule.k_blocks))
         self.steps = math.prod(self.counts)
         self._cache: dict[tuple[bool, bool, bool], KernelStep] = {}
-        self.turn = self._turn()
+        columns = float(schedule.tile.m)
+        # Durations of a transpose on the tensor engine: the product, its weights, the copy back.
+        self.turn = (
+            self._cycles_fs(instructions.multiply_cycles(columns, columns)),
+            self._cycles_fs(instructions.weight_load_cycles(columns)),
+            self._copies(columns),
+        )
 
     def digits(self, index: int) -> tuple[int, int, int, int]:
         """(batch, outer block, inner block, block of K) of a step."""
@@ -114,14 +111,6 @@ class KernelPlan:
         new_m, new_n = (new_inner, new_outer) if self._inner_is_m else (new_outer, new_inner)
         return new_m or self._schedule.reload_a, new_n or self._schedule.reload_b
 
-    def _turn(self) -> Turn:
-        columns = float(self._schedule.tile.m)
-        return Turn(
-            multiply_fs=self._cycles_fs(self._costs.multiply_cycles(columns, columns)),
-            load_weights_fs=self._cycles_fs(self._costs.weight_load_cycles(columns)),
-            copy_fs=self._copies(columns),
-        )
-
     def _make(self, last_m: bool, last_n: bool, last_k: bool) -> KernelStep:
         schedule = self._schedule
         m = int(schedule.last_m) if last_m else int(schedule.block_m)
@@ -137,12 +126,14 @@ class KernelPlan:
         )
 
     def _k_tile(self, m: int, n: int, contraction: int) -> KTile:
-        a, b = self._schedule.a, self._schedule.b
+        schedule = self._schedule
+        a, b = schedule.a, schedule.b
         return KTile(
-            moves_a=self._loads(a, m, int(self._schedule.columns_a), contraction),
-            moves_b=self._loads(b, n, int(self._schedule.columns_b), contraction),
-            turns_a=int(a.turns(float(m))),
-            turns_b=int(b.turns(float(n))),
+            (
+                self._loads(a, m, int(schedule.columns_a), contraction),
+                self._loads(b, n, int(schedule.columns_b), contraction),
+            ),
+            (int(a.turns(float(m))), int(b.turns(float(n)))),
         )
 
     def _loads(
@@ -161,12 +152,12 @@ class KernelPlan:
             widths = _pieces(n, tile.n)
             chains += [
                 ProductChain(
-                    multiply_fs=self._cycles_fs(self._costs.multiply_cycles(rows, width)),
-                    load_weights_fs=self._cycles_fs(self._costs.weight_load_cycles(rows)),
-                    copy_fs=self._copies(float(width)),
-                    add_fs=femtoseconds(float(self._costs.add_s(float(width)))),
-                    first_in_row=place == 0,
-                    store=store if last_k and place == len(widths) - 1 else None,
+                    self._cycles_fs(self._costs.multiply_cycles(rows, width)),
+                    self._cycles_fs(self._costs.weight_load_cycles(rows)),
+                    self._copies(float(width)),
+                    femtoseconds(float(self._costs.add_s(float(width)))),
+                    place == 0,
+                    store if last_k and place == len(widths) - 1 else None,
                 )
                 for place, width in enumerate(widths)
             ]

@@ -105,8 +105,7 @@ def _state(core: Core, index: int) -> MachineState:
         after(core.vector_free),
         after(core.scalar_free),
         tuple(map(after, core.output_rows)),
-        tuple(map(after, core.slots["a"])),
-        tuple(map(after, core.slots["b"])),
+        *(tuple(map(after, slots)) for slots in core.slots),
         after(core.load_trigger),
         after(core.store_trigger),
         after(core.dma_free),
@@ -133,8 +132,7 @@ def _repeat(core: Core, times: int, then: int, tally: tuple[float, ...], dma: li
         setattr(core, clock, getattr(core, clock) + by)
     core.banks = deque(time + by for time in core.banks)
     core.output_rows = deque(time + by for time in core.output_rows)
-    for side, slots in core.slots.items():
-        core.slots[side] = deque(time + by for time in slots)
+    core.slots = [deque(time + by for time in slots) for slots in core.slots]
     for load in core.loads:
         load.ready_fs += by
     for store in core.stores:

@@ -29,7 +29,7 @@ from trnbench.engines.execute.numbers.rounding import (
 )
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.arrays import Float32Array
-from trnbench.facts.numbers.formats import NumberFormat, RoundingRule, ScaleRule, format_named
+from trnbench.facts.numbers.formats import NumberFormat, ScaleRule, format_named
 from trnbench.facts.records import Record
 
 SCALE_RULES: tuple[ScaleRule, ...] = ("trainium", "ocp", "nvidia", "blockwise")
@@ -46,10 +46,8 @@ class Blocks(Record, eq=False):
     format: NumberFormat
     elements: NDArray[Any]
     scales: NDArray[Any]
-    axis: int
-    """Original position of the grouped axis."""
-    whole_scale: float = 1.0
-    """Factor on the scales of all groups."""
+    axis: int  # Original position of the grouped axis
+    whole_scale: float = 1.0  # Factor on the scales of all groups
 
     @property
     def size_bytes(self) -> float:
@@ -60,13 +58,7 @@ class Blocks(Record, eq=False):
 
 
 def quantise(
-    array: ArrayLike,
-    format: NumberFormat | str,
-    *,
-    axis: int = -1,
-    rule: ScaleRule | None = None,
-    rounding: RoundingRule = "rne",
-    rng: np.random.Generator | None = None,
+    array: ArrayLike, format: NumberFormat | str, *, axis: int = -1, rule: ScaleRule | None = None
 ) -> Blocks:
     """`array` in a block format, grouped along `axis`; the last group may be short.
 
@@ -85,32 +77,33 @@ def quantise(
     if padding:
         values = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, padding)])
     groups = values.reshape(*values.shape[:-1], -1, target.block)
-    amax = np.abs(groups).max(axis=-1)
+    amax, zero, whole = np.abs(groups).max(axis=-1), np.float32(0), np.float32(1)
+    scales: NDArray[Any]
     if chosen == "nvidia":
-        whole = np.max(amax, initial=0.0) / (target.max_value * _NV_SCALE_MAX)
-        whole = np.float32(whole if np.isfinite(whole) and whole > 0 else 1.0)
+        largest = np.max(amax, initial=0.0) / (target.max_value * _NV_SCALE_MAX)
+        whole = np.float32(largest if np.isfinite(largest) and largest > 0 else 1.0)
         small = amax / np.float32(target.max_value) / whole
         scales = np.where(np.isfinite(small), small, np.nan).astype(_NV_SCALE)
         divisor = scales.astype(np.float32)[..., None] * whole
         usable = (divisor > 0) & np.isfinite(divisor)
-        scaled = np.where(usable, groups, np.float32(0)) / np.where(usable, divisor, np.float32(1))
-        elements = _elements(scaled, target, rounding, rng).reshape(values.shape)[..., :length]
-        return Blocks(
-            format=target, elements=elements, scales=scales, axis=axis, whole_scale=float(whole)
-        )
-    if chosen == "blockwise":
-        powers = _powers(_over_rows(amax, target.tile), target)
-        scaled = np.where(np.isfinite(powers)[..., None], groups / powers[..., None], np.float32(0))
-        elements = _elements(scaled, target, rounding, rng).reshape(values.shape)[..., :length]
-        return Blocks(format=target, elements=elements, scales=powers, axis=axis)
-    codes = _scale_codes(amax, target, chosen)
-    usable = codes != _E8M0_NAN
-    # Exact short of fp32 underflow, far below the smallest element: |exponent| <= 127.
-    inverse = np.ldexp(np.float32(1), np.where(usable, _E8M0_BIAS - codes.astype(np.int32), 0))
-    scaled = np.where(usable[..., None], groups, np.float32(0)) * inverse[..., None]
-    elements = _elements(scaled, target, rounding, rng).reshape(values.shape)[..., :length]
+        scaled = np.where(usable, groups, zero) / np.where(usable, divisor, np.float32(1))
+    elif chosen == "blockwise":
+        scales = _powers(_over_rows(amax, target.tile), target)
+        scaled = np.where(np.isfinite(scales)[..., None], groups / scales[..., None], zero)
+    else:
+        codes = _scale_codes(amax, target, chosen)
+        usable = codes != _E8M0_NAN
+        # Exact short of fp32 underflow, far below the smallest element: |exponent| <= 127.
+        inverse = np.ldexp(np.float32(1), np.where(usable, _E8M0_BIAS - codes.astype(np.int32), 0))
+        scaled = np.where(usable[..., None], groups, zero) * inverse[..., None]
+        scales = codes.view(ml_dtypes.float8_e8m0fnu)
+    rounded = round_elements(scaled, target, rounding="rne", rng=None, overflow="saturate")
     return Blocks(
-        format=target, elements=elements, scales=codes.view(ml_dtypes.float8_e8m0fnu), axis=axis
+        format=target,
+        elements=rounded.astype(numpy_dtype(target)).reshape(values.shape)[..., :length],
+        scales=scales,
+        axis=axis,
+        whole_scale=float(whole),
     )
 
 
@@ -134,16 +127,6 @@ def _powers(amax: Float32Array, target: NumberFormat) -> Float32Array:
     return np.where(usable, powers, np.where(np.isfinite(amax), 1, np.nan)).astype(np.float32)
 
 
-def _elements(
-    scaled: NDArray[Any],
-    target: NumberFormat,
-    rounding: RoundingRule,
-    rng: np.random.Generator | None,
-) -> NDArray[Any]:
-    rounded = round_elements(scaled, target, rounding=rounding, rng=rng, overflow="saturate")
-    return rounded.astype(numpy_dtype(target))
-
-
 def dequantise(blocks: Blocks) -> Float32Array:
     """Values of the blocks, in the layout of the original array."""
     scales = np.repeat(
@@ -158,7 +141,6 @@ def dequantise(blocks: Blocks) -> Float32Array:
 def block_round(
     array: ArrayLike, format: NumberFormat | str, *, axis: int = -1, rule: ScaleRule | None = None
 ) -> Float32Array:
-    """`array` as the block format holds it: quantised along `axis` and read back."""
     return dequantise(quantise(array, format, axis=axis, rule=rule))
 
 

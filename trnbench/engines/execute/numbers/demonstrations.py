@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnbench.engines.execute.numbers.memory import check_memory
+from trnbench.engines.execute.numbers.accuracy import check_memory
 from trnbench.engines.execute.numbers.product import ProductRecipe, matmul
 from trnbench.engines.execute.numbers.rounding import round_to
 from trnbench.errors import InputError
@@ -29,8 +29,7 @@ def operands(
 
 
 SIZES = (64, 256, 64)
-SMALL = 2.0**-14
-"""Scale of small gradients: below the smallest number of fp8, 2^-9."""
+SMALL = 2.0**-14  # Scale of small gradients: below the smallest number of fp8, 2^-9
 FORMATS_SHOWN = ("fp32", "tf32", "bf16", "fp8_e4m3", "mxfp8_e4m3")
 SPARSE = ("bf16", "4:16")
 
@@ -41,13 +40,10 @@ class AccumulateDemo(Record):
     format: str
     start: float
     step: float
-    count: int
-    """Number of additions."""
+    count: int  # Number of additions
     exact: float
-    nearest: float
-    """Result with rounding to nearest after each addition."""
-    stochastic: float
-    """Result with stochastic rounding after each addition."""
+    nearest: float  # Result with rounding to nearest after each addition
+    stochastic: float  # Result with stochastic rounding after each addition
 
 
 def accumulate_demo(
@@ -91,17 +87,13 @@ class ProductDemo(Record):
     """Root mean square error of a product summed in FP32, over that of the exact product."""
 
     format: str
-    pattern: str | None
-    """Sparsity of the left operands; the error counts the pruned numbers."""
-    near_one: float
-    """Error with operands from N(0, 1)."""
+    pattern: str | None  # Sparsity of the left operands; the error counts the pruned numbers
+    near_one: float  # Error with operands from N(0, 1)
     scale: float
-    small: float
-    """Error with left operands from N(0, 1) times `scale`."""
+    small: float  # Error with left operands from N(0, 1) times `scale`
 
 
 def product_demos(*, seed: int = 0) -> tuple[ProductDemo, ...]:
-    """Errors of each format that fp32 operands are cast to, and of sparse ones."""
     left, right = operands(*SIZES, seed=seed)
     cases = [*((name, None) for name in FORMATS_SHOWN), SPARSE]
     return tuple(_demo(left, right, name, pattern) for name, pattern in cases)

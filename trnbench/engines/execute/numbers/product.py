@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from trnbench.engines.execute.numbers.blocks import SCALE_RULES, block_round
-from trnbench.engines.execute.numbers.rounding import OVERFLOWS, Overflow, round_to
-from trnbench.errors import InputError, UnknownNameError
+from trnbench.engines.execute.numbers.rounding import OVERFLOWS, Overflow, require_known, round_to
+from trnbench.errors import InputError
 from trnbench.facts.arrays import Float32Array
 from trnbench.facts.numbers.formats import (
     FORMATS,
@@ -43,37 +43,28 @@ ACCUMULATE_FORMATS = ("fp32", "bf16")
 BLOCK_BYTES = 64 << 20
 
 
-def _require_known(what: str, name: str, known: tuple[str, ...]) -> None:
-    if name not in known:
-        raise UnknownNameError(what, name, known)
-
-
 class ProductRecipe(Record):
     """Formats, pattern and rounding of a product."""
 
-    format_in_a: NumberFormat = FORMATS["bf16"]
-    """Format of `a`, the stationary operand."""
+    format_in_a: NumberFormat = FORMATS["bf16"]  # Format of `a`, the stationary operand
     format_in_b: NumberFormat = FORMATS["bf16"]
     format_out: NumberFormat = FORMATS["fp32"]
-    accumulate: NumberFormat = FORMATS["fp32"]
-    """Format of the sums in PSUM."""
+    accumulate: NumberFormat = FORMATS["fp32"]  # Format of the sums in PSUM
     rounding: RoundingRule = "rne"
     """Rounding of the output and, with bf16 accumulation (NeuronCore-v4), of writes to PSUM;
     inputs are rounded to nearest even."""
     overflow: Overflow = "native"
     scale_rule: ScaleRule | None = None
-    pattern: SparsityPattern | None = None
-    """Pattern by which `a` is pruned."""
-    k_tile: int = 128
-    """Products that are summed before a sum is added to PSUM."""
+    pattern: SparsityPattern | None = None  # Pattern by which `a` is pruned
+    k_tile: int = 128  # Products that are summed before a sum is added to PSUM
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _require_known("accumulation format", self.accumulate.name, ACCUMULATE_FORMATS)
-        _require_known("rounding", self.rounding, ROUNDINGS)
-        _require_known("overflow policy", self.overflow, OVERFLOWS)
+        require_known("accumulation format", self.accumulate.name, ACCUMULATE_FORMATS)
+        require_known("rounding", self.rounding, ROUNDINGS)
+        require_known("overflow policy", self.overflow, OVERFLOWS)
         if self.scale_rule is not None:
-            _require_known("scale rule", self.scale_rule, SCALE_RULES)
+            require_known("scale rule", self.scale_rule, SCALE_RULES)
         if self.k_tile < 1:
             raise InputError(f"k_tile must be at least 1, found {self.k_tile}")
         if self.seed < 0:
@@ -201,7 +192,6 @@ def _by_member(
     recipe: ProductRecipe,
     rng: np.random.Generator | None,
 ) -> None:
-    """Fill `values` batch member by batch member, in blocks of rows."""
     *batch, m, n = values.shape
     block_rows = max(1, BLOCK_BYTES // (n * values.itemsize))
     for index in np.ndindex(*batch):
@@ -245,7 +235,6 @@ def _part(
     batch: tuple[int, ...],
     block: slice,
 ) -> Float32Array | Compressed:
-    """Rows `block` of one batch member, as a two-dimensional operand."""
     if not isinstance(stationary, Compressed):
         dense = np.broadcast_to(stationary, (*batch, *stationary.shape[-2:]))
         return np.asarray(dense[index][block], dtype=np.float32)

@@ -84,7 +84,8 @@ def round_elements(
     overflow: Overflow,
 ) -> Float32Array:
     """`array` rounded to the elements of `format`, whose block scale is not considered."""
-    _require_known(rounding, overflow)
+    require_known("rounding", rounding, ROUNDINGS)
+    require_known("overflow policy", overflow, OVERFLOWS)
     values = _as_float32(array)
     if overflow == "saturate":
         values = np.clip(values, np.float32(format.min_value), np.float32(format.max_value))
@@ -138,11 +139,9 @@ def _by_chunk(
     return rounded.reshape(values.shape)
 
 
-def _require_known(rounding: str, overflow: str) -> None:
-    if rounding not in ROUNDINGS:
-        raise UnknownNameError("rounding", rounding, ROUNDINGS)
-    if overflow not in OVERFLOWS:
-        raise UnknownNameError("overflow policy", overflow, OVERFLOWS)
+def require_known(what: str, name: str, known: tuple[str, ...]) -> None:
+    if name not in known:
+        raise UnknownNameError(what, name, known)
 
 
 def _nearest(values: Float32Array, format: NumberFormat) -> Float32Array:

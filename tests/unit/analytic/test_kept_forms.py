@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from trnbench.engines.analytic.step import engines
+from trnbench.engines.analytic.step import kept_forms
 from trnbench.engines.analytic.step.engines import ExchangeSite
-from trnbench.engines.analytic.step.forms_file import read, write
+from trnbench.facts.catalog.kept import keep, kept
 from trnbench.verbs.search_layouts.run import search_layouts
 
 ASKED: dict[str, Any] = {
@@ -24,9 +24,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def asked(monkeypatch, instance: str):
     """Return what a process finds that knows nothing yet."""
-    monkeypatch.setattr(engines, "_kept", {})
+    monkeypatch.setattr(kept_forms, "_kept", {})
     found = search_layouts(instance=instance, **ASKED)
     return found.tally, found.ranked, found.by_nodes
+
+
+def stored(digest: str) -> dict[str, Any]:
+    engines = kept("forms", digest)
+    assert isinstance(engines, dict)
+    return engines
 
 
 def never(*_):
@@ -63,13 +69,13 @@ def test_what_another_process_stored_meanwhile_stays(folder, monkeypatch):
     asked(monkeypatch, "trn1.32xlarge")
     (path,) = folder.iterdir()
     digest = path.stem
-    mine = dict(read(digest))
-    write(digest, {**mine, "all-reduce 9 9 9 9 9": ["somebody else's", [], [], []]})
+    mine = stored(digest)
+    keep("forms", digest, {**mine, "all-reduce 9 9 9 9 9": ["somebody else's", [], [], []]})
     monkeypatch.setitem(ASKED, "nodes", (1, 2))
-    (kept,) = engines._kept.values()
+    (forms,) = kept_forms._kept.values()
     search_layouts(instance="trn1.32xlarge", **ASKED)
-    assert {*mine, "all-reduce 9 9 9 9 9"} < set(read(digest))
-    assert kept.digest == digest
+    assert {*mine, "all-reduce 9 9 9 9 9"} < set(stored(digest))
+    assert forms.digest == digest
 
 
 def test_another_platform_or_stack_has_another_file_and_a_closed_folder_does_no_harm(
@@ -86,5 +92,5 @@ def test_what_was_found_without_a_search_is_stored_too(folder, monkeypatch):
     monkeypatch.setattr("trnbench.predict.search.search.keep_forms", lambda engines: None)
     asked(monkeypatch, "trn1.32xlarge")
     assert not folder.exists()
-    engines.keep_all_forms()
+    kept_forms.keep_all_forms()
     assert len(list(folder.iterdir())) == 1
