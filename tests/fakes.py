@@ -7,10 +7,10 @@ from typing import Any
 
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency, KernelEfficiency
 from trnbench.facts.calibration.collective_stack import CollectiveStack, Rule, Tuning
+from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.calibration.supports import ANYTHING_ELSE, SupportLine
 from trnbench.facts.calibration.training_stack import (
     Overlaps,
-    Spread,
     TrainingEfficiency,
     TrainingStack,
 )

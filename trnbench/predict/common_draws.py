@@ -20,10 +20,12 @@ from statistics import NormalDist
 import numpy as np
 
 from trnbench.facts.arrays import FloatArray
-from trnbench.facts.calibration.training_stack import Spread, TrainingEfficiency, TrainingStack
+from trnbench.facts.calibration.coverage import Spread
+from trnbench.facts.calibration.training_stack import TrainingEfficiency, TrainingStack
 from trnbench.facts.records import Record
 from trnbench.predict.ranges import (
     Range,
+    best_of,
     correlated,
     drawn_with,
     ranges_of,
@@ -79,14 +81,21 @@ def _scrambled(key: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint6
 
 
 def drawn_efficiency(efficiency: TrainingEfficiency, draws: CommonDraws) -> TrainingEfficiency:
-    """Efficiency with a row of common draws for every number that has a range."""
+    """Efficiency with a row of common draws for every number that has a range.
+
+    At the end of each row is the value at which a step is fastest.
+    """
     ranges = ranges_of(efficiency)
     free = [key for key in ranges if drawn_with(key, ranges) == key]
     deviations = np.array([draws.deviations(number_name(key, ranges[key])) for key in free])
     deviations = correlated(deviations, free, efficiency.stack.correlated)
     by_key = dict(zip(free, deviations, strict=True))
     return replaced(
-        efficiency, {key: one.at(by_key[drawn_with(key, ranges)]) for key, one in ranges.items()}
+        efficiency,
+        {
+            key: np.append(one.at(by_key[drawn_with(key, ranges)]), best_of(key, one))
+            for key, one in ranges.items()
+        },
     )
 
 

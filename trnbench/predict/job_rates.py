@@ -76,7 +76,7 @@ def host_states_refusal(instance: Instance, needed_bytes: float) -> str | None:
 def job_rates(rates: JobRates, instance: Instance, samples: int | None) -> JobRates:
     """Rates of an instance's phases, or samples of them.
 
-    With `SAMPLES + 1` samples the first is the assumption itself, as in `sampling.sampled`.
+    With `SAMPLES + 2` samples the first is the assumption itself, as in `sampling.sampled`.
     """
     ranges = {
         "engine": range_of(rates, "engine_share"),
@@ -93,5 +93,8 @@ def job_rates(rates: JobRates, instance: Instance, samples: int | None) -> JobRa
 
 
 def _drawn(name: str, known: Range, samples: int) -> Numbers:
-    drawn = CommonDraws(count=samples).of(name, known)
-    return np.concatenate([[known.value], drawn[1:]]) if samples == SAMPLES + 1 else drawn
+    # As samples of an efficiency, they end with the value at which a step is fastest.
+    if samples == SAMPLES + 2:
+        drawn = CommonDraws(count=SAMPLES).of(name, known)
+        return np.array([known.value, *drawn, known.high])
+    return np.append(CommonDraws(count=samples - 1).of(name, known), known.high)

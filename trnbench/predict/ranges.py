@@ -94,6 +94,23 @@ class Range(Record):
         return np.minimum(self.value * factor, self.most)
 
 
+_UNIT = ("factor", "communication")
+"""Factors on what the chip and the links do by themselves: 1 is their own speed."""
+
+
+def best_of(key: str, known: Range) -> float:
+    """The end of a number's range at which a step is fastest, as far as physics allows.
+
+    Software is no faster than its chip and its links: factors on them end at 1. An overlap may be
+    complete.
+    """
+    if key in _UNIT or key.startswith((RELEASES, CHIP_RELEASES)):
+        return min(known.value, 1.0)
+    if key.startswith(f"{OVERLAPS}."):
+        return 1.0
+    return known.high if known.most == 1.0 else known.low
+
+
 def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:
     """Range of every uncertain number of a step by key, in the order of the records."""
     chip, stack = efficiency.chip, efficiency.stack

@@ -14,8 +14,9 @@ from statistics import NormalDist
 import numpy as np
 
 from trnbench.facts.arrays import FloatArray, quantiles
-from trnbench.facts.calibration.training_stack import Spread, TrainingEfficiency
-from trnbench.predict.ranges import TAIL, correlated, drawn_with, ranges_of, replaced
+from trnbench.facts.calibration.coverage import Spread
+from trnbench.facts.calibration.training_stack import TrainingEfficiency
+from trnbench.predict.ranges import TAIL, best_of, correlated, drawn_with, ranges_of, replaced
 
 SAMPLES = 200
 """Samples of each number in a prediction."""
@@ -27,7 +28,8 @@ def sampled(
 ) -> TrainingEfficiency:
     """Efficiency with a row of samples for every number that has a range.
 
-    The row begins with the number itself; `count` samples from its range follow.
+    The row begins with the number itself; `count` samples from its range follow, and at the end
+    the value at which a step is fastest.
     """
     ranges = ranges_of(efficiency)
     free = [key for key in ranges if drawn_with(key, ranges) == key]
@@ -37,7 +39,11 @@ def sampled(
     draws = np.column_stack([np.zeros(len(free)), draws])
     drawn = dict(zip(free, draws, strict=True))
     return replaced(
-        efficiency, {key: one.at(drawn[drawn_with(key, ranges)]) for key, one in ranges.items()}
+        efficiency,
+        {
+            key: np.append(one.at(drawn[drawn_with(key, ranges)]), best_of(key, one))
+            for key, one in ranges.items()
+        },
     )
 
 
@@ -53,16 +59,20 @@ def _shuffled(rows: int, count: int, seed: int) -> list[list[float]]:
 def interval(times_s: FloatArray, spread: Spread) -> tuple[float, float]:
     """Ends of the 80 % interval of a predicted time, seconds.
 
-    `times_s` holds the time by the calibration itself, then by each sample. Quantiles are taken
+    `times_s` holds the time by the calibration itself, then by each sample, and at the end the
+    least that the chip, its memory and its links allow, which no end passes. Quantiles are taken
     over the samples alone, as the calibration is no draw from its own ranges. The calibration's
     time need not be at their middle, so the interval is widened until it contains that time.
 
     Uncertain parameters and the spread of measured over predicted times count as independent: their
     distances from the median add in squares, as logarithms.
     """
-    time_s, *_ = times_s.tolist()
-    drawn_s = times_s[1:] if len(times_s) > 1 else times_s
+    time_s, least_s = float(times_s[0]), float(times_s[-1])
+    drawn_s = times_s[1:-1] if len(times_s) > 2 else times_s[:1]
+    if len(times_s) == 1:  # nothing is uncertain but the spread
+        least_s = 0.0
     low, median, high = quantiles(drawn_s, (TAIL, 0.5, 1 - TAIL))
     down = math.hypot(math.log(median / low), math.log(spread.low))
     up = math.hypot(math.log(high / median), math.log(spread.high))
-    return min(median * math.exp(-down), time_s), max(median * math.exp(up), time_s)
+    low_s, high_s = max(median * math.exp(-down), least_s), max(median * math.exp(up), least_s)
+    return min(low_s, time_s), max(high_s, time_s)

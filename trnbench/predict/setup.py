@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from trnbench.engines.analytic.step.engines import Engines
 from trnbench.errors import InputError
 from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack, stack_of
+from trnbench.facts.calibration.coverage import Spread, load_beyond_rows
 from trnbench.facts.calibration.hosts import JobRates, load_job_rates
 from trnbench.facts.calibration.supports import Support
 from trnbench.facts.calibration.training_stack import (
     WITH_EXPERTS,
     Basis,
-    Spread,
     TrainingEfficiency,
     TrainingStack,
     load_chip_efficiency,
     load_training_stack,
+    together,
     training_stack_of,
+    widest,
 )
 from trnbench.facts.calibration.transfer import serving_by_name, taken_over
 from trnbench.facts.catalog.provenance import Kind
@@ -104,12 +106,46 @@ class TrainSetup(Record, eq=False):
         """
         return beyond(self.stack, self.model, layout) if self.own_stack else ()
 
+    def beyond_rows(self, layout: Layout) -> Mapping[str, tuple[str, ...]]:
+        """Settings beyond the measured steps of the stack, in words: degrees, sizes and kinds.
+
+        Empty where the stack's numbers come from elsewhere: its whole spread says so then.
+        """
+        covers = self.stack.covers
+        if covers is None or self.efficiency.beyond_rows is None or not self.own_stack:
+            return {}
+        ranks = self.platform.ranks(self.logical_size)
+        degrees = {
+            **{name: int(getattr(layout, name)) for name in ("cp", "ep", "vpp")},
+            "tp_nodes": -(-int(layout.tp) // ranks),
+        }
+        return {
+            "degrees": covers.degrees_beyond(degrees),
+            "sizes": covers.sizes_beyond(
+                nodes=self.nodes,
+                sequence=int(layout.sequence),
+                micro_batch=int(layout.micro_batch),
+                tokens=int(layout.global_batch * layout.sample_tokens),
+            ),
+            "kinds": () if layout.job in covers.jobs else (f"job {layout.job}",),
+        }
+
     def spread_in(self, layout: Layout) -> Spread:
-        """Spread in a layout, wider where the layout uses a feature that was never seen to run."""
-        known, untested = self.spread, self.stack.untested
+        """Spread in a layout: wider beyond the rows, and with features never seen to run."""
+        known, untested, amounts = self.spread, self.stack.untested, self.efficiency.beyond_rows
+        if amounts is not None:
+            past = self.beyond_rows(layout)
+            known = together(known, *(getattr(amounts, name) for name in past if past[name]))
         if untested is None or not self.beyond(PartialLayout.of(layout)):
             return known
-        return Spread(low=min(known.low, untested.low), high=max(known.high, untested.high))
+        return widest(known, untested)
+
+    @property
+    def experts_assumed(self) -> bool:
+        """True where the model has experts and no measured step told what these cost here."""
+        told = self.stack.provenance.evidence.get("experts.compute")
+        has_experts = family_of(self.model).endswith(WITH_EXPERTS)
+        return has_experts and told is not None and told.kind == Kind.ASSUMED
 
     @property
     def samples(self) -> TrainingEfficiency:
@@ -238,7 +274,11 @@ def training_efficiency(
         from trnbench.facts.calibration.stack_of import Stacks
 
         stack = Stacks(catalog).by_name(stack, platform).stack
-    return TrainingEfficiency(chip=load_chip_efficiency(catalog, platform.chip.name), stack=stack)
+    return TrainingEfficiency(
+        chip=load_chip_efficiency(catalog, platform.chip.name),
+        stack=stack,
+        beyond_rows=load_beyond_rows(catalog),
+    )
 
 
 def collectives_of(catalog: Catalog, platform: Platform, stack: TrainingStack) -> CollectiveStack:

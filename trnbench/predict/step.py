@@ -199,8 +199,9 @@ def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row:
     program = _program(setup.model, layout)
     times_s = prices_of(setup, program, drawn_efficiency(setup.efficiency, draws)).time().time_s
     spread = setup.spread_in(layout)
-    residual = residual_of(setup.stack, setup.measured or setup.stack, spread)
-    return np.asarray(times_s * residual.factors(draws, row))
+    factors = residual_of(setup.stack, setup.measured or setup.stack, spread).factors(draws, row)
+    times_s = np.broadcast_to(times_s, draws.count + 1)
+    return np.asarray(np.maximum(times_s[:-1] * factors, times_s[-1]))
 
 
 class SharedPrices(Record, eq=False):

@@ -10,6 +10,7 @@ import pytest
 from trnbench.errors import DataFileError, InputError, UnknownNameError
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
 from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.coverage import BeyondRows
 from trnbench.facts.calibration.hosts import JobRates
 from trnbench.facts.calibration.training_stack import (
     CHIP_PREFIX,
@@ -85,6 +86,7 @@ def test_a_calibration_is_read_as_what_it_holds_and_names_what_exists(name):
         CHIP_PREFIX: ChipEfficiency,
         STACK_PREFIX: TrainingStack,
         "job-": JobRates,
+        "beyond-": BeyondRows,
     }
     prefix = name[: name.index("-") + 1]
     assert issubclass(type(record), kinds.get(prefix, CollectiveStack))
@@ -97,7 +99,10 @@ def test_every_number_has_a_range_around_it_and_every_prior_says_that_it_is_one(
             path: evidence
             for path, evidence in stack.provenance.evidence.items()
             if not path.startswith(
-                ("spread.", "unseen.", "untested.", "expert_spread.", "fit.", "releases.")
+                (
+                    *("spread.", "unseen.", "untested.", "expert_spread.", "fit.", "releases."),
+                    *("covers.", "claimed_mfu"),
+                )
             )
         }
         tables = (

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trnbench.facts.calibration.training_stack import Spread, load_training_stack
+from trnbench.facts.calibration.coverage import Spread
+from trnbench.facts.calibration.training_stack import load_training_stack
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_reliability
 from trnbench.facts.workload.layout import Layout

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trnbench.facts.calibration.chip_efficiency import ExpertEfficiency
-from trnbench.facts.calibration.training_stack import Spread
+from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests import fakes
 from tests.fakes import CHIP
+from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.calibration.training_stack import (
-    Spread,
     TrainingEfficiency,
 )
 from trnbench.facts.catalog.provenance import Evidence, Kind, Provenance
@@ -72,7 +72,7 @@ def test_a_release_with_a_dot_in_its_name_has_its_range():
         }
     )
     drawn = sampled(efficiency(stack=stack), count=50, seed=1)
-    assert drawn.samples == 51
+    assert drawn.samples == 52
     assert isinstance(drawn.whole_factor, np.ndarray)
 
 
@@ -93,7 +93,7 @@ def test_a_seed_gives_the_same_samples_again_and_numbers_scatter_apart():
 def test_an_interval_adds_both_reasons_to_be_wrong_in_squares():
     # Parameters: 10 % quantile 8, median 10, 90 % quantile 12.5, both ends ln 1.25 away.
     # Spread: ln 0.8 = -ln 1.25 below, ln 1.25 above. Together sqrt(2) ln 1.25 each way.
-    times_s = np.array([10.0] + [8.0] * 20 + [10.0] * 60 + [12.5] * 20)
+    times_s = np.array([10.0] + [8.0] * 20 + [10.0] * 60 + [12.5] * 20 + [0.0])
     low, high = interval(times_s, Spread(low=0.8, high=1.25))
     assert low == pytest.approx(10 * math.exp(-math.sqrt(2) * math.log(1.25)))
     assert high == pytest.approx(10 * math.exp(math.sqrt(2) * math.log(1.25)))
@@ -106,7 +106,7 @@ def test_an_interval_adds_both_reasons_to_be_wrong_in_squares():
     [(8.0, 2.0, 10.0), (4.0, 2.0, 10.0), (1.5, 1.5, 10.0), (12.0, 2.0, 12.0)],
 )
 def test_the_sample_set_of_an_interval_is_the_samples_alone(calibration_s, low_s, high_s):
-    times_s = np.array([calibration_s, *range(1, 12)])
+    times_s = np.array([calibration_s, *range(1, 12), 0.0])
     ends = interval(times_s, Spread(low=1.0, high=1.0))
     assert ends == pytest.approx((low_s, high_s), rel=1e-12)
 
@@ -115,7 +115,29 @@ def test_samples_stand_behind_the_number_itself():
     drawn = sampled(efficiency(ranges(memory_share=(0.6, 0.75))), count=50, seed=1)
     shares = np.asarray(drawn.chip.memory_share)
     # None of 50 equally likely values on both sides of the median is the median.
-    assert (shares == CHIP.memory_share).tolist() == [True] + [False] * 50
+    assert (shares == CHIP.memory_share).tolist() == [True] + [False] * 51
+
+
+def test_no_end_of_an_interval_passes_the_least_that_physics_allows():
+    # Samples from 2 to 10 s and a spread of half: the low end would be 1 s.
+    times_s = np.array([8.0, *range(1, 12), 3.0])
+    low, high = interval(times_s, Spread(low=0.5, high=1.0))
+    assert low == 3.0
+    assert high == pytest.approx(10.0)
+    # The calibration's own time is in the interval all the same.
+    times_s[0] = 2.5
+    assert interval(times_s, Spread(low=0.5, high=1.0))[0] == 2.5
+
+
+def test_the_last_sample_is_the_fastest_that_software_can_be():
+    known = ranges(factor=(0.8, 1.25), memory_share=(0.6, 0.75))
+    given_ = TrainingEfficiency(
+        chip=replace(CHIP, provenance=known), stack=replace(STACK, factor=1.1, provenance=known)
+    )
+    drawn = sampled(given_, count=20, seed=1)
+    # Not faster than the chip itself, although the factor's range goes below 1.
+    assert np.asarray(drawn.stack.factor)[-1] == 1.0
+    assert np.asarray(drawn.chip.memory_share)[-1] == 0.75
 
 
 @settings(deadline=None, max_examples=30)

@@ -113,7 +113,7 @@ def test_what_is_untested_is_warned_of_and_wider_and_what_runs_is_neither():
     plain, sharded = predict(setup, ON_NODE), predict(setup, replace(ON_NODE, zero=3))
     assert not plain.warnings
     assert any("zero 3 is untested with nxd-trn1" in warning for warning in sharded.warnings)
-    assert setup.spread_in(ON_NODE) == setup.spread
+    assert setup.spread_in(replace(ON_NODE, global_batch=1024)) == setup.spread
     wide = setup.spread_in(replace(ON_NODE, zero=3))
     assert (wide.low, wide.high) == (0.7, 2.0)
     assert plain.step is not None

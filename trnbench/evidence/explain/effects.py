@@ -174,7 +174,7 @@ class Pricer(State, kw_only=False):
                     predicted=float(nominal[quantity].flat[0]),
                     low=ends[0],
                     high=ends[1],
-                    samples=np.log(values[1:]) if len(values) > 1 else np.log(values),
+                    samples=np.log(values[1:-1]) if len(values) > 1 else np.log(values),
                 )
             )
         return found

@@ -25,7 +25,8 @@ from trnbench.evidence.fit.problem import (
     problem,
 )
 from trnbench.evidence.fit.solve import Fit, fit, widths_by, without
-from trnbench.facts.calibration.training_stack import WITH_EXPERTS, Spread
+from trnbench.facts.calibration.coverage import Spread
+from trnbench.facts.calibration.training_stack import WITH_EXPERTS
 from trnbench.facts.records import Record, replace
 from trnbench.predict.ranges import END, TIED, chip_ranges, ranges_of
 

@@ -25,7 +25,8 @@ from trnbench.evidence.fit.memory import MemoryFit
 from trnbench.evidence.fit.problem import KERNEL, STEP
 from trnbench.evidence.fit.start import Start, Table
 from trnbench.facts.calibration.collective_stack import FILE_PREFIX
-from trnbench.facts.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX, Spread
+from trnbench.facts.calibration.coverage import Spread
+from trnbench.facts.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX
 from trnbench.facts.calibration.transfer import (
     AS_IN,
     BY_KERNELS,
@@ -190,6 +191,7 @@ class Calibrated(Record, eq=False):
                 table["unseen"] = _spread(self.calibration.unseen, source)
             new["fitted_to"] = sorted(set(families_told(rows)))
             table["fit"] = _errors(rows, source)
+            table["covers"] = _covered(rows, source)
             if pairs := self._correlations(name, {row.row.chip for row in rows}):
                 table["correlations"] = pairs
         return _behind(table, "title", new)
@@ -222,11 +224,18 @@ class Calibrated(Record, eq=False):
         return table
 
     def _hand_on(self, table: Table, parent: str) -> None:
+        given = self._table(parent)
+        # On the machines of the measured steps nothing is carried far: reach and ranges stay.
+        same = {*_names(table)} <= {*_names(given)}
+        if same and "covers" in given:
+            table["covers"] = given["covers"]
         source = _cited(table, "This project, fit to measured steps of other stacks", self.date)
         known, agreed = dict(_numbers(self._table(parent))), dict(_numbers(self._before(parent)))
         for path, entry in _numbers(table):
             if path in agreed and agreed[path]["value"] == entry["value"] and "low" in known[path]:
-                entry.update(_handed_on(path, known[path], entry, (parent, source)))
+                # Other software on the same chips may still run other kernels.
+                further = 1.0 if same and not path.startswith("kernels.") else HANDED_ON
+                entry.update(_handed_on(path, known[path], entry, (parent, source), further))
         if "correlations" in self._table(parent):
             table["correlations"] = self._table(parent)["correlations"]
         # Software of another make is assumed to be like this one, whatever that was fitted to.
@@ -245,9 +254,12 @@ def _numbers(table: Table, path: str = "") -> Iterator[tuple[str, Table]]:
                 yield from _numbers(value, here)
 
 
-def _handed_on(path: str, entry: Table, before: Table, giver: tuple[str, str]) -> Table:
+def _handed_on(
+    path: str, entry: Table, before: Table, giver: tuple[str, str], further: float
+) -> Table:
+    """A number taken over from another calibration, with ranges `further` times as wide."""
     value, low, high = (_number(entry[key]) for key in _ENDS)
-    ends = wider_ends(value, low, high, HANDED_ON, most=most_of(path))
+    ends = wider_ends(value, low, high, further, most=most_of(path))
     if "low" in before:
         # No wider than was believed of the heir, and never narrower than what it takes over.
         ends = max(ends[0], min(_number(before["low"]), low)), ends[1]
@@ -284,6 +296,33 @@ def _reaching(spread: Table, before: object) -> Table:
         if further(told["value"], spread[key]) != spread[key]:
             found[key] = {**told, "source": before["source"], "kind": before["kind"]}
     return found
+
+
+def _names(table: Table) -> list[str]:
+    """Instances that a stack's file names."""
+    names = table.get("instances")
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
+def _covered(rows: Iterable[FittedRow], source: str) -> Table:
+    """Reach of the steps among these rows."""
+    found = [one.row for one in rows if one.row.layout is not None]
+    layouts = [row.layout for row in found if row.layout is not None]
+    tokens = [int(one.global_batch * one.sample_tokens) for one in layouts]
+    largest = {
+        name: max(int(getattr(one, name)) for one in layouts)
+        for name in ("cp", "ep", "vpp", "sequence", "micro_batch")
+    }
+    return {
+        "source": source,
+        "kind": "derived",
+        "jobs": sorted({one.job for one in layouts}),
+        **largest,
+        "tp_nodes": max(-(-int(one.layout.tp) // one.node_ranks) for one in found if one.layout),
+        "nodes": max(row.nodes for row in found),
+        "least_tokens": min(tokens),
+        "most_tokens": max(tokens),
+    }
 
 
 def _errors(rows: Iterable[FittedRow], source: str) -> Table:

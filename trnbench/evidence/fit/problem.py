@@ -19,6 +19,7 @@ from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.training_stack import CHIP_PREFIX, TrainingEfficiency
 from trnbench.facts.catalog.provenance import join
 from trnbench.facts.records import Record
+from trnbench.facts.workload.layout import Layout
 from trnbench.predict.ranges import (
     CHIP,
     CHIP_RELEASES,
@@ -86,6 +87,10 @@ class Measured(Record, eq=False):
     quantity: str = STEP
     """The measured thing: a step, a part of one, or a kernel."""
     instance: str = ""
+    layout: Layout | None = None
+    """Layout of a step."""
+    node_ranks: int = 1
+    """Ranks of a node."""
 
     @property
     def chip(self) -> str:

@@ -151,6 +151,8 @@ def _measured(
         nodes=case.setup.nodes,
         family=family_of(case.setup.model),
         instance=case.setup.platform.instance.name,
+        layout=case.layout,
+        node_ranks=case.setup.platform.ranks(case.setup.logical_size),
         efficiency=case.setup.efficiency,
     )
     return [

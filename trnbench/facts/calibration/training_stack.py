@@ -6,6 +6,7 @@ chip: a chip runs many stacks. A number may be a row of samples, as in `chip_eff
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from trnbench.errors import InputError, did_you_mean
@@ -22,6 +23,7 @@ from trnbench.facts.calibration.chip_efficiency import (
     numbers_of,
     samples_of,
 )
+from trnbench.facts.calibration.coverage import BeyondRows, Covered, Spread
 from trnbench.facts.calibration.hosts import PLAIN, Dispatch, HostLaunch, MemoryOverheads
 from trnbench.facts.calibration.supports import (
     ANYTHING_ELSE,
@@ -98,22 +100,21 @@ class Habits(Record):
     """Format of frozen weights in adapter jobs with fp8 products."""
 
 
-class Spread(Record):
-    """Scatter of measured over predicted times: ends of an 80 % interval, as ratios.
-
-    Factors on a predicted time, in addition to the effect of uncertain parameters.
-    """
-
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if not 0 < self.low <= 1 <= self.high:
-            raise ValueError("`low` must be above 0 and at most 1, `high` at least 1")
-
-
 def _between(one: Spread, other: Spread) -> Spread:
     return Spread(low=(one.low * other.low) ** 0.5, high=(one.high * other.high) ** 0.5)
+
+
+def widest(*spreads: Spread) -> Spread:
+    """The spread that contains all of these."""
+    return Spread(low=min(one.low for one in spreads), high=max(one.high for one in spreads))
+
+
+def together(*spreads: Spread) -> Spread:
+    """Spread of independent reasons to be wrong: logarithms add in squares."""
+    return Spread(
+        low=math.exp(-math.hypot(*(math.log(one.low) for one in spreads))),
+        high=math.exp(math.hypot(*(math.log(one.high) for one in spreads))),
+    )
 
 
 class FitErrors(Record):
@@ -149,6 +150,10 @@ class TrainingStack(Sourced):
     fitted_on: tuple[str, ...] = ()
     """Instances of the measured steps; `fitted_to`: their model families."""
     fitted_to: tuple[str, ...] = ()
+    covers: Covered | None = None
+    """Reach of the measured steps; None where there are none."""
+    claimed_mfu: float | None = None
+    """MFU that the software's maker claims on these chips."""
     fit: FitErrors | None = None
     collectives: str | None = None
     """Communication stack, where other than the instance's own."""
@@ -266,9 +271,12 @@ class TrainingStack(Sourced):
 
         Other instances with the same chips lie half way to an unmeasured chip.
         """
-        unseen = self.unseen or self.spread
+        # What was never seen scatters no less than what was.
+        unseen = widest(self.spread, self.unseen or self.spread)
         if family is not None and family.endswith(WITH_EXPERTS) and self.expert_spread is not None:
-            unseen = self.expert_spread
+            unseen = widest(unseen, self.expert_spread)
+            if family not in self.fitted_to:
+                return unseen
         if family is not None and self.fitted_to and family not in self.fitted_to:
             return unseen
         known = self.basis_on(instance) == self.basis
@@ -313,6 +321,8 @@ class TrainingEfficiency(Record):
 
     chip: ChipEfficiency
     stack: TrainingStack
+    beyond_rows: BeyondRows | None = None
+    """Scatter of steps beyond the rows of the stack; None where no catalogue was read."""
 
     def __post_init__(self) -> None:
         check_numbers(self._numbers)

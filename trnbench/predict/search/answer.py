@@ -11,8 +11,10 @@ from trnbench.engines.analytic.step.memory import memory
 from trnbench.engines.analytic.step.utilization import check_peak, mfu
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record
+from trnbench.facts.workload.layout import Layout
 from trnbench.predict.search.counts import Counts
 from trnbench.predict.search.legality import nearest_refusal
+from trnbench.predict.search.question import ROWS_SAY, SearchQuestion
 from trnbench.predict.search.ranking import Entries, LayoutRanking
 from trnbench.predict.search.result import ClusterResult, Found, NearestMiss, Ranked, SearchResult
 from trnbench.predict.search.runs import Run
@@ -27,6 +29,8 @@ class Ending(Record, eq=False):
     counts: Counts
     runs: Sequence[Run]
     ranking: LayoutRanking
+    sure: LayoutRanking
+    """The best layouts within the rows of the stack, where others lie beyond them."""
     misses: LayoutRanking
     available_bytes: float
     refusals: tuple[str, ...]
@@ -38,6 +42,7 @@ class Ending(Record, eq=False):
 def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
     """Result of a search that took `elapsed_s`, with the `top` fastest layouts of all clusters."""
     best, misses = ending.ranking.of_clusters(), ending.misses.of_clusters()
+    within = ending.sure.of_clusters()
     ideal: Memo[Literal["rank"], float] = Memo()
     makers = {
         number: _Records(ending=ending, entries=entries, ideal=ideal)
@@ -51,6 +56,7 @@ def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
                 nodes=nodes + ending.space.question.generation_nodes,
                 tally=ending.counts.tally(slice(number, number + 1)),
                 ranked=_ranked(makers[number]) if number in makers else (),
+                within_rows=_within(ending, within.get(number), makers.get(number)),
                 nearest=None if missed is None else _nearest(ending, missed),
             )
         )
@@ -92,7 +98,9 @@ class _Records(Record, eq=False):
         """Record of the layout at a rank of the cluster's ranking."""
         entries, question = self.entries, self.ending.space.question
         run, place = self.ending.runs[int(entries.run[number])], int(entries.place[number])
-        layout, step_time_s = run.layout(place), float(entries.score[number])
+        layout = run.layout(place)
+        # Scores hold the doubt of what lies beyond the rows; times do not.
+        step_time_s = float(entries.score[number]) / _doubt(question, layout)
         sequences_per_s = float(layout.global_batch) / step_time_s
         ideal_rank_s = self.ideal.of("rank", lambda: _ideal_rank_s(self.ending, entries))
         mfu = ideal_rank_s / (int(layout.ranks) * step_time_s)
@@ -107,6 +115,20 @@ class _Records(Record, eq=False):
             memory_bytes=float(entries.memory_bytes[number]),
             memory_capacity_bytes=question.platform.memory_per_rank_bytes(question.logical_size),
         )
+
+
+def _doubt(question: SearchQuestion, layout: Layout) -> float:
+    return float(question.doubt({name: np.array(getattr(layout, name)) for name in ROWS_SAY}))
+
+
+def _within(ending: Ending, entries: Entries | None, maker: _Records | None) -> Found | None:
+    """The best layout within the rows, where the best of all lies beyond them."""
+    if entries is None or maker is None:
+        return None
+    best = maker.record(0)
+    if _doubt(ending.space.question, best.layout) == 1:
+        return None
+    return _Records(ending=ending, entries=entries, ideal=maker.ideal).record(0)
 
 
 def _ranked(records: _Records) -> Ranked:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from trnbench.errors import InputError
+from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.calibration.hosts import JobRates
 from trnbench.facts.calibration.supports import Support
@@ -24,6 +27,10 @@ from trnbench.program.precision import recipe_named
 
 if TYPE_CHECKING:
     from trnbench.predict.setup import TrainSetup
+
+
+ROWS_SAY = ("cp", "ep", "vpp", "tp")
+"""Degrees that a search doubts where no measured step of the stack has them as large."""
 
 
 class SearchQuestion(Record):
@@ -81,6 +88,22 @@ class SearchQuestion(Record):
     def allows(self, feature: str) -> bool:
         """True where a feature may be searched if its knob is asked for."""
         return self.assume_supported or support_of(self.stack, feature).status != "refused"
+
+    def doubt(self, degrees: Mapping[str, FloatArray]) -> FloatArray:
+        """Factor on the times of layouts by which a search ranks them; 1 within the rows.
+
+        Of a thousand layouts that nobody measured, the fastest is the one whose error is most
+        optimistic. So a layout beyond the rows must be faster even at the slow end of what such
+        rows turned out to be.
+        """
+        covers, amounts = self.stack.covers, self.efficiency.beyond_rows
+        if covers is None or amounts is None:
+            return np.ones(())
+        beyond = np.zeros((), dtype=np.bool_)
+        for name in ROWS_SAY[:-1]:
+            beyond = beyond | (degrees[name] > getattr(covers, name))
+        beyond = beyond | (degrees["tp"] > covers.tp_nodes * self.ranks_per_node)
+        return np.where(beyond, amounts.degrees.high, 1.0)
 
     @property
     def refused(self) -> tuple[str, ...]:

@@ -119,6 +119,8 @@ class ClusterResult(Record):
     """The best layouts, fastest first."""
     nearest: NearestMiss | None
     """The layout nearest to fitting, where none fits."""
+    within_rows: Found | None = None
+    """The best layout within the stack's measured rows, where the best of all lies beyond them."""
 
     @property
     def best(self) -> Found | None:

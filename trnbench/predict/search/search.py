@@ -67,7 +67,7 @@ from trnbench.predict.search.legality import (
     own_modes,
 )
 from trnbench.predict.search.parts import blocks, parts
-from trnbench.predict.search.question import SearchQuestion
+from trnbench.predict.search.question import ROWS_SAY, SearchQuestion
 from trnbench.predict.search.ranking import LayoutRanking
 from trnbench.predict.search.result import SearchResult
 from trnbench.predict.search.runs import Run, Seen
@@ -175,6 +175,7 @@ def search(
         counts=counts,
         runs=state.runs,
         ranking=state.ranking,
+        sure=state.sure,
         misses=state.misses,
         available_bytes=state.available_bytes,
         refusals=state.every_refusal(),
@@ -205,6 +206,7 @@ class _Search:
         self.counts = counts
         self.hooks = hooks
         self.ranking = LayoutRanking(clusters=len(question.nodes), top=top)
+        self.sure = LayoutRanking(clusters=len(question.nodes), top=1)
         self.misses = LayoutRanking(clusters=len(question.nodes), top=1)
         self.runs: list[Run] = []
         self.available_bytes = question.available_bytes
@@ -412,7 +414,15 @@ class _Search:
                 chunk, clusters = chunk.some(priced), clusters[priced]
                 step_time_s, size = step_time_s[priced], size[priced]
             self.counts.price(clusters)
-            self.ranking.add(batch.number, chunk, clusters, step_time_s, size)
+            grid = batch.memory.program.grid
+            doubt = self.question.doubt({name: chunk.pick(grid.arrays[name]) for name in ROWS_SAY})
+            self.ranking.add(batch.number, chunk, clusters, step_time_s * doubt, size)
+            if self.question.stack.covers is not None:
+                # The fastest layout within the rows is shown beside a faster one beyond them.
+                sure = np.broadcast_to(doubt == 1, len(chunk))
+                self.sure.add(
+                    batch.number, chunk.some(sure), clusters[sure], step_time_s[sure], size[sure]
+                )
             self.hooks.watch(
                 Seen(run=batch.run, points=chunk, step_time_s=step_time_s, memory_bytes=size)
             )

@@ -125,7 +125,9 @@ class Quote(Record):
     def grounds(self) -> dict[str, Cell]:
         """Return what the numbers rest on, and what is to be said of them."""
         return {
-            **cells(self.step, "calibration stack stack_state basis evidence=evidence.word"),
+            **cells(
+                self.step, "calibration stack stack_state basis beyond_rows evidence=evidence.word"
+            ),
             **cells(self, "feasible reasons warnings=every_warning notes"),
         }
 

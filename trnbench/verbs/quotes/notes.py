@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from trnbench.facts.units import money_text
+from trnbench.facts.units import DAY_S, money_text, significant
 from trnbench.money.billing import Bill, added
 from trnbench.predict.assumption import Assumption, assumed_lines
 from trnbench.show.text_table import GAP, Style
@@ -139,4 +139,12 @@ def _of_blocks(bill: Bill) -> str:
 
 
 def _speed_basis(quote: Quote) -> str:
-    return f"speed {BASES[quote.step.basis]}, stack {quote.step.stack}"
+    step = quote.step
+    basis = f"speed {BASES[step.basis]}, stack {step.stack}"
+    if step.beyond_rows:
+        basis += f", beyond its rows: {', '.join(step.beyond_rows)}"
+    if step.claimed_mfu and step.step and quote.elapsed_s:
+        days = quote.elapsed_s.value * step.step.mfu / step.claimed_mfu / DAY_S
+        claim = f"{100 * step.claimed_mfu:.2g} % MFU that its maker claims"
+        basis += f"; at the {claim}: {significant(days)} days"
+    return basis

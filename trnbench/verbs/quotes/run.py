@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from trnbench.facts.records import replace
-from trnbench.facts.units import DAY_S
+from trnbench.facts.units import DAY_S, Dimension, show
+from trnbench.facts.workload.layout import RANK_DEGREES
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.billing import Bill
 from trnbench.money.cost import RunPhase, TrainingCost, TrainingJob, training_cost
 from trnbench.money.market import Market
 from trnbench.money.objective import Candidate
 from trnbench.predict.search.question import question_of
+from trnbench.predict.search.result import ClusterResult
 from trnbench.show.interval import Interval
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.markets import Explored, Portion
@@ -101,9 +103,21 @@ def _step(
                 if best
                 else ()
             ),
+            *_within_rows(cluster),
         ),
         searched=Searched(legal=tally.legal, feasible=tally.feasible),
     )
+
+
+def _within_rows(cluster: ClusterResult) -> tuple[str, ...]:
+    """The best layout that the stack's rows cover, where the one taken lies beyond them."""
+    within = cluster.within_rows
+    if within is None:
+        return ()
+    layout = PartialLayout.of(within.layout)
+    degrees = ", ".join(f"{name} {layout.degree(name)}" for name in RANK_DEGREES)
+    time = show(within.step_time_s, Dimension.SECONDS)
+    return (f"best layout within the stack's rows: {degrees}, {time} per step",)
 
 
 def _blank(explored: Explored, nodes: int, steps: tuple[TrainAnswer, ...]) -> Quote:

@@ -12,6 +12,7 @@ from trnbench.evidence.explain.causes import CauseList
 from trnbench.facts.calibration import collective_stack, training_stack
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
 from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.coverage import BeyondRows
 from trnbench.facts.calibration.hosts import JobRates
 from trnbench.facts.calibration.supports import ANYTHING_ELSE, KEY
 from trnbench.facts.calibration.training_stack import TrainingStack
@@ -26,11 +27,14 @@ from trnbench.facts.prices.price import PriceList
 from trnbench.facts.prices.purchase import PurchaseRules
 from trnbench.program.features import known_features
 
-_CALIBRATIONS: Mapping[str, type[CollectiveStack | ChipEfficiency | TrainingStack | JobRates]] = {
+_CALIBRATIONS: Mapping[
+    str, type[CollectiveStack | ChipEfficiency | TrainingStack | JobRates | BeyondRows]
+] = {
     "tunings": CollectiveStack,
     "tensor_share": ChipEfficiency,
     "kernels": TrainingStack,
     "engine_share": JobRates,
+    "degrees": BeyondRows,
 }
 """Calibrations by a key that no other has."""
 

@@ -71,6 +71,10 @@ class TrainAnswer(Record):
     stack: str
     stack_state: str | None
     basis: str
+    beyond_rows: tuple[str, ...] = ()
+    """Settings beyond the measured steps of the stack, in words."""
+    claimed_mfu: float | None = None
+    """MFU that the software's maker claims on these chips."""
     evidence: Kind
     chosen: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
@@ -126,6 +130,7 @@ class TrainAnswer(Record):
             **(self.part.row() if self.part else {}),
             "job_phases": [phase_row(one, step) for one in self.phases],
             **cells(self, "chosen defaults=assumed calibration stack stack_state basis"),
+            **cells(self, "beyond_rows"),
             **cells(self, "evidence=evidence.word feasible reasons warnings notes"),
         }
 

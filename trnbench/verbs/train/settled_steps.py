@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from trnbench.facts.records import replace
 from trnbench.facts.units import Dimension, show
@@ -34,6 +35,7 @@ def blank_answer(setup: TrainSetup, layout: PartialLayout, assumed: tuple[str, .
         stack=setup.stack.short_name,
         stack_state=setup.stack.state,
         basis=setup.basis,
+        claimed_mfu=setup.stack.claimed_mfu,
         evidence=setup.evidence,
         assumed=assumed,
         usual_stack=setup.usual_stack,
@@ -64,11 +66,13 @@ def settled_answers(
             f"--recompute {' and '.join(between)}, as which measured rows are read",
         )
     steps = {"analytic": found.step, "emulate": found.played}
+    past = tuple(chain.from_iterable(setup.beyond_rows(modes[0].complete()).values()))
     return tuple(
         replace(
             blank,
             engine=engine,
             step=steps[engine],
+            beyond_rows=past,
             memory=found.memory,
             phases=found.phases,
             timeline=found.timeline,
@@ -76,6 +80,7 @@ def settled_answers(
             warnings=(*found.warnings, *meant),
             notes=(
                 *blank.notes,
+                *_expert_notes(setup),
                 *_writing_notes(setup, blank.layout),
                 *_offload_notes(setup, blank.layout),
                 *_chunk_notes(blank.layout, engine),
@@ -83,6 +88,15 @@ def settled_answers(
             ),
         )
         for engine in engines
+    )
+
+
+def _expert_notes(setup: TrainSetup) -> tuple[str, ...]:
+    if not setup.experts_assumed:
+        return ()
+    return (
+        f"experts: no step with them is published for {setup.stack.short_name} on these chips; "
+        "their losses are those of GPU stacks before any fit",
     )
 
 

@@ -211,7 +211,8 @@ def _calibration(answer: TrainAnswer) -> str:
         "assumed": "assumed: fitted to no measured step",
     }
     basis = how.get(answer.basis, answer.basis)
-    return f"stack {answer.software}, {basis}; weakest evidence: {answer.evidence.word}"
+    past = f"; beyond its rows: {', '.join(answer.beyond_rows)}" if answer.beyond_rows else ""
+    return f"stack {answer.software}, {basis}{past}; weakest evidence: {answer.evidence.word}"
 
 
 def headline_of(case: Sequence[TrainAnswer], style: Style) -> str:
