@@ -15,19 +15,19 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    "cli": 3_305,
+    "cli": 3_299,
     "engines": 16_119,
-    "evidence": 12_884,
-    "facts": 11_780,
+    "evidence": 12_807,
+    "facts": 11_881,
     "launch": 3_205,
     "machine": 6_187,
     "money": 3_580,
-    "predict": 4_585,
+    "predict": 4_719,
     "program": 7_478,
     "show": 3_245,
     "store": 2_036,
     "tui": 8_481,
-    "verbs": 19_885,
+    "verbs": 19_917,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
