@@ -7,11 +7,10 @@ from typing import Any
 
 from trnbench.evidence.measure.chains import layout_of_case, model_of
 from trnbench.evidence.measure.collectives import exchanges
-from trnbench.evidence.measure.decoder import Decoder
 from trnbench.evidence.measure.device import capabilities, open_devices
-from trnbench.evidence.measure.loops import AllDevices
+from trnbench.evidence.measure.loops import AllDevices, Repeats
 from trnbench.evidence.measure.suites import OPERATIONS, DecoderCase
-from trnbench.evidence.measure.timing import Repeats
+from trnbench.evidence.measure.training import Decoder
 from trnbench.facts.records import replace
 from trnbench.program.step import training_step
 

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from trnbench.evidence.claims.verdict import VERDICTS
+from trnbench.evidence.claims.claim import VERDICTS
 
 KEYS = {
     *("claim", "group", "text", "aspect", "sources", "source_dates", "check", "verdict", "says"),

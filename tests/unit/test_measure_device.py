@@ -15,10 +15,8 @@ from trnbench.evidence.measure.device import (
     open_devices,
     peak_memory_bytes,
 )
-from trnbench.evidence.measure.given_decoders import decoder_sizes, with_given
-from trnbench.evidence.measure.loops import AllDevices
-from trnbench.evidence.measure.suites import suite_for
-from trnbench.evidence.measure.timing import Repeats
+from trnbench.evidence.measure.loops import AllDevices, Repeats
+from trnbench.evidence.measure.suites import decoder_sizes, suite_for, with_given
 
 
 @dataclass

@@ -12,8 +12,7 @@ from trnbench.errors import EnvironmentFault, InputError
 from trnbench.evidence.measure.session import run_session
 from trnbench.evidence.measure.worker import WorkRequest
 from trnbench.evidence.measured_columns import MEASURED_COLUMNS, measured_text
-from trnbench.evidence.measured_file import parts_of
-from trnbench.evidence.rows import read_evidence
+from trnbench.evidence.rows import parts_of, read_evidence
 from trnbench.verbs.asking.use_case import never, quiet
 
 REQUEST = WorkRequest(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.evidence.measure.timing import Repeats, timed
+from trnbench.evidence.measure.loops import Repeats, timed
 
 
 class Script:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.evidence.claims.claim import load_claims
-from trnbench.evidence.claims.verdict import VERDICTS
+from trnbench.evidence.claims.claim import VERDICTS, load_claims
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.verbs.claims.run import claims
 

@@ -168,7 +168,6 @@ def interval_s(
 
 
 def is_attention(row: EvidenceRow) -> bool:
-    """True when a row's kernel is attention."""
     return any(name in row.text("kernel").lower() for name in _NAMES)
 
 

@@ -30,7 +30,6 @@ def _column(name: str, help: str, aliases: str = "", *, example: str = "") -> St
 
 
 def column_of(knob: str) -> str:
-    """Column of a knob."""
     return _SHORT.get(knob, knob)
 
 
@@ -131,7 +130,6 @@ _BY_NAME: Mapping[str, str] = {
 
 
 def template_csv() -> str:
-    """The text of a CSV file with every column and no row."""
     return ",".join(column.name for column in COLUMNS) + "\n"
 
 

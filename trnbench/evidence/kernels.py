@@ -1,8 +1,8 @@
-"""Predicted kernels of Trainium cores: blocked products, memory-bound passes, attention.
+"""Predicted kernels: published ones of Trainium cores, and those timed by `trnbench measure`.
 
-Products run the schedule named in a row's text, or else the best one. In a kernel search the last
-step has the best schedule; the earlier schedules are undocumented. A memory-bound pass moves the
-bytes counted in a profile of the same operator and shape.
+Published products run the schedule named in a row's text, or else the best one. In a kernel search
+the last step has the best schedule; the earlier schedules are undocumented. A published
+memory-bound pass moves the bytes counted in a profile of the same operator and shape.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from trnbench.engines.analytic.matrix.time import matrix_time, stream_time_s
+from trnbench.engines.analytic.step.compute import passed_time_s, product_time_s
 from trnbench.engines.emulate.attention.run import run_attention
 from trnbench.engines.emulate.tensor_engine.matrix import run_matrix
 from trnbench.errors import InputError
@@ -23,22 +24,28 @@ from trnbench.evidence.attention_kernels import (
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, RowFault
+from trnbench.facts.calibration.chip_efficiency import ChipEfficiency, alone
 from trnbench.facts.calibration.training_stack import load_chip_efficiency
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
-from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.hardware.library import load_chip, load_published
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import Dimension, show
 from trnbench.machine.tiling import DEFAULT_KERNEL, Kernel
 from trnbench.machine.tiling.attention import FusedKernel
-from trnbench.program.matrix import matrix_product
+from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
 
 ATTENTION: EvidenceSet = "attention_kernels"
 """Set of the rows of fused attention, in any file of kernels."""
 ROW_BYTES = 8192
 """Bytes per partition and transfer of the streaming kernels: 2048 fp32 numbers."""
+
+PRODUCT = "matmul"
+"""Kernel name of matrix products in rows."""
+STREAMS = ("copy", "triad")
+"""Kernel names of memory-bound passes in rows."""
 
 _MEGABYTE = 1e6
 _POSSIBLE = 0.8
@@ -65,6 +72,7 @@ _NO_MEASUREMENT = (
 )
 _OPERATOR = re.compile(r"[a-z_0-9]+")
 _SIZES = re.compile(r"\b([A-Z]{1,2})\s*:?\s*(\d+)\b")
+_PRODUCT_SIZES = re.compile(r"([MKNB])(\d+)")
 _CUBE = re.compile(r"(\d+)\^3")
 _STEP = re.compile(r"search step (\d+)")
 
@@ -79,7 +87,6 @@ class KernelProduct(Record):
     assumed: tuple[str, ...] = ()
 
     def time_s(self, chip: Chip) -> float:
-        """The closed form's time, s."""
         product = matrix_product(*self.shape, format_a=self.number_format)
         found = matrix_time(product, chip, kernel=self.kernel)
         if not found.feasible:
@@ -87,7 +94,6 @@ class KernelProduct(Record):
         return float(found.time_s)
 
     def played_s(self, chip: Chip) -> float:
-        """The emulator's time, s."""
         program = matrix_product(*self.shape, format_a=self.number_format)
         found = run_matrix(program, chip, kernel=self.kernel)
         if not found.feasible:
@@ -103,18 +109,15 @@ class Stream(Record):
     assumed: tuple[str, ...] = ()
 
     def time_s(self, chip: Chip) -> float:
-        """The closed form's time, s."""
         return stream_time_s(self.size_bytes, ROW_BYTES, chip)
 
     def played_s(self, chip: Chip) -> float:
-        """Refuse: a pass that only streams has no instructions beside its transfers."""
         raise RowFault(f"{chip.name}: passes over memory alone are not simulated")
 
 
 def compare_kernels(
     catalog: Catalog, file: EvidenceFile, *, played: bool = False
 ) -> tuple[Comparison, ...]:
-    """Every row of a set of kernels with its prediction, or with its emulation if `played`."""
     return tuple(_compared(catalog, file, row, played) for row in file.rows)
 
 
@@ -140,7 +143,6 @@ def kernel_of(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> KernelProduct | 
 
 
 def seconds(row: EvidenceRow) -> float:
-    """The measured time of a kernel, s."""
     return row.positive("latency_ms") * 1e-3
 
 
@@ -272,3 +274,59 @@ def _schedule(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> tuple[Kernel, tu
     if int(step[1]) != last:
         raise RowFault("intermediate result of a kernel search; schedule unpublished")
     return DEFAULT_KERNEL, (f"schedule: {DEFAULT_KERNEL}, the last step of a search",)
+
+
+def compare_measured_kernels(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, ...]:
+    return tuple(_compared_here(catalog, file, row) for row in file.rows)
+
+
+def measured_product(row: EvidenceRow) -> MatrixProduct:
+    """The product that a row timed."""
+    sizes = {name: int(size) for name, size in _PRODUCT_SIZES.findall(row.needed("shape"))}
+    if not {"M", "K", "N"} <= set(sizes) or min(sizes.values()) < 1:
+        raise RowFault(f"shape: {row.text('shape')[:40]!r} does not give M, K and N")
+    number_format = format_named(row.needed("dtype")).name
+    return matrix_product(
+        sizes["M"],
+        sizes["K"],
+        sizes["N"],
+        batch=sizes.get("B", 1),
+        format_a=number_format,
+        format_out=usual_result_format(number_format),
+    )
+
+
+def _compared_here(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Comparison:
+    blank = replace(
+        Comparison.of_row(file, row, model="kernel", system="instance"),
+        configuration=f"{row.text('kernel')} {row.text('shape')}",
+        precision=row.text("dtype") or None,
+    )
+    if row.fault is not None:
+        return blank
+    try:
+        blank = replace(blank, measured_s=seconds(row))
+        instance = load_published(catalog, row.needed("instance"), "")
+        if instance is None:
+            raise RowFault(f"unknown instance {row.text('instance')[:40]!r}")
+        chip = load_chip(catalog, instance.chip)
+        efficiency = load_chip_efficiency(catalog, chip.name)
+        return replace(
+            blank,
+            platform=instance.name,
+            ranks=row.whole_if_said("ranks"),
+            fitted=fitted(efficiency.fitted_rows, row.id),
+            predicted_s=_predicted_s(row, chip, efficiency),
+        )
+    except (RowFault, InputError) as fault:
+        return replace(blank, reason=str(fault))
+
+
+def _predicted_s(row: EvidenceRow, chip: Chip, efficiency: ChipEfficiency) -> float:
+    known = alone(efficiency)
+    kernel = row.needed("kernel")
+    if kernel == PRODUCT:
+        return float(product_time_s(measured_product(row), chip, known))
+    if kernel in STREAMS:
+        return float(passed_time_s(row.positive("bytes"), chip, known))
+    raise RowFault(f"{kernel}: the model counts it as part of a step, not by itself")

@@ -49,7 +49,6 @@ class Models(State, kw_only=False):
 
     @property
     def known(self) -> tuple[Model, ...]:
-        """Every model of the catalogue."""
         if self._known is None:
             names = [entry.name for entry in self.catalog.entries("models")]
             self._known = tuple(load_model(self.catalog, name) for name in names)
@@ -108,7 +107,6 @@ class Models(State, kw_only=False):
 
 
 def refuse_unknown_model(catalog: Catalog, name: str) -> None:
-    """Refuse an unknown model name, in any spelling."""
     if Models(catalog)._named(name) is None:
         catalog.find("models", name)
 

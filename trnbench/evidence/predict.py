@@ -6,7 +6,7 @@ depend on fitted numbers, so a fit prices the same prepared cases repeatedly.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Literal, TypeAlias
 
@@ -25,7 +25,7 @@ from trnbench.evidence.lowered import (
     lowered,
     modes_of,
 )
-from trnbench.evidence.published import LayoutVariant
+from trnbench.evidence.published import LayoutMix
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.step_row import MemoryHolder
 from trnbench.evidence.training_cases import EvidenceCase
@@ -190,7 +190,8 @@ class Predictor(State, kw_only=False):
         alike: dict[Hashable, tuple[Model, list[PlacedLayout]]] = {}
         for case in cases:
             setup = case.setup
-            for layout in _layouts(case):
+            layouts = [layout for mixes in case.ways for mix in mixes for _, layout in mix]
+            for layout in layouts:
                 key = self._number_of(setup)[0], modes_of(layout)
                 alike.setdefault(key, (setup.model, []))[1].append(self._placed(setup, layout))
         for model, placed in alike.values():
@@ -243,15 +244,11 @@ class Predictor(State, kw_only=False):
         key = (setup.memo, of, mixture)
         return self._memories.of(key, lambda: self._memory(setup, mixture, of))
 
-    def _chosen(
-        self, case: EvidenceCase, variants: Sequence[LayoutVariant]
-    ) -> tuple[Mixture, bool]:
+    def _chosen(self, case: EvidenceCase, variants: Sequence[LayoutMix]) -> tuple[Mixture, bool]:
         """The first variant that fits in memory, or else the last; and True if it fits."""
         mixture: Mixture = ()
         for variant in variants:
-            mixture = tuple(
-                (share, self._legal(case.setup, layout)) for share, layout in variant.parts
-            )
+            mixture = tuple((share, self._legal(case.setup, layout)) for share, layout in variant)
             # Variants are ordered by recomputation: the first that fits recomputes least.
             if sum(share * self._filled(case.setup, one) for share, one in mixture) <= 1:
                 return mixture, True
@@ -307,13 +304,6 @@ class Predictor(State, kw_only=False):
             found += share * np.array([*sizes, known.fit_probability])
         expected, low, high, likely = map(float, found)
         return RowMemory(bytes=expected, low_bytes=low, high_bytes=high, fit_probability=likely)
-
-
-def _layouts(case: EvidenceCase) -> Iterator[Layout]:
-    for variants in case.ways:
-        for variant in variants:
-            for _, layout in variant.parts:
-                yield layout
 
 
 def _predicted(prepared: Prepared, priced: PricedSteps) -> RowPrediction:

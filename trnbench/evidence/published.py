@@ -14,7 +14,7 @@ from trnbench.evidence.columns import column_of
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.step_row import StepRow
 from trnbench.facts.calibration.training_stack import TrainingStack
-from trnbench.facts.records import Record, replace
+from trnbench.facts.records import replace
 from trnbench.facts.workload.choices import OF_ADAPTERS
 from trnbench.facts.workload.layout import Layout, StageSplit, Value, ZeroStage
 from trnbench.facts.workload.model import Model
@@ -34,13 +34,9 @@ _BARE = ("", "bf16", "fp16")
 """Precision cells that leave the copies of weights open."""
 
 
-class LayoutVariant(Record):
-    """One possible run of a row: layouts, each with its share of the layers."""
-
-    parts: tuple[tuple[float, Layout], ...]
-
-
-RowWays: TypeAlias = tuple[tuple[LayoutVariant, ...], ...]
+LayoutMix: TypeAlias = tuple[tuple[float, Layout], ...]
+"""One possible run of a row: layouts, each with its share of the layers."""
+RowWays: TypeAlias = tuple[tuple[LayoutMix, ...], ...]
 """Variants per micro-batch to try; the first that fits in memory counts."""
 
 
@@ -52,10 +48,8 @@ def by_habit(
     return open_.ways(), tuple(open_.assumed)
 
 
-def mixed(
-    mixes: Sequence[RecomputeMix], layouts: Mapping[str, Layout]
-) -> tuple[LayoutVariant, ...]:
-    return tuple(LayoutVariant(parts=tuple((s, layouts[m]) for s, m in mix)) for mix in mixes)
+def mixed(mixes: Sequence[RecomputeMix], layouts: Mapping[str, Layout]) -> tuple[LayoutMix, ...]:
+    return tuple(tuple((share, layouts[mode]) for share, mode in mix) for mix in mixes)
 
 
 def half_assumed(stack: TrainingStack) -> Assumption:

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from pathlib import Path
 from typing import Literal
 
+from trnbench.errors import InputError
 from trnbench.evidence.columns import COLUMNS, KNOB_COLUMNS, MODEL_COLUMNS, named_columns
-from trnbench.evidence.measured_columns import csv_of_json, is_measured, is_measured_json
+from trnbench.evidence.measured_columns import (
+    KERNEL_KINDS,
+    KINDS,
+    MeasuredKind,
+    csv_of_json,
+    is_measured,
+    is_measured_json,
+)
 from trnbench.facts.catalog.foreign import reads
 from trnbench.facts.catalog.text_file import first_line, read_text, refused
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, replace
 from trnbench.facts.terminal_text import control_character
 
 MAX_BYTES = 64_000_000
@@ -67,6 +75,12 @@ _NEEDED: Mapping[EvidenceSet, tuple[tuple[str, ...], ...]] = {
 }
 """Required columns by set; one of each group is enough."""
 
+_SETS: Mapping[MeasuredKind, EvidenceSet] = {
+    **dict.fromkeys(KERNEL_KINDS, "measured_kernels"),
+    "collective": "trainium_collectives",
+    "train": "steps",
+}
+
 
 class RowFault(ValueError):
     """Reason for rejecting a row; shown beside the row, never alone."""
@@ -85,7 +99,6 @@ class EvidenceRow(Record):
         return self.cells.get(column, "").strip()
 
     def said(self, column: str) -> bool:
-        """True when a cell has a value."""
         cell = self.cells.get(column)  # most are not there, or empty
         return cell is not None and cell.strip().lower() not in UNSAID
 
@@ -110,7 +123,6 @@ class EvidenceRow(Record):
         return number
 
     def positive_if_said(self, column: str) -> float | None:
-        """A cell's number, which must be above 0, or None where it is not given."""
         return self.positive(column) if self.said(column) else None
 
     def whole(self, column: str) -> int:
@@ -121,11 +133,9 @@ class EvidenceRow(Record):
         return int(number)
 
     def whole_if_said(self, column: str) -> int | None:
-        """A cell's whole number, or None where it is not given."""
         return self.whole(column) if self.said(column) else None
 
     def flag_if_said(self, column: str) -> bool | None:
-        """A cell's yes or no as a boolean; None if not given."""
         if not self.said(column):
             return None
         text = self.text(column).lower()
@@ -215,7 +225,6 @@ def is_table_of_steps(path: Path) -> bool:
 
 
 def names_instance(path: Path) -> bool:
-    """True when a table has an instance column."""
     return is_table(path) and "instance" in named_columns(_heading(path))
 
 
@@ -292,3 +301,46 @@ def _refuse_twice(path: Path, columns: list[str], written: list[str]) -> None:
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def parts_of(file: EvidenceFile) -> tuple[EvidenceFile, ...]:
+    """The file by kinds, each part as a file of its set; a file of another set is its only part.
+
+    A row of an unknown kind gets a fault, and counts as a kernel.
+    """
+    if file.set != "measured":
+        return (file,)
+    rows: dict[EvidenceSet, list[EvidenceRow]] = {}
+    for row in file.rows:
+        kind = row.text("kind")
+        found = next((name for name in KINDS if name == kind), None)
+        if found is None:
+            fault = f"kind: {kind[:40]!r} is none of {', '.join(KINDS)}"
+            row = replace(row, fault=row.fault or fault)
+        rows.setdefault(_SETS[found or "matrix"], []).append(row)
+    return tuple(
+        EvidenceFile(name=file.name, set=of, rows=tuple(members)) for of, members in rows.items()
+    )
+
+
+def steps_of(files: Iterable[EvidenceFile], use: str) -> list[EvidenceFile]:
+    """Files reduced to training steps; `use` names the purpose in an error.
+
+    The other kinds describe their machine.
+    """
+    found = []
+    for file in files:
+        if file.set != "measured":
+            found.append(file)
+            continue
+        steps = [part for part in parts_of(file) if part.set == "steps"]
+        if not steps:
+            raise InputError(
+                f"{file.name}: has no training step to be {use}: measure train, or all"
+            )
+        found += steps
+    return found
+
+
+def rows_of_kind(rows: Iterable[EvidenceRow], *kinds: MeasuredKind) -> list[EvidenceRow]:
+    return [row for row in rows if row.text("kind") in kinds and row.fault is None]

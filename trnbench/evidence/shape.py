@@ -47,7 +47,6 @@ class Shape(Record):
         return tuple(name for name in _NEEDED if getattr(self, name) is None)
 
     def over(self, other: WholeShape) -> WholeShape:
-        """Another shape, overridden by this one."""
         said = {one.name: getattr(self, one.name) for one in fields(self)}
         return replace(other, **{name: value for name, value in said.items() if value is not None})
 

@@ -52,7 +52,7 @@ class EvidenceCase(Record, eq=False):
 
     @property
     def layout(self) -> Layout:
-        return self.ways[0][0].parts[0][1]
+        return self.ways[0][0][0][1]
 
     @property
     def configuration(self) -> str:
@@ -107,7 +107,7 @@ class Reader(State, kw_only=False):
             ways, assumed = by_habit(step, model.model, stack.stack, dp)
         else:
             ways, assumed = self._settled(step, setup, ranks)
-        zero = feature_of(KNOBS["zero"], ways[0][0].parts[0][1].zero)
+        zero = feature_of(KNOBS["zero"], ways[0][0][0][1].zero)
         own, of_stack = stack.own, _of_stack(stack)
         if step.published and own and not runs(stack.stack, zero):
             own = False

@@ -6,9 +6,19 @@
     cost                        the chain: tokens -> seconds -> wall time -> bill, with intervals
     market, objective           clusters that run a model; which way to buy is best
     draws, spot_play            the same in common random draws, and spot machines played
-    sensitivity, break_even     what would change the plan
+    sensitivity                 what would change the plan
     fleet/                      many jobs and one purchase
 
 In: tokens a second of each cluster, price lists, reliability data. Out: `TrainingCost`, `Bill`.
 Begin with `cost.training_cost`.
 """
+
+from __future__ import annotations
+
+from typing import Literal
+
+Commitment = Literal["whole", "share"]
+"""How a term that outlasts a run is charged: whole, or only by the run's share of it, the rest
+being of use to others."""
+Objective = Literal["cost", "time", "pareto"]
+"""What decides between plans."""

@@ -91,7 +91,6 @@ class Charges(Record, Generic[Amount]):
     """Part of `committed_usd` that the run uses."""
 
     def at(self, index: tuple[int, ...] = ()) -> Charges[float]:
-        """Charges of one run."""
         return Charges(**at_index(self, index))
 
 
@@ -118,12 +117,10 @@ class Bill(Record):
 
     @property
     def machines(self) -> int:
-        """Machines paid for."""
         return round(self.charged.machines)
 
     @property
     def restarts(self) -> int:
-        """Seams between blocks."""
         return round(self.charged.restarts)
 
 
@@ -169,18 +166,8 @@ def _metered(
         billed = np.maximum(np.ceil(wall / step) * step, rules.metered.minimum_s)
     hours = np.where(np.isfinite(wall), billed, np.nan) / HOUR_S
     cost = hours * nodes * usd
-    none = np.zeros(wall.shape)
-    return Charges(
-        machines=nodes,
-        billed_hours=hours,
-        usable_hours=hours,
-        restarts=none,
-        seam_hours=none,
-        elapsed_s=wall,
-        cost_usd=cost,
-        upfront_usd=none,
-        committed_usd=none,
-        share_usd=cost,
+    return _by_hour(
+        wall, nodes, hours, cost_usd=cost, committed_usd=np.zeros(wall.shape), share_usd=cost
     )
 
 
@@ -199,6 +186,14 @@ def _committed(
     share = used / HOUR_S * nodes * usd
     whole = offers.terms.commitment == "whole"
     hours = committed_hours if whole else used / HOUR_S
+    cost = committed if whole else share
+    return _by_hour(wall, nodes, hours, cost_usd=cost, committed_usd=committed, share_usd=share)
+
+
+def _by_hour(
+    wall: FloatArray, nodes: FloatArray, hours: FloatArray, **usd: FloatArray
+) -> Charges[FloatArray]:
+    """Charges of machines without seams and without a payment up front."""
     none = np.zeros(wall.shape)
     return Charges(
         machines=nodes,
@@ -207,10 +202,8 @@ def _committed(
         restarts=none,
         seam_hours=none,
         elapsed_s=wall,
-        cost_usd=committed if whole else share,
         upfront_usd=none,
-        committed_usd=committed,
-        share_usd=share,
+        **usd,
     )
 
 

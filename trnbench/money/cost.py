@@ -42,7 +42,6 @@ class RunPhase(Record, eq=False):
     """Upper end of the speed's interval; None for the speed itself."""
 
     def __post_init__(self) -> None:
-        """Refuse a phase without tokens."""
         if not 0 < self.tokens < np.inf:
             raise InputError(f"{self.tokens:g} tokens: expected a number above 0")
 
@@ -57,7 +56,6 @@ class TrainingJob(Record, eq=False):
 
     @property
     def tokens(self) -> float:
-        """Tokens of all phases."""
         return sum(phase.tokens for phase in self.phases)
 
     def work_s(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -128,7 +126,6 @@ class TrainingCost(Record, eq=False):
         return self.elapsed_s / DAY_S
 
     def bought(self, index: tuple[int, ...] = ()) -> Priced | None:
-        """The cheapest purchase of one run; None if it cannot be bought."""
         choice = int(self.choice[index])
         return self.priced[choice] if choice >= 0 else None
 

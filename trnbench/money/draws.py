@@ -77,7 +77,6 @@ def outcome(purchase: Purchase, draws: CommonDraws) -> DrawnPurchase:
 
 
 def rates_usd_per_hour(tariff: Tariff, draws: CommonDraws) -> FloatArray:
-    """Draws of a rate after the discount, within its range; one draw for all rates of an option."""
     low, rate, high = tariff.low_usd_per_hour, tariff.usd_per_hour, tariff.high_usd_per_hour
     drawn = draws.of(f"rate {tariff.option}", Range(value=rate, low=low, high=high))
     return np.clip(drawn, low, high)

@@ -41,7 +41,6 @@ class Estimate(Record):
         )
 
     def capped(self, most: float) -> Estimate:
-        """The estimate with value and range at most `most`."""
         value, low, high = (min(one, most) for one in (self.value, self.low, self.high))
         return replace(self, value=value, low=low, high=high)
 
@@ -68,7 +67,6 @@ class Operations(Record):
 
     @property
     def estimates(self) -> Mapping[Unsure, Estimate]:
-        """The uncertain numbers, by name."""
         names: tuple[Unsure, ...] = get_args(Unsure)
         return {name: getattr(self, name) for name in names}
 

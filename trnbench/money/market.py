@@ -1,4 +1,4 @@
-"""One instance type as a buyer sees it: clusters that run the model, their speed, their offers.
+"""One instance type as a buyer sees it: clusters that run the model, speed, offers, quotas.
 
 On a cluster the layout with the fastest step is also the cheapest, with any purchase: cost never
 falls as time grows. So the search settles a layout for each cluster, and the choice that remains is
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from trnbench.facts.arrays import FloatArray
-from trnbench.facts.hardware.instance import Instance
+from trnbench.facts.hardware.instance import Instance, PurchaseOption
 from trnbench.facts.hardware.library import Reliability
 from trnbench.facts.prices.purchase import PurchaseRules
 from trnbench.facts.records import Record, replace
@@ -134,3 +134,34 @@ def cheapest(market: Market) -> list[Candidate]:
         if way.cost_usd is not None and way.cost_usd < (best.cost_usd or math.inf):
             by_nodes[way.nodes] = way
     return list(by_nodes.values())
+
+
+class QuotaRequest(Record):
+    """A quota and the virtual processors that a run needs of it, in one region."""
+
+    name: str
+    code: str
+    vcpus: int
+
+
+def quota_request(
+    instance: Instance, nodes: int, option: PurchaseOption, rules: PurchaseRules | None
+) -> QuotaRequest | None:
+    """The quota to request; None where none is known for the option."""
+    if rules is None or instance.host.vcpus is None:
+        return None
+    for quota in rules.quota:
+        if option in quota.options and instance.name.startswith(quota.families):
+            return QuotaRequest(name=quota.name, code=quota.code, vcpus=nodes * instance.host.vcpus)
+    return None
+
+
+def cluster_limit(instance: Instance, nodes: int) -> str | None:
+    """The reason why one network cannot join this many instances, or None."""
+    network = instance.network
+    if nodes > 1 and network is None:
+        return f"{instance.name} has no network that joins instances"
+    most = network.max_chips_per_cluster if network else None
+    if most is not None and nodes * instance.chips > most:
+        return f"{nodes * instance.chips:,} chips are more than the {most:,} of one cluster"
+    return None

@@ -66,7 +66,6 @@ class Limits(Record):
         return broken
 
     def kept_by(self, candidate: Candidate) -> bool:
-        """True where a candidate keeps every limit."""
         return not self.excess(candidate)
 
 
@@ -74,12 +73,10 @@ NO_LIMITS = Limits(priced=False)
 
 
 def cheapest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Candidates by cost, those without a price last."""
     return sorted(candidates, key=lambda one: (_cost(one), _digits(one.elapsed_s), one.nodes))
 
 
 def fastest_first(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Candidates by end, the earliest first."""
     return sorted(candidates, key=lambda one: (_digits(one.elapsed_s), _cost(one), one.nodes))
 
 

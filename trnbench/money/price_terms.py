@@ -14,7 +14,7 @@ from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.prices.price import ANY, load_prices
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import Dimension, parse
-from trnbench.money.choices import Commitment
+from trnbench.money import Commitment
 
 PURCHASE_OPTIONS: tuple[PurchaseOption, ...] = get_args(PurchaseOption)
 FOR_A_TERM: tuple[PurchaseOption, ...] = ("reserved", "savings-plan")
@@ -67,7 +67,6 @@ class PriceTerms(Record):
     """Rates read longer before the day get a warning."""
 
     def __post_init__(self) -> None:
-        """Refuse a discount outside 0 to 1."""
         if not 0 <= self.discount < 1:
             raise InputError(f"discount {self.discount:g} must be from 0 to below 1")
 
@@ -167,7 +166,6 @@ def parse_kept(text: str) -> Kept:
 
 
 def parse_option(text: str) -> PurchaseOption:
-    """The purchase option of this name."""
     for option in PURCHASE_OPTIONS:
         if option == text:
             return option

@@ -53,22 +53,18 @@ class Tariff(Record):
 
     @property
     def price_to(self) -> datetime.date | None:
-        """Last day on which the rate was read."""
         return self.price.date_to if self.price else None
 
     @property
     def usd_per_hour(self) -> float:
-        """USD per instance-hour after the discount."""
         return self.list_usd_per_hour * (1 - self.discount)
 
     @property
     def low_usd_per_hour(self) -> float:
-        """USD per instance-hour at the lower end of the range."""
         return self.low_list_usd_per_hour * (1 - self.discount)
 
     @property
     def high_usd_per_hour(self) -> float:
-        """USD per instance-hour at the upper end of the range."""
         return self.high_list_usd_per_hour * (1 - self.discount)
 
 
@@ -163,7 +159,6 @@ class _Buyer(Record, eq=False):
 
     @property
     def rows(self) -> tuple[Price, ...]:
-        """All published rows."""
         return self.prices.price if self.prices else ()
 
     def tariff(self, option: PurchaseOption) -> Tariff | NoTariff:

@@ -1,17 +1,23 @@
-"""Sensitivity of a plan: one assumption moved at a time, and the best plan chosen again."""
+"""What would change a plan: one assumption moved at a time, and the speed that breaks even."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
 from trnbench.facts.records import Record
-from trnbench.money.market import Market, candidates
+from trnbench.money.market import Market, candidates, cost_of
 from trnbench.money.objective import Candidate, Limits, Order, ranked
 
 Moved = Literal["price", "speed", "failures"]
 PRICE_STEPS = (0.8, 1.25)
 """Rates of Capacity Blocks have moved by as much within half a year."""
+FURTHEST = 64.0
+"""Largest factor by which searched speeds are above or below the predicted one."""
+_STEPS = 513
+_ROUNDS = 3
 ENDS: tuple[Literal["low", "high"], ...] = ("low", "high")
 
 
@@ -69,3 +75,25 @@ def sensitivity(
 
 def _rate(market: Market, end: Literal["low", "value", "high"]) -> float:
     return float(getattr(market.operations().failures_per_node_day, end))
+
+
+def break_even_speed(market: Market, nodes: int, target_usd: float) -> float | None:
+    """Smallest multiple of a cluster's speed at which its cost is at most `target_usd`.
+
+    Each speed is bought in the cheapest way. None where nothing is on sale, or at no searched
+    speed.
+    """
+
+    low, high = 1 / FURTHEST, FURTHEST
+    # Each round refines the grid around the first speed that is cheap enough.
+    for _ in range(_ROUNDS):
+        speeds = np.geomspace(low, high, _STEPS)
+        costs = cost_of(market.at(nodes, speed=speeds)).cost_usd
+        enough = np.flatnonzero(costs <= target_usd)
+        if not len(enough):
+            return None
+        first = int(enough[0])
+        if first == 0:
+            return float(speeds[0])
+        low, high = float(speeds[first - 1]), float(speeds[first])
+    return high

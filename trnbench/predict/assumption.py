@@ -21,7 +21,6 @@ class Assumption(Record):
 
     @property
     def reason(self) -> str:
-        """The reason as text, with the place."""
         return f"{self.why} ({self.place})" if self.place else self.why
 
     @property
@@ -37,7 +36,6 @@ class Assumption(Record):
 
     @property
     def plain(self) -> dict[str, Any]:
-        """The assumption as plain data, for machine outputs."""
         return {"name": self.name, "value": self.value, "why": self.reason}
 
 

@@ -51,7 +51,6 @@ class CommonDraws(Record):
         return _deviations(f"{self.seed} {name}", self.count)
 
     def of(self, name: str, known: Range) -> FloatArray:
-        """Draws of a number with a range."""
         return known.at(self.deviations(name))
 
 

@@ -194,7 +194,6 @@ def memory_ranges(stack: TrainingStack) -> dict[str, Range]:
 
 
 def fragmentation_range(stack: TrainingStack) -> Range:
-    """Share of transient memory that an allocator loses."""
     return _range(stack.fragmentation, stack.provenance.evidence.get(FRAGMENTATION))
 
 

@@ -1,4 +1,4 @@
-"""Records of a predicted training step in one layout, without names of front ends."""
+"""Records of a predicted training step in one layout, and differences between its engines."""
 
 from __future__ import annotations
 
@@ -8,13 +8,33 @@ from typing import TYPE_CHECKING, TypeVar
 from trnbench.engines.analytic.step.memory import StepMemory
 from trnbench.engines.analytic.step.memory_parts import MemoryCategory
 from trnbench.facts.records import Record, replace
-from trnbench.predict.differences import Difference
 from trnbench.program.slots import StepCategory
 
 if TYPE_CHECKING:
     from trnbench.engines.emulate.schedule.timeline import Timeline
+from trnbench.machine.costs.instructions import WAITING
+from trnbench.program.slots import STEP_CATEGORIES
 
 K = TypeVar("K", bound=str)
+Busy = Mapping[StepCategory, Mapping[str, float]]
+
+ROUNDING = 1e-9
+"""Share of a time that may be left by rounding."""
+WORTH_A_WORD, OF_STEP = 0.05, 0.001
+"""A category is reported if its times differ by more than the first share of the longer one and by
+more than the second share of the step."""
+
+
+class Difference(Record):
+    """A category in which the engines differ, in seconds."""
+
+    category: StepCategory
+    closed_s: float
+    played_s: float
+    quantity: str
+    """Busy part, or waiting, that differs most."""
+    closed_quantity_s: float
+    played_quantity_s: float
 
 
 class StepFigures(Record):
@@ -56,7 +76,6 @@ class RankMemory(Record):
 
     @property
     def available_bytes(self) -> float:
-        """Bytes that the program may use."""
         return self.capacity_bytes - self.reserve_bytes
 
     @classmethod
@@ -115,7 +134,6 @@ def mean_memory(held: Sequence[RankMemory]) -> RankMemory:
 
 
 def mean(numbers: Iterable[float]) -> float:
-    """Mean of some numbers."""
     listed = list(numbers)
     return sum(listed) / len(listed)
 
@@ -167,3 +185,49 @@ class Prediction(Record):
     """Phases of a job that has several."""
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+def differences(
+    closed_s: Mapping[StepCategory, float],
+    played_s: Mapping[StepCategory, float],
+    closed_busy: Busy,
+    played_busy: Busy,
+) -> tuple[Difference, ...]:
+    """Categories in which a played step differs, each with the quantity that differs most."""
+    step_s = sum(closed_s.values())
+    differing = []
+    for name in STEP_CATEGORIES:
+        a, b = closed_s.get(name, 0.0), played_s.get(name, 0.0)
+        if abs(b - a) <= max(WORTH_A_WORD * max(a, b), OF_STEP * step_s):
+            continue
+        quantity, first, second = _most(a, b, closed_busy.get(name, {}), played_busy.get(name, {}))
+        differing.append(
+            Difference(
+                category=name,
+                closed_s=a,
+                played_s=b,
+                quantity=quantity,
+                closed_quantity_s=first,
+                played_quantity_s=second,
+            )
+        )
+    return tuple(differing)
+
+
+def _most(
+    closed_s: float, played_s: float, closed: Mapping[str, float], played: Mapping[str, float]
+) -> tuple[str, float, float]:
+    """Quantity that differs most among those of both engines: a busy part, or waiting."""
+    pairs = {name: (closed[name], played[name]) for name in closed if name in played}
+    first, second = (
+        max((pair[engine] for pair in pairs.values()), default=0.0) for engine in (0, 1)
+    )
+    pairs[WAITING] = _beyond(closed_s, first), _beyond(played_s, second)
+    name = max(pairs, key=lambda one: abs(pairs[one][1] - pairs[one][0]))
+    return name, *pairs[name]
+
+
+def _beyond(whole_s: float, busiest_s: float) -> float:
+    # Waiting: time beyond the busiest part.
+    rest_s = whole_s - busiest_s
+    return rest_s if rest_s > ROUNDING * whole_s else 0.0

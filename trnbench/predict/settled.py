@@ -26,17 +26,19 @@ from trnbench.facts.workload.layout import KNOBS, AttentionKernel, FrozenFormat,
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.assumption import Assumption
-from trnbench.predict.batch import fitted_batch
 from trnbench.program.keeping import recompute_that_runs
 from trnbench.program.precision import recipe_named
 
 if TYPE_CHECKING:
     from trnbench.predict.search.result import SearchResult
     from trnbench.predict.setup import TrainSetup
+import math
 
 SearchProgress: TypeAlias = Callable[[int, int, str], None]
 DEFAULT_BATCH = 1024
 """What the examples of NxD Training use for their decoders."""
+MOST_BATCH = 1.125
+"""Largest factor by which a batch may be raised: more would be another run."""
 DEFAULT_SEQUENCE = 8192
 """Decoders with longer contexts see most of their training below this."""
 SEARCHED = tuple(name for name, knob in KNOBS.items() if knob.searched)
@@ -69,7 +71,6 @@ class Settled(Record):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Reasons why no layout can be chosen."""
         return self.result.reasons if self.result and self.result.best is None else ()
 
 
@@ -255,3 +256,23 @@ def _why(layout: PartialLayout, name: str, value: Value, software: str) -> str:
     if KNOBS[name].of_jobs:
         return f"usual of --job {layout['job'] or KNOBS['job'].default}"
     return "usual"
+
+
+def fitted_batch(wanted: int, ranks: int, *, step: int = 1) -> int:
+    """Samples of the next batch that the ranks divide well, a multiple of `step`.
+
+    A batch is split over replicas, so an odd factor of the ranks that the batch lacks must go into
+    tensor or pipeline parallelism, at any cost. Of batches at most an eighth above the wanted one,
+    the multiple of the odd factor times the largest power of two is taken: 1,152 for 1,024 on
+    9 x 2^k ranks. Where no such batch is near, it is the next multiple of `step`.
+    """
+    least = -(-wanted // step) * step
+    odd = ranks // (ranks & -ranks)
+    if odd == 1:
+        return least
+    best = least
+    unit = math.lcm(odd, step)
+    while (batch := -(-wanted // unit) * unit) <= MOST_BATCH * wanted:
+        best = batch
+        unit *= 2
+    return best

@@ -82,7 +82,6 @@ class TrainSetup(Record, eq=False):
 
     @property
     def stack(self) -> TrainingStack:
-        """The training stack."""
         return self.efficiency.stack
 
     @property
@@ -149,17 +148,14 @@ class TrainSetup(Record, eq=False):
 
     @property
     def samples(self) -> TrainingEfficiency:
-        """The efficiency, followed by samples of its uncertain numbers."""
         return self.memo.samples.of(SAMPLES, lambda: sampled(self.efficiency))
 
     @property
     def chips(self) -> int:
-        """Chips of the cluster."""
         return self.nodes * self.platform.instance.chips
 
     @property
     def ranks(self) -> int:
-        """Ranks of the cluster."""
         return self.chips * self.platform.chip.ranks(self.logical_size)
 
     def training(self, layout: Layout | PartialLayout) -> TrainSetup:
@@ -282,7 +278,6 @@ def training_efficiency(
 
 
 def collectives_of(catalog: Catalog, platform: Platform, stack: TrainingStack) -> CollectiveStack:
-    """Communication stack that a training stack uses on a platform."""
     if stack.collectives is not None:
         return load_stack(catalog, stack.collectives)
     return stack_of(catalog, platform.instance.name)

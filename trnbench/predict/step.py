@@ -24,10 +24,10 @@ from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.machine.rank_groups import platform_refusals, platform_warnings
 from trnbench.machine.routable_groups import OF_EXPERTS, OUTER, group_reasons
 from trnbench.predict.common_draws import CommonDraws, drawn_efficiency, residual_of
-from trnbench.predict.differences import Busy
 from trnbench.predict.fit import LayoutMemory
 from trnbench.predict.job_rates import host_states_refusal, host_warnings, job_rates
 from trnbench.predict.prediction import (
+    Busy,
     PhaseFigures,
     Prediction,
     RankMemory,
@@ -348,8 +348,8 @@ def _played(
     """
     from trnbench.engines.analytic.step.utilization import busy
     from trnbench.engines.emulate.step.play import Disturbance
-    from trnbench.predict.differences import differences
     from trnbench.predict.played import played_step
+    from trnbench.predict.prediction import differences
 
     parts = {
         phase.name: played_step(

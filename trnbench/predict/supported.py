@@ -15,7 +15,6 @@ from trnbench.program.features import EXPERTS_APART, features_of, plain_features
 
 
 def support_of(stack: TrainingStack, feature: str) -> Support:
-    """Support of a feature by a stack."""
     if feature == EXPERTS_APART and not ORDERS[stack.order].cuts_experts:
         why = "it counts ranks so that neither context nor data ranks follow tensor ranks"
         return Support(feature=feature, status="refused", note=why)
@@ -26,7 +25,6 @@ def support_of(stack: TrainingStack, feature: str) -> Support:
 
 
 def runs(stack: TrainingStack, feature: str) -> bool:
-    """True where a stack is known to run a feature."""
     return support_of(stack, feature).status == "runs"
 
 

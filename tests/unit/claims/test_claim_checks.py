@@ -8,13 +8,15 @@ import math
 import pytest
 
 from trnbench.evidence.claims.claim import ClaimedRun, CostCheck, PriceCheck, SpeedCheck
-from trnbench.evidence.claims.cost import PriceBook, cost_finding, price_finding
-from trnbench.evidence.claims.speed import (
+from trnbench.evidence.claims.gains import (
     Machines,
     Pace,
+    PriceBook,
     advantage,
+    cost_finding,
     gain_of,
     gain_text,
+    price_finding,
     speed_finding,
 )
 from trnbench.facts.catalog.search import open_catalog

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trnbench.errors import UnknownNameError
-from trnbench.evidence.claims.claim import FigureCheck, RatioCheck
+from trnbench.evidence.claims.claim import FigureCheck, RatioCheck, listed, of_interval, together
 from trnbench.evidence.claims.figures import claimable, figure_finding, ratio_finding
-from trnbench.evidence.claims.verdict import listed, of_interval, together
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
 

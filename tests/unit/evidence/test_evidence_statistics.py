@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from trnbench.evidence.comparison import Comparison
-from trnbench.evidence.ranking import ranking
 from trnbench.evidence.statistics import (
     errors_of,
     fit_score_of,
     memory_errors_of,
     naive_baseline,
     naive_memory,
+    ranking,
     summarise,
 )
 

@@ -158,27 +158,27 @@ def test_unknown_sequence_parallelism_on_trainium_is_off(reader):
 def test_selective_recompute_is_half_a_pass_where_the_stack_says_so(reader):
     found = case(gpu(reader, recompute="selective", framework="torchtitan FSDP2", pp="1", dp="8"))
     ((variant,),) = found.ways
-    assert [(share, layout.recompute) for share, layout in variant.parts] == [
+    assert [(share, layout.recompute) for share, layout in variant] == [
         (0.5, "none"),
         (0.5, "full"),
     ]
     assert any("repeats half of a forward pass" in words for words in texts(found))
     plain = case(gpu(reader, recompute="selective"))
     ((other,),) = plain.ways
-    assert [layout.recompute for _, layout in other.parts] == ["selective"]
+    assert [layout.recompute for _, layout in other] == ["selective"]
     assert not any("forward pass" in words for words in texts(plain))
 
 
 def test_an_unknown_micro_batch_is_tried_and_said_to_be(reader):
     found = case(gpu(reader, mbs="", gbs="24"))
     # 24 sequences over 4 replicas: 6 each, of which 1 and 2 are divisors and 4 and 8 are not.
-    assert [way[0].parts[0][1].micro_batch for way in found.ways] == [1, 2]
+    assert [way[0][0][1].micro_batch for way in found.ways] == [1, 2]
     assert "micro-batch 1 or 2: the fastest that fits" in texts(found)
 
 
 def test_an_unknown_recompute_is_the_least_that_fits(reader):
     found = case(gpu(reader, recompute="not stated"))
-    mixes = [[(share, one.recompute) for share, one in way.parts] for way in found.ways[0]]
+    mixes = [[(share, one.recompute) for share, one in way] for way in found.ways[0]]
     some = [[(1 - share, "none"), (share, "full")] for share in (0.25, 0.5, 0.75)]
     assert mixes == [[(1.0, "none")], [(1.0, "selective")], *some, [(1.0, "full")]]
     assert "recompute none to full: the least that fits, of all layers or some" in texts(found)

@@ -16,9 +16,9 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_instance, load_reliability
 from trnbench.facts.prices.purchase import load_purchase_rules
 from trnbench.money.failures import Estimate, Operations, Stated, operations_of
-from trnbench.money.goodput import goodput
-from trnbench.money.recovery import (
+from trnbench.money.goodput import (
     daly_interval_s,
+    goodput,
     segment_variance_s2,
     until_done_s,
     young_interval_s,

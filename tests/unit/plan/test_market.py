@@ -11,13 +11,12 @@ import pytest
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_instance, load_reliability
 from trnbench.facts.records import replace
-from trnbench.money.break_even import break_even_speed
 from trnbench.money.failures import Stated
 from trnbench.money.market import Market, candidates, cheapest, cost_of
 from trnbench.money.objective import Limits, ranked
 from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
-from trnbench.money.sensitivity import sensitivity
+from trnbench.money.sensitivity import break_even_speed, sensitivity
 
 CATALOG = open_catalog(environment={})
 TODAY = datetime.date(2026, 11, 21)

@@ -7,7 +7,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trnbench.money.choices import Objective
+from trnbench.money import Objective
 from trnbench.money.objective import (
     NO_LIMITS,
     Candidate,

@@ -9,7 +9,7 @@ import pytest
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_instance
 from trnbench.facts.prices.purchase import load_purchase_rules
-from trnbench.money.quotas import cluster_limit, quota_request
+from trnbench.money.market import cluster_limit, quota_request
 
 CATALOG = open_catalog(environment={})
 RULES: Any = load_purchase_rules(CATALOG, "AWS")

@@ -9,7 +9,7 @@ import pytest
 
 from trnbench.facts.records import replace
 from trnbench.facts.units import DAY_S
-from trnbench.money.recovery import until_done_s
+from trnbench.money.goodput import until_done_s
 from trnbench.money.spot_play import SpotRun, play
 
 COUNT = 4000

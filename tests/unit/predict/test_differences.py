@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from trnbench.machine.costs.instructions import EXCHANGED, MEMORY, TENSOR, WAITING
-from trnbench.predict.differences import differences
+from trnbench.predict.prediction import differences
 
 
 def test_a_category_is_told_with_the_quantity_that_differs_most():

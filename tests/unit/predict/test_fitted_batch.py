@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.predict.batch import MOST, fitted_batch
+from trnbench.predict.settled import MOST_BATCH, fitted_batch
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from trnbench.predict.batch import MOST, fitted_batch
 def test_the_next_batch_that_ranks_divide_well(ranks, batch):
     assert fitted_batch(1024, ranks) == batch
     assert fitted_batch(batch, ranks) == batch
-    assert batch <= MOST * 1024
+    assert batch <= MOST_BATCH * 1024
 
 
 def test_degrees_that_are_given_divide_it_too():

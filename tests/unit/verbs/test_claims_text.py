@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from trnbench.evidence.claims.verdict import Case, Claimed, Finding, Move, Words
+from trnbench.evidence.claims.claim import Case, Claimed, Finding, Move, Words
 from trnbench.facts.catalog.provenance import Source
 from trnbench.show.formats import render
 from trnbench.show.text_table import Style

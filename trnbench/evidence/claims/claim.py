@@ -1,4 +1,4 @@
-"""Vendors' claims on performance and cost, as data: the words, the source and the check.
+"""Vendors' claims on performance and cost, as data: words, source and check, and the verdicts.
 
 A statement has one check, a table that names instances and figures; the engines that evaluate
 checks know kinds of checks, never a statement.
@@ -8,18 +8,105 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from trnbench.errors import DataFileError, Fault, UnitError, did_you_mean, unhandled
 from trnbench.facts.catalog.document import load
-from trnbench.facts.catalog.provenance import Sourced
+from trnbench.facts.catalog.provenance import Source, Sourced
 from trnbench.facts.catalog.quantity import Ratio
 from trnbench.facts.catalog.schema import BY_TAG
 from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.records import Record, tag_of
 from trnbench.facts.units import EXAMPLES, UNITS, Dimension, parse
+
+Verdict = Literal["holds", "holds only if", "does not", "cannot be told"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+
+class Case(Record):
+    """One trial of a claim."""
+
+    what: str
+    """The examined thing; `says`: the result as text."""
+    verdict: Verdict
+    says: str
+    value: float | None = None
+    """Gain in the claim's terms (share, multiple) or figure in base SI; None: unknown."""
+    low: float | None = None
+    high: float | None = None
+    proviso: str | None = None
+    """Condition under which the claim holds."""
+
+
+class Move(Record):
+    """Verdict at the prices of a day, over its cases."""
+
+    price_date: datetime.date
+    region: str | None
+    """Region outside of the default ones, if any."""
+    verdict: Verdict
+    best: Case | None
+    """The case most in favour of the claim; None without prices."""
+    cases: tuple[Case, ...]
+
+
+class Finding(Record):
+    """Result of a check, in words and case by case."""
+
+    verdict: Verdict
+    says: str
+    reason: str
+    cases: tuple[Case, ...] = ()
+    moves: tuple[Move, ...] = ()
+    """Verdicts day by day, which hold the cases, where prices decide."""
+
+
+class Words(Record):
+    """Words of one source; `by` is its id in the file."""
+
+    text: str
+    by: str
+    source: Source
+
+
+class Claimed(Record):
+    """A claim with its finding, the words of every source, and the kind of check."""
+
+    id: str
+    group: str
+    said: tuple[Words, ...]
+    aspect: str | None
+    """The checked part of the words; `note`: explanation of the outcome."""
+    note: str | None
+    check: str
+    finding: Finding
+
+
+def together(verdicts: Iterable[Verdict]) -> Verdict:
+    """Overall verdict of several cases."""
+    found = set(verdicts)
+    if found == {"holds"}:
+        return "holds"
+    if found & {"holds", "holds only if"}:
+        return "holds only if"
+    return "cannot be told" if not found or "cannot be told" in found else "does not"
+
+
+def of_interval(low: float, high: float, threshold: float) -> Verdict:
+    if low >= threshold:
+        return "holds"
+    return "does not" if high < threshold else "cannot be told"
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """The first `most` names, and the number of the others."""
+    unique = list(dict.fromkeys(names))
+    more = len(unique) - most
+    shown = ", ".join(unique[:most])
+    return f"{shown} and {more} more" if more > 0 else shown
+
 
 _DIMENSIONS = (Dimension.BYTES, Dimension.BYTES_PER_S, Dimension.FLOP_PER_S, Dimension.COUNT)
 _TIMES = re.compile(r"(?P<number>[\d.,]+)\s*x")
@@ -151,7 +238,6 @@ class SpeedCheck(Record, tag="speed"):
     than_precision: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an invalid multiple."""
         _refuse_empty(self, "runs", "of", "to")
         multiple(self.times)
 
@@ -178,12 +264,10 @@ class CostCheck(Record, tag="cost"):
 
     @property
     def gain(self) -> Gain:
-        """Kind of the claimed gain."""
         return "better" if self.saving is None else "saving"
 
     @property
     def claimed(self) -> str:
-        """Size of the claimed gain, as text."""
         return self.saving or self.better or ""
 
 
@@ -215,12 +299,10 @@ class Statement(Record):
     check: Annotated[Check, BY_TAG]
 
     def __post_init__(self) -> None:
-        """Refuse a statement without words."""
         _refuse_empty(self, "said")
 
     @property
     def kind(self) -> str:
-        """Name of the check."""
         return tag_of(self.check)
 
 
@@ -236,7 +318,6 @@ class ClaimedRun(Record):
     precision: str
 
     def __post_init__(self) -> None:
-        """Refuse an invalid length."""
         parse(self.tokens, Dimension.COUNT)
 
     @property

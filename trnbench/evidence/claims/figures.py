@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from trnbench.errors import UnknownNameError, unhandled
-from trnbench.evidence.claims.claim import FigureCheck, Measure, RatioCheck, measure, multiple
-from trnbench.evidence.claims.verdict import Case, Finding, Verdict, listed, together
+from trnbench.evidence.claims.claim import (
+    Case,
+    FigureCheck,
+    Finding,
+    Measure,
+    RatioCheck,
+    Verdict,
+    listed,
+    measure,
+    multiple,
+    together,
+)
 from trnbench.facts.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.facts.hardware.fabric import Network
 from trnbench.facts.hardware.figures import SheetFigure, figures

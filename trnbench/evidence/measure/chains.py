@@ -118,7 +118,6 @@ class _Timed:
         return run, [wide, wide, weight, wide, wide, weight, mixed, context, ffn]
 
     def scores(self) -> LayerPart:
-        """The passes between the products of attention, and their input shapes."""
         shape = (self.batch, self.heads, self.tokens, self.tokens)
         return lambda x: (self.pieces.probabilities(x),), [shape]
 

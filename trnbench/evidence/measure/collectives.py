@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from trnbench.errors import unhandled
-from trnbench.evidence.measure.loops import AllDevices
+from trnbench.evidence.measure.loops import AllDevices, Timing
 from trnbench.evidence.measure.pieces import Array
-from trnbench.evidence.measure.timing import Timing
 from trnbench.facts.records import Record
 from trnbench.facts.workload.choices import Op
 from trnbench.program.collective import bus_factor
@@ -37,7 +36,6 @@ class ExchangeTime(Record):
 
     @property
     def algbw_bytes_per_s(self) -> float:
-        """Size over time."""
         return self.size_bytes / self.timing.median_s
 
     @property

@@ -68,18 +68,12 @@ class Device(Protocol):
     """Interface of one device of a backend; tests use a fake one."""
 
     @property
-    def platform(self) -> str:
-        """JAX's name of the backend: cpu, gpu, neuron."""
-        ...
+    def platform(self) -> str: ...
 
     @property
-    def device_kind(self) -> str:
-        """The backend's name of the device."""
-        ...
+    def device_kind(self) -> str: ...
 
-    def memory_stats(self) -> Mapping[str, int] | None:
-        """The backend's memory statistics, if any."""
-        ...
+    def memory_stats(self) -> Mapping[str, int] | None: ...
 
 
 class Capabilities(Record):
@@ -103,7 +97,6 @@ class Capabilities(Record):
 
     @property
     def training_format(self) -> str:
-        """Usual training format."""
         return self.formats[0]
 
 
@@ -176,7 +169,6 @@ def peak_memory_bytes(devices: Sequence[Device]) -> float | None:
 
 
 def kept_variables(environment: Mapping[str, str] = os.environ) -> str:
-    """Settings of the variables that influence measurements."""
     return " ".join(
         f"{name}={environment[name]}" for name in _KEPT_VARIABLES if name in environment
     )

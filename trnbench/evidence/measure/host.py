@@ -20,13 +20,11 @@ _TOOL_S = 10.0
 
 
 def processors() -> int:
-    """Number of processors available to this process."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def processor_name() -> str:
-    """The host's name of its processors."""
     return _told("model name") or platform.processor() or platform.machine()
 
 
@@ -38,7 +36,6 @@ def cache_bytes() -> float | None:
 
 
 def memory_bytes() -> float:
-    """Memory of the host, bytes."""
     return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 

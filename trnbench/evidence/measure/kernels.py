@@ -13,11 +13,10 @@ import numpy as np
 
 from trnbench.engines.execute.numbers.accuracy import error_against_float64
 from trnbench.engines.execute.numbers.product import ProductRecipe, ProductResult, contraction_tiles
-from trnbench.evidence.measure.loops import AllDevices
+from trnbench.evidence.kernels import PRODUCT
+from trnbench.evidence.measure.loops import AllDevices, Timing
 from trnbench.evidence.measure.pieces import Array
 from trnbench.evidence.measure.suites import MIB, ProductCase
-from trnbench.evidence.measure.timing import Timing
-from trnbench.evidence.measured_kernels import PRODUCT
 from trnbench.facts.records import Record
 from trnbench.facts.units import FLOP_PER_MULTIPLY_ADD
 from trnbench.program.matrix import usual_result_format

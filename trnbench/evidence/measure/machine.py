@@ -16,8 +16,7 @@ from trnbench.errors import InputError
 from trnbench.evidence.measure import machine_fits as fits
 from trnbench.evidence.measure.rows import FRAMEWORK
 from trnbench.evidence.measured_columns import KERNEL_KINDS
-from trnbench.evidence.measured_file import rows_of_kind
-from trnbench.evidence.rows import EvidenceRow, RowFault
+from trnbench.evidence.rows import EvidenceRow, RowFault, rows_of_kind
 from trnbench.facts.calibration.collective_stack import FILE_PREFIX
 from trnbench.facts.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX
 from trnbench.facts.catalog.search import Catalog

@@ -16,9 +16,9 @@ import numpy as np
 
 from trnbench.engines.analytic.matrix.time import matrix_time
 from trnbench.errors import InputError
+from trnbench.evidence.kernels import PRODUCT, STREAMS, measured_product
 from trnbench.evidence.measure.chains import BACKWARD, CORE, FORWARD, LAYER, LOSS, SCORES, UPDATE
 from trnbench.evidence.measure.suites import OPERATIONS
-from trnbench.evidence.measured_kernels import PRODUCT, STREAMS, measured_product
 from trnbench.evidence.rows import EvidenceRow, RowFault
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.numbers.formats import format_named
@@ -72,7 +72,6 @@ class TimedRows(Record):
         return row.positive("latency_ms") * 1e-3
 
     def of(self, kernel: str) -> list[EvidenceRow]:
-        """Rows of a kernel."""
         return [row for row in self.rows if row.text("kernel") == kernel]
 
 
@@ -90,7 +89,6 @@ class ExchangeFit(Record):
 
     @property
     def name(self) -> str:
-        """Name of the tuning."""
         return f"{self.op}-{self.ranks}{'-small' if self.below_bytes else ''}"
 
 

@@ -22,13 +22,11 @@ class Pieces:
         self.jax, self.np = jax, jax.numpy
 
     def norm(self, x: Array, weight: Array) -> Array:
-        """RMS norm of rows, with a weight per column."""
         wide = x.astype(self.np.float32)
         scale = self.jax.lax.rsqrt(self.np.mean(wide * wide, axis=-1, keepdims=True) + _NORM_GUARD)
         return ((wide * scale) * weight).astype(x.dtype)
 
     def joined(self, stream: Array, branch: Array, weight: Array) -> tuple[Array, Array]:
-        """The stream plus a branch, and the normalised sum."""
         stream = stream + branch
         return stream, self.norm(stream, weight)
 
@@ -45,7 +43,6 @@ class Pieces:
         return found.reshape(*found.shape[:2], -1)
 
     def merged(self, context: Array) -> Array:
-        """Heads of each token, concatenated."""
         batch, heads, tokens, size = context.shape
         return context.transpose(0, 2, 1, 3).reshape(batch, tokens, heads * size)
 
@@ -59,7 +56,6 @@ class Pieces:
         return self.np.concatenate(turned, axis=-1).astype(x.dtype)
 
     def gated(self, wide: Array) -> Array:
-        """The gated activation of an MLP, of gate and up side by side."""
         half = wide.shape[-1] // 2
         return self.jax.nn.silu(wide[..., :half]) * wide[..., half:]
 

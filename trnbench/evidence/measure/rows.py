@@ -13,7 +13,7 @@ from trnbench.evidence.measure.chains import layout_of_case, model_of
 from trnbench.evidence.measure.collectives import ExchangeTime
 from trnbench.evidence.measure.device import Capabilities, kept_variables
 from trnbench.evidence.measure.kernels import KernelTime
-from trnbench.evidence.measure.timing import Timing
+from trnbench.evidence.measure.loops import Timing
 from trnbench.evidence.measure.training import StepRun
 from trnbench.evidence.measured_columns import MeasuredKind
 from trnbench.program.step import training_step
@@ -125,7 +125,6 @@ def step_row(found: StepRun) -> Cells:
 
 
 def timing_cells(timing: Timing) -> Mapping[str, float]:
-    """Cells of the repeats' statistics."""
     names = ("low_s", "high_s", "spread", "known_to", "repeats", "outliers", "processor_s")
     return {name: getattr(timing, name) for name in names}
 

@@ -6,9 +6,12 @@ of an accelerator, and where compiling a shape takes minutes, few are tried.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
 
+from trnbench.errors import InputError, UnknownNameError
 from trnbench.evidence.measure.device import Capabilities
+from trnbench.facts import parsing
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.choices import Op
 from trnbench.facts.workload.layout import AttentionKernel
@@ -22,6 +25,19 @@ OPERATIONS: tuple[Op, ...] = (
 KIB, MIB = 1024, 1024**2
 OperandOrder = Literal["NN", "NT", "TN"]
 """Transposition of a product's operands in memory, as in BLAS."""
+
+DecoderSizes = Mapping[str, int | str]
+"""Given fields of a `DecoderCase`."""
+
+_COUNTS = (
+    *("layers", "hidden", "heads", "ffn", "vocab", "micro_batch", "micro_batches", "tp"),
+    "sequence",
+)
+_PRECISIONS = ("fp32", "bf16-master")
+_WORDS: Mapping[str, Sequence[str]] = {
+    "precision": _PRECISIONS,
+    "attention": get_args(AttentionKernel),
+}
 
 
 class ProductCase(Record):
@@ -37,14 +53,12 @@ class ProductCase(Record):
 
     @property
     def shape(self) -> str:
-        """Sizes in the form of rows."""
         text = f"M{self.m} K{self.k} N{self.n}"
         text = f"{text} B{self.batch}" if self.batch > 1 else text
         return text if self.order == "NN" else f"{text} {self.order}"
 
     @property
     def elements(self) -> int:
-        """Elements of operands and result."""
         return self.batch * (self.m * self.k + self.k * self.n + self.m * self.n)
 
 
@@ -66,17 +80,14 @@ class DecoderCase(Record):
 
     @property
     def devices(self) -> int:
-        """Devices of a step."""
         return self.tp * self.dp
 
     @property
     def global_batch(self) -> int:
-        """Samples of a step."""
         return self.micro_batch * self.micro_batches * self.dp
 
     @property
     def shape(self) -> str:
-        """Sizes and layout, as text."""
         return f"L{self.layers} {self.part} TP{self.tp} DP{self.dp}"
 
     @property
@@ -184,3 +195,47 @@ def decoders_for(can: Capabilities) -> tuple[DecoderCase, ...]:
         deep = replace(first, layers=8, sequence=4096, micro_batch=1)
     parted = replace(wide, tp=2, dp=devices // 2) if devices % 2 == 0 else wide
     return first, parted, deep
+
+
+def decoder_sizes(text: str) -> DecoderSizes:
+    """Sizes in a text such as `layers=4,hidden=512,tp=2`."""
+    found: dict[str, int | str] = {}
+    for part in text.split(","):
+        told, equals, value = (word.strip() for word in part.partition("="))
+        name = told.replace("-", "_")
+        if not equals or not value:
+            raise InputError(f"--decoder: expected NAME=VALUE, found {part!r}")
+        if name not in _COUNTS and name not in _WORDS:
+            known = [one.replace("_", "-") for one in (*_COUNTS, *_WORDS)]
+            raise UnknownNameError("size of a decoder", told, known)
+        if name in found:
+            raise InputError(f"--decoder: {told} stands twice")
+        what = f"--decoder: {told}"
+        if name in _WORDS:
+            found[name] = parsing.one_of(what, _WORDS[name])(value)
+        else:
+            kind = parsing.sequence if name == "sequence" else parsing.whole
+            found[name] = kind(what)(value)
+    return found
+
+
+def with_given(suite: Suite, given: Sequence[DecoderSizes], can: Capabilities) -> Suite:
+    if not given:
+        return suite
+    return replace(suite, decoders=tuple(_case(sizes, can) for sizes in given))
+
+
+def _case(sizes: DecoderSizes, can: Capabilities) -> DecoderCase:
+    """A decoder over all devices; missing sizes are those of the suite's first decoder."""
+    values: dict[str, Any] = dict(sizes)
+    tp = int(values.get("tp", 1))
+    case = replace(decoders_for(can)[0], **values, dp=max(can.devices // tp, 1))
+    parts = {"devices": can.devices, "heads": case.heads, "ffn": case.ffn, "vocab": case.vocab}
+    for name, size in parts.items():
+        if size % tp:
+            raise InputError(f"--decoder: tp {tp} does not divide {name} {size}")
+    if case.hidden % (2 * case.heads):
+        raise InputError(
+            f"--decoder: hidden {case.hidden} is no even number for each of {case.heads} heads"
+        )
+    return case

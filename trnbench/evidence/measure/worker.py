@@ -20,12 +20,18 @@ from trnbench.evidence.measure import host
 from trnbench.evidence.measure.chains import chains
 from trnbench.evidence.measure.collectives import exchanges
 from trnbench.evidence.measure.device import DeviceChoice, capabilities, open_devices
-from trnbench.evidence.measure.given_decoders import DecoderSizes, with_given
 from trnbench.evidence.measure.kernels import launch, product, stream
-from trnbench.evidence.measure.loops import AllDevices
+from trnbench.evidence.measure.loops import AllDevices, Repeats
 from trnbench.evidence.measure.rows import Cells, exchange_row, kernel_row, provenance, step_row
-from trnbench.evidence.measure.suites import MIB, OPERATIONS, Suite, SuiteName, suite_for
-from trnbench.evidence.measure.timing import Repeats
+from trnbench.evidence.measure.suites import (
+    MIB,
+    OPERATIONS,
+    DecoderSizes,
+    Suite,
+    SuiteName,
+    suite_for,
+    with_given,
+)
 from trnbench.evidence.measure.training import training
 from trnbench.facts.records import Record
 
@@ -85,7 +91,6 @@ def work(request: WorkRequest, emit: TellEvent) -> None:
 
 
 def instance_name(backend: str, chip: str | None) -> str:
-    """Default name of the machine at hand."""
     return f"host-{chip or backend}"
 
 

@@ -25,7 +25,6 @@ class LineBlock(Record):
     line: int
 
     def line_of(self, place: int) -> int:
-        """Number of the line that contains a byte."""
         return self.line + self.text.count(b"\n", 0, place)
 
 

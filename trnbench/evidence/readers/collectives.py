@@ -80,7 +80,6 @@ class _Sweep(State):
 
 
 def is_sweep(path: Path) -> bool:
-    """True when a file begins like a sweep of collectives."""
     head = next(chunks(path, what="text", size=_HEAD_BYTES), b"").decode(errors="replace")
     words = ("size(B)", '"out_of_place"', '"nccl_version"')
     return any(word in head for word in words) or bool(_NCCL_HEADING.search(head))

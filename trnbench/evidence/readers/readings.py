@@ -59,7 +59,6 @@ class Readings(State):
         self._thin()
 
     def take(self, values: FloatArray) -> None:
-        """Add consecutive values."""
         self.values.frombytes(values[-self.seen % self.every :: self.every].tobytes())
         self.seen += values.size
         self._thin()
@@ -70,7 +69,6 @@ class Readings(State):
             self.every *= 2
 
     def miss(self, line: int, text: str) -> None:
-        """Count a line of a step that cannot be read."""
         self.unread += 1
         self.first_unread = self.first_unread or f"line {line}: {text.strip()[:80]!r}"
 

@@ -320,7 +320,6 @@ class _Bars(State):
 
     @property
     def sure(self) -> bool:
-        """True for a bar of many states."""
         return any(len(bar.steps) > _MANY for bar in self.bars.values())
 
     def readings(self) -> Readings:
@@ -343,7 +342,6 @@ class _Plain(State):
 
     @property
     def sure(self) -> bool:
-        """True after many steps."""
         return len(self.found.values) > _MANY
 
     def readings(self) -> Readings:

@@ -37,7 +37,6 @@ class JobWay(Record):
 
     @property
     def held_days(self) -> int:
-        """Days on which the machines are held."""
         # A job that ends exactly at midnight does not hold the next day.
         return max(math.ceil(max(self.days, self.sure_days) - _NEARLY), 1)
 
@@ -136,7 +135,6 @@ class Fleet(Record):
         return math.floor(last + _NEARLY)
 
     def only(self, names: Iterable[str]) -> Fleet:
-        """The fleet with the named jobs only."""
         kept = set(names)
         return replace(self, tasks=tuple(task for task in self.tasks if task.name in kept))
 
@@ -150,7 +148,6 @@ class PlacedRun(Record):
 
     @property
     def end(self) -> float:
-        """Days from day 0 to the end of the run."""
         return self.start + self.way.days
 
 
@@ -183,7 +180,6 @@ class FleetPlan(Record):
 
 
 def pools_of(fleet: Fleet) -> tuple[PoolKey, ...]:
-    """Pools that some way could use."""
     pools = {way.pool for task in fleet.tasks for way in task.ways if way.pool is not None}
     return tuple(sorted(pools))
 
@@ -223,7 +219,6 @@ def _unbeaten(ways: list[JobWay], *, by_nodes: bool) -> list[JobWay]:
 
 
 def daily_usd(fleet: Fleet, way: JobWay, start: int) -> dict[str, float]:
-    """USD of a way in each month."""
     days = 1 if way.upfront else way.held_days
     return _spread(fleet, start, days, way.usd)
 

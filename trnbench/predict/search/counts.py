@@ -36,7 +36,6 @@ class Counts:
 
     @property
     def legal(self) -> int:
-        """Valid layouts on all clusters."""
         return int(self._legal.sum())
 
     @property
@@ -50,7 +49,6 @@ class Counts:
         self._done += len(cluster)
 
     def priced_on(self) -> IntArray:
-        """Layouts priced on each cluster."""
         return self._priced
 
     def reject(self, rule: str, count: IntArray) -> None:
@@ -60,7 +58,6 @@ class Counts:
             self._done += int(count.sum())
 
     def by_cluster(self, cluster: IntArray) -> IntArray:
-        """Number of layouts on each cluster, given the cluster of each layout."""
         return np.bincount(cluster, minlength=self._clusters)
 
     def tally(self, clusters: slice = slice(None)) -> Tally:

@@ -78,11 +78,9 @@ class SearchQuestion(Record):
 
     @property
     def stack(self) -> TrainingStack:
-        """The training stack; its software limits the search."""
         return self.efficiency.stack
 
     def runs(self, feature: str) -> bool:
-        """True where the stack is known to run a feature."""
         return runs(self.stack, feature)
 
     def allows(self, feature: str) -> bool:
@@ -167,7 +165,6 @@ class SearchQuestion(Record):
 
     @property
     def ranks_per_node(self) -> int:
-        """Ranks of an instance."""
         return self.platform.instance.chips * self.platform.chip.ranks(self.logical_size)
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from trnbench.facts.arrays import FloatArray, IntArray, distinct
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, fields
 from trnbench.program.points import Points
 
 
@@ -29,18 +29,11 @@ class Entries(Record, eq=False):
     cluster: IntArray
 
     def __len__(self) -> int:
-        """Number of layouts."""
         return len(self.score)
 
     def at(self, chosen: IntArray) -> Entries:
         """Selected layouts, in the given order."""
-        return Entries(
-            score=self.score[chosen],
-            memory_bytes=self.memory_bytes[chosen],
-            run=self.run[chosen],
-            place=self.place[chosen],
-            cluster=self.cluster[chosen],
-        )
+        return Entries(**{one.name: getattr(self, one.name)[chosen] for one in fields(Entries)})
 
 
 class LayoutRanking:
@@ -87,13 +80,9 @@ class LayoutRanking:
         }
 
     def _keep_best(self) -> None:
-        joined = Entries(
-            score=np.concatenate([part.score for part in self._columns]),
-            memory_bytes=np.concatenate([part.memory_bytes for part in self._columns]),
-            run=np.concatenate([part.run for part in self._columns]),
-            place=np.concatenate([part.place for part in self._columns]),
-            cluster=np.concatenate([part.cluster for part in self._columns]),
-        )
+        names = [one.name for one in fields(Entries)]
+        columns = {name: [getattr(part, name) for part in self._columns] for name in names}
+        joined = Entries(**{name: np.concatenate(parts) for name, parts in columns.items()})
         # Scores in single precision: sums in another order must not decide between equal layouts.
         equal = joined.score.astype(np.float32)
         order = np.lexsort((joined.place, joined.run, equal, joined.cluster))

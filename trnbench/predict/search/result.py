@@ -34,7 +34,6 @@ class Ranked(Sequence[Found]):
         self._made: Memo[int, Found] = Memo()
 
     def __len__(self) -> int:
-        """Number of layouts."""
         return self._count
 
     @overload
@@ -51,15 +50,12 @@ class Ranked(Sequence[Found]):
         return self._made.of(places, lambda: self._make(places))
 
     def __eq__(self, other: object) -> bool:
-        """True for another sequence of the same layouts."""
         return isinstance(other, Ranked | tuple) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        """Hash of the equal tuple."""
         return hash(tuple(self))
 
     def __repr__(self) -> str:
-        """Text of the equal tuple."""
         return repr(tuple(self))
 
     def __reduce__(self) -> tuple[type, tuple[tuple[Found, ...]]]:
@@ -124,7 +120,6 @@ class ClusterResult(Record):
 
     @property
     def best(self) -> Found | None:
-        """The fastest layout, if any is feasible."""
         return self.ranked[0] if self.ranked else None
 
 
@@ -146,17 +141,14 @@ class SearchResult(Record):
 
     @property
     def best(self) -> Found | None:
-        """The fastest layout, if any is feasible."""
         return self.ranked[0] if self.ranked else None
 
     @property
     def legal(self) -> int:
-        """Layouts that every rule of division and of the platform allows."""
         return self.tally.legal
 
     @property
     def feasible(self) -> int:
-        """Valid layouts that fit in memory."""
         return self.tally.feasible
 
 

@@ -60,14 +60,11 @@ class Seen(Record, eq=False):
     memory_bytes: FloatArray
 
     def __len__(self) -> int:
-        """Number of layouts."""
         return len(self.points)
 
     def degree(self, axis: Axis) -> IntArray:
-        """Value of a degree in each layout."""
         return self.run.space.axes[axis][self.points.index[ALONG[axis]]]
 
     def layout(self, number: int) -> Layout:
-        """Layout number `number` of these."""
         index = tuple(int(axis[number]) for axis in self.points.index)
         return self.run.layout(int(np.ravel_multi_index(index, self.points.shape)))

@@ -220,7 +220,6 @@ class _Search:
         self._engines: Engines = {}
 
     def keep_forms(self) -> None:
-        """Store the closed forms of placed groups for later processes."""
         keep_forms(self._engines)
 
     def every_refusal(self) -> tuple[str, ...]:
@@ -230,7 +229,6 @@ class _Search:
         return (*self.refusals, *((host,) if host else ()))
 
     def stopped(self) -> bool:
-        """True once the caller has cancelled the search."""
         self.has_stopped = self.has_stopped or self.hooks.cancel()
         return self.has_stopped
 

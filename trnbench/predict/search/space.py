@@ -79,7 +79,6 @@ class Space(Record, eq=False):
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Points of the grid along each axis."""
         sizes = {along: len(self.axes[name]) for name, along in ALONG.items()}
         return tuple(sizes.values())
 
@@ -91,7 +90,6 @@ class Space(Record, eq=False):
 
     @cached_property
     def schedules(self) -> tuple[Schedule, ...]:
-        """Schedules that are searched."""
         return cast("tuple[Schedule, ...]", _values(self.question, KNOBS["schedule"]))
 
     @cached_property

@@ -8,21 +8,29 @@ from collections.abc import Sequence
 
 from trnbench.errors import UnknownNameError, unhandled
 from trnbench.evidence.claims.claim import (
+    Claimed,
     ClaimedRun,
     ClaimList,
     CostCheck,
     FigureCheck,
+    Finding,
     NoCheck,
     PriceCheck,
     RatioCheck,
     SpeedCheck,
     Statement,
+    Words,
     load_claims,
 )
-from trnbench.evidence.claims.cost import PriceBook, cost_finding, price_finding
 from trnbench.evidence.claims.figures import figure_finding, ratio_finding
-from trnbench.evidence.claims.speed import Machines, Pace, speed_finding
-from trnbench.evidence.claims.verdict import Claimed, Finding, Words
+from trnbench.evidence.claims.gains import (
+    Machines,
+    Pace,
+    PriceBook,
+    cost_finding,
+    price_finding,
+    speed_finding,
+)
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.workload.partial_layout import PartialLayout

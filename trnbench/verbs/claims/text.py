@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby, zip_longest
 
-from trnbench.evidence.claims.verdict import VERDICTS, Claimed, Move
+from trnbench.evidence.claims.claim import VERDICTS, Claimed, Move
 from trnbench.facts.units import counted
 from trnbench.show.figures import VERDICT_WORDS
 from trnbench.show.report import Report, columns

@@ -17,7 +17,6 @@ from trnbench.facts.calibration.training_stack import TrainingStack, stacks_fitt
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import counted, significant
-from trnbench.money.break_even import break_even_speed
 from trnbench.money.draws import DrawnPurchase
 from trnbench.money.market import candidates
 from trnbench.money.objective import (
@@ -27,6 +26,7 @@ from trnbench.money.objective import (
     nearest,
     ranked,
 )
+from trnbench.money.sensitivity import break_even_speed
 from trnbench.predict.assumption import Assumption
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.settled import UNSAID

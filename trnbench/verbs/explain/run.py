@@ -10,10 +10,9 @@ from trnbench.errors import InputError
 from trnbench.evidence.explain.causes import load_causes
 from trnbench.evidence.explain.explanation import explained
 from trnbench.evidence.explain.observed import ObservedStep, observed
-from trnbench.evidence.measured_file import steps_of
 from trnbench.evidence.predict import Predictor
 from trnbench.evidence.readers.devices import DeviceSummary
-from trnbench.evidence.rows import STEPS, EvidenceFile, RowFault
+from trnbench.evidence.rows import STEPS, EvidenceFile, RowFault, steps_of
 from trnbench.evidence.training_cases import Reader
 from trnbench.facts.calibration.stack_of import refuse_unknown_stack
 from trnbench.facts.catalog.search import Catalog

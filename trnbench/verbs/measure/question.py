@@ -13,14 +13,14 @@ from trnbench.facts.records import asdict
 from trnbench.verbs.asking.question import Question, option
 
 if TYPE_CHECKING:
-    from trnbench.evidence.measure.given_decoders import DecoderSizes
+    from trnbench.evidence.measure.suites import DecoderSizes
     from trnbench.evidence.measure.worker import WorkRequest
 
 MeasureKind = Literal["all", "matrix", "collective", "train"]
 
 
 def _decoder(text: str) -> DecoderSizes:
-    from trnbench.evidence.measure.given_decoders import decoder_sizes
+    from trnbench.evidence.measure.suites import decoder_sizes
 
     return decoder_sizes(text)
 

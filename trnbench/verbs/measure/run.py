@@ -9,8 +9,7 @@ from trnbench.errors import InputError
 from trnbench.evidence.measure.machine import machine_files
 from trnbench.evidence.measure.machine_fits import RowClock
 from trnbench.evidence.measure.session import run_session
-from trnbench.evidence.measured_file import parts_of
-from trnbench.evidence.rows import EvidenceFile, EvidenceRow
+from trnbench.evidence.rows import EvidenceFile, EvidenceRow, parts_of
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import Reader
 from trnbench.facts.catalog.search import Catalog, user_folder

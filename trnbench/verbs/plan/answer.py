@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from trnbench.facts.records import Record
-from trnbench.money.choices import Objective
-from trnbench.money.quotas import QuotaRequest
+from trnbench.money import Objective
+from trnbench.money.market import QuotaRequest
 from trnbench.money.sensitivity import Change
 from trnbench.predict.assumption import Assumption
 from trnbench.predict.search.result import Tally

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trnbench.money.break_even import break_even_speed
 from trnbench.money.market import candidates
 from trnbench.money.objective import (
     Candidate,
@@ -14,6 +13,7 @@ from trnbench.money.objective import (
     ranked,
     soonest_first,
 )
+from trnbench.money.sensitivity import break_even_speed
 from trnbench.verbs.plan.answer import BreakEven
 from trnbench.verbs.quotes.markets import Explored
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trnbench.errors import InputError
 from trnbench.facts import parsing
-from trnbench.money.choices import Objective
+from trnbench.money import Objective
 from trnbench.verbs.asking.option import Given
 from trnbench.verbs.asking.question import Question, group, option
 from trnbench.verbs.asking.shared_options import DETAILS

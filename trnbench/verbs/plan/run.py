@@ -16,7 +16,7 @@ from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import Dimension, counted, show, significant
 from trnbench.money.failures import Estimate
-from trnbench.money.market import Market, candidates
+from trnbench.money.market import Market, QuotaRequest, candidates, quota_request
 from trnbench.money.objective import (
     Candidate,
     Limits,
@@ -26,7 +26,6 @@ from trnbench.money.objective import (
     ranked,
 )
 from trnbench.money.purchase import load_offers
-from trnbench.money.quotas import QuotaRequest, quota_request
 from trnbench.money.sensitivity import Change, sensitivity
 from trnbench.predict.assumption import Assumption
 from trnbench.predict.common_draws import CommonDraws

@@ -13,10 +13,9 @@ from trnbench.facts.records import MAX_SIZE, Record, replace
 from trnbench.facts.units import Dimension, show
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.checkpoint import checkpoint_bytes
-from trnbench.money.market import Market
+from trnbench.money.market import Market, cluster_limit
 from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
-from trnbench.money.quotas import cluster_limit
 from trnbench.predict.assumption import Assumption
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.result import Found, SearchResult, Tally, joined

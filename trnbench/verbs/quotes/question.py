@@ -12,7 +12,7 @@ from trnbench.facts.parsing import LEAST_SURE, MOST_SURE
 from trnbench.facts.records import MAX_SIZE
 from trnbench.facts.units import DAY_S
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.money.choices import Commitment
+from trnbench.money import Commitment
 from trnbench.verbs.asking.function import signature_of
 from trnbench.verbs.asking.knobs import KNOB_OPTIONS
 from trnbench.verbs.asking.option import Given

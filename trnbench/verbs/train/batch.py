@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.predict.batch import fitted_batch
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.result import Found
 from trnbench.predict.search.search import search
-from trnbench.predict.settled import DEFAULT_BATCH, batch_step, free_ranks
+from trnbench.predict.settled import DEFAULT_BATCH, batch_step, fitted_batch, free_ranks
 from trnbench.predict.setup import TrainSetup
 
 WORTH = 1.02

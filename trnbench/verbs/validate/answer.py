@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from trnbench.evidence.claims.verdict import Case, Claimed, Move
+from trnbench.evidence.claims.claim import Case, Claimed, Move
 from trnbench.facts.calibration.training_stack import FitErrors
 from trnbench.facts.records import Record
 from trnbench.show.row import Row, cells

@@ -10,9 +10,7 @@ from trnbench.engines.analytic.step.kept_forms import keep_all_forms
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.evidence.collectives import compare_collectives
 from trnbench.evidence.comparison import Comparison
-from trnbench.evidence.kernels import ATTENTION, compare_kernels
-from trnbench.evidence.measured_file import parts_of
-from trnbench.evidence.measured_kernels import compare_measured_kernels
+from trnbench.evidence.kernels import ATTENTION, compare_kernels, compare_measured_kernels
 from trnbench.evidence.model_of import refuse_unknown_model
 from trnbench.evidence.rows import (
     COLLECTIVES,
@@ -21,6 +19,7 @@ from trnbench.evidence.rows import (
     STEPS_BY_MACHINE,
     EvidenceFile,
     EvidenceSet,
+    parts_of,
     read_evidence,
 )
 from trnbench.evidence.statistics import summarise

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from trnbench.evidence.comparison import Comparison
-from trnbench.evidence.ranking import Ranking
-from trnbench.evidence.statistics import Errors, Summary
+from trnbench.evidence.statistics import Errors, Ranking, Summary
 from trnbench.facts.records import asdict, replace
 from trnbench.facts.units import Dimension, counted
 from trnbench.show.charts.record import ChartAxis, Guide, PointChart, Series, axis_of

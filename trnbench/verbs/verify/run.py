@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from trnbench.errors import DataFileError, Fault, InputError
-from trnbench.evidence.measured_file import steps_of
-from trnbench.evidence.rows import STEPS
+from trnbench.evidence.rows import STEPS, steps_of
 from trnbench.facts.catalog.foreign import read_object
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record
