@@ -17,12 +17,12 @@ PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "cli": 3_299,
     "engines": 16_119,
-    "evidence": 12_600,
+    "evidence": 12_640,
     "facts": 11_881,
     "launch": 3_205,
     "machine": 6_187,
     "money": 3_540,
-    "predict": 4_530,
+    "predict": 4_670,
     "program": 7_478,
     "show": 3_245,
     "store": 2_036,
@@ -31,8 +31,8 @@ LINES = {
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
-RECORDS_PER_1000_LINES = 7.37
-SHORT_MODULES = 39
+RECORDS_PER_1000_LINES = 7.33
+SHORT_MODULES = 36
 """Modules of under 60 lines that are no `__init__`."""
 RETURN_RIDDLES = 74
 COMMENT_SHARE = 0.015
