@@ -9,9 +9,9 @@ from importlib.util import find_spec
 import pytest
 
 from trnbench.errors import EnvironmentFault, InputError
+from trnbench.evidence.columns import MEASURED_COLUMNS, measured_text
 from trnbench.evidence.measure.session import run_session
 from trnbench.evidence.measure.worker import WorkRequest
-from trnbench.evidence.measured_columns import MEASURED_COLUMNS, measured_text
 from trnbench.evidence.rows import parts_of, read_evidence
 from trnbench.verbs.asking.use_case import never, quiet
 

@@ -34,7 +34,7 @@ def measure(
     FILE.csv or FILE.json writes the rows, which validate and calibrate read. It needs JAX: pip
     install 'trnbench[measure]'.
     """
-    from trnbench.evidence.measured_columns import measured_text
+    from trnbench.evidence.columns import measured_text
     from trnbench.verbs.measure.run import run, write_machine
     from trnbench.verbs.measure.text import measure_report
 

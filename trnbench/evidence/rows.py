@@ -14,14 +14,17 @@ from pathlib import Path
 from typing import Literal
 
 from trnbench.errors import InputError
-from trnbench.evidence.columns import COLUMNS, KNOB_COLUMNS, MODEL_COLUMNS, named_columns
-from trnbench.evidence.measured_columns import (
+from trnbench.evidence.columns import (
+    COLUMNS,
     KERNEL_KINDS,
     KINDS,
+    KNOB_COLUMNS,
+    MODEL_COLUMNS,
     MeasuredKind,
     csv_of_json,
     is_measured,
     is_measured_json,
+    named_columns,
 )
 from trnbench.facts.catalog.foreign import reads
 from trnbench.facts.catalog.text_file import first_line, read_text, refused

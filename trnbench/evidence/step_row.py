@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, get_args
 
 from trnbench.evidence.columns import column_of
+from trnbench.evidence.model_of import Shape, shape_of
 from trnbench.evidence.rows import EvidenceRow, RowFault
-from trnbench.evidence.shape import Shape, shape_of
 from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import KNOBS, Knob, Value
 from trnbench.facts.workload.partial_layout import PartialLayout

@@ -36,8 +36,7 @@ from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.machine.placement import place
 from trnbench.predict.assumption import Assumption
 from trnbench.predict.settled import USUAL_STACK, Settled, assumptions, searched_for, settle
-from trnbench.predict.setup import TrainSetup, train_setup
-from trnbench.predict.supported import runs
+from trnbench.predict.setup import TrainSetup, runs, train_setup
 from trnbench.program.features import feature_of
 
 

@@ -37,8 +37,7 @@ from trnbench.predict.prediction import (
     mean_step,
 )
 from trnbench.predict.sampling import interval
-from trnbench.predict.setup import TrainSetup
-from trnbench.predict.supported import refusal, warning
+from trnbench.predict.setup import TrainSetup, refusal, warning
 from trnbench.program.job_passes import TRAIN
 from trnbench.program.job_phases import phases_of
 from trnbench.program.reasons import Reason, first_causes

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench.evidence.model_of import Models
+from trnbench.evidence.model_of import Models, Shape, shape_of
 from trnbench.evidence.rows import EvidenceRow, RowFault
-from trnbench.evidence.shape import Shape, shape_of
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.weights import parameter_count

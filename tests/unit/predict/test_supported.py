@@ -16,9 +16,8 @@ from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.predict.setup import train_setup
+from trnbench.predict.setup import runs, support_of, train_setup
 from trnbench.predict.step import predict
-from trnbench.predict.supported import runs, support_of
 from trnbench.program.features import EXPERTS_APART, features_of, known_features
 from trnbench.verbs.asking.command_lines import command_question
 from trnbench.verbs.compare.run import compare

@@ -15,7 +15,7 @@ from trnbench.evidence.measure.kernels import KernelTime
 from trnbench.evidence.measure.loops import AllDevices
 from trnbench.evidence.measure.pieces import Array, Pieces
 from trnbench.evidence.measure.suites import DecoderCase
-from trnbench.evidence.shape import WholeShape
+from trnbench.evidence.model_of import WholeShape
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Attention, Model, Position, Transformer, Vocabulary
 from trnbench.program.ops import Elementwise, MatMul

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TypeAlias
 
 from trnbench.errors import InputError
+from trnbench.evidence.columns import KERNEL_KINDS
 from trnbench.evidence.measure import machine_fits as fits
 from trnbench.evidence.measure.rows import FRAMEWORK
-from trnbench.evidence.measured_columns import KERNEL_KINDS
 from trnbench.evidence.rows import EvidenceRow, RowFault, rows_of_kind
 from trnbench.facts.calibration.collective_stack import FILE_PREFIX
 from trnbench.facts.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX
@@ -115,7 +115,7 @@ class _Maker:
         head: FileTable = {"name": name, "title": f"A device of {self.name}"}
         if self.known is not None:
             return {**head, "like": self.known.name}
-        rates = {of: _flop(rate) for of, rate in machine.peaks_flop_per_s.items()}
+        rates = {of: _flop(rate) for of, rate in machine.products.peaks.items()}
         tile = {"rows": 16, "columns": 16, "relative_rate": 1.0}
         return {
             **head,
@@ -188,9 +188,9 @@ class _Maker:
             "chips": [chip],
             "fitted_rows": [row.id for row in self.timed.rows],
             "sources": self._sources,
-            "tensor_share": _derived(machine.tensor_share),
-            "half_share_depth": _derived(machine.half_share_depth),
-            "narrow_share": _derived(machine.narrow_share),
+            "tensor_share": _derived(machine.products.share),
+            "half_share_depth": _derived(machine.products.depth),
+            "narrow_share": _derived(machine.products.narrow),
             "memory_share": _derived(machine.memory_share),
         }
 

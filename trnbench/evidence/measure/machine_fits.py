@@ -92,14 +92,22 @@ class ExchangeFit(Record):
         return f"{self.op}-{self.ranks}{'-small' if self.below_bytes else ''}"
 
 
+class Products(Record):
+    """Rates of products: peaks by format, reached share, K0, and scatter."""
+
+    format: str
+    peaks: Mapping[str, float]
+    share: float
+    depth: float
+    narrow: float
+    scatter: float
+
+
 class MachineFit(Record):
     """Numbers of a machine's data files, per device."""
 
     precision: str
-    peaks_flop_per_s: Mapping[str, float]
-    tensor_share: float
-    half_share_depth: float
-    narrow_share: float
+    products: Products
     memory_share: float
     stream_bytes_per_s: float
     fastest_bytes_per_s: float
@@ -136,10 +144,7 @@ def fitted(timed: TimedRows, chip: Chip | None) -> MachineFit:
     peak = products.peaks.get(products.format, math.nan)
     return MachineFit(
         precision="fp32" if training in ("", "fp32") else "bf16-master",
-        peaks_flop_per_s=products.peaks,
-        tensor_share=products.share,
-        half_share_depth=products.depth,
-        narrow_share=products.narrow,
+        products=products,
         memory_share=memory_share,
         stream_bytes_per_s=stream,
         fastest_bytes_per_s=fastest,
@@ -175,17 +180,6 @@ def _streams(timed: TimedRows) -> tuple[float, float]:
     return _mean(far), max(rates)
 
 
-class _Products(Record):
-    """Rates of products: peaks by format, reached share, K0, and scatter."""
-
-    format: str
-    peaks: Mapping[str, float]
-    share: float
-    depth: float
-    narrow: float
-    scatter: float
-
-
 def _by_format(timed: TimedRows) -> dict[str, list[EvidenceRow]]:
     found: dict[str, list[EvidenceRow]] = {}
     for row in timed.of(PRODUCT):
@@ -195,7 +189,7 @@ def _by_format(timed: TimedRows) -> dict[str, list[EvidenceRow]]:
     return found
 
 
-def _products(timed: TimedRows, kernel_s: float) -> _Products:
+def _products(timed: TimedRows, kernel_s: float) -> Products:
     """Rates of an unknown chip, whose peak is the fastest measured rate."""
     groups = _by_format(timed)
     first = next(iter(groups))
@@ -214,7 +208,7 @@ def _products(timed: TimedRows, kernel_s: float) -> _Products:
         if name != first:
             like = _mean([_rate(timed, row, depth, kernel_s) for row in rows]) / share
             peaks[name] = max(like, best[name])
-    return _Products(
+    return Products(
         format=first, peaks=peaks, share=share, depth=depth, narrow=1.0, scatter=scatter
     )
 
@@ -227,7 +221,7 @@ def _rate(timed: TimedRows, row: EvidenceRow, depth: float, kernel_s: float) -> 
     return row.positive("flop") / alone * (k + depth) / k
 
 
-def _products_of(timed: TimedRows, chip: Chip, lnc: int | None) -> _Products:
+def _products_of(timed: TimedRows, chip: Chip, lnc: int | None) -> Products:
     """Shares of a known chip's peak that products reach."""
     groups = _by_format(timed)
     first = next(iter(groups))
@@ -242,7 +236,7 @@ def _products_of(timed: TimedRows, chip: Chip, lnc: int | None) -> _Products:
         for row in rows
         if format_named(name).bits <= BITS_PER_BYTE
     ]
-    return _Products(
+    return Products(
         format=first,
         peaks={name: chip.peak_flop_per_s(name) / chip.ranks(lnc) for name in groups},
         share=min(share, 1.0),

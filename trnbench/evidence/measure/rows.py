@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 
 from trnbench import __version__
-from trnbench.evidence.columns import cells_of
+from trnbench.evidence.columns import MeasuredKind, cells_of
 from trnbench.evidence.measure import host
 from trnbench.evidence.measure.chains import layout_of_case, model_of
 from trnbench.evidence.measure.collectives import ExchangeTime
@@ -15,7 +15,6 @@ from trnbench.evidence.measure.device import Capabilities, kept_variables
 from trnbench.evidence.measure.kernels import KernelTime
 from trnbench.evidence.measure.loops import Timing
 from trnbench.evidence.measure.training import StepRun
-from trnbench.evidence.measured_columns import MeasuredKind
 from trnbench.program.step import training_step
 
 Cells = dict[str, str]

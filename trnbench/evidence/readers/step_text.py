@@ -6,7 +6,7 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -91,7 +91,7 @@ _MILLI, _MICRO = 1e-3, 1e-6
 def logged(path: Path, block_bytes: int = 0) -> Readings:
     """Readings of a log by its best known format; empty without any."""
     exact, others = _readers(path)
-    known: LineReader | MarkedReader | None = None
+    known: _Reader | None = None
     lines = 0
     for whole in blocks(path, block_bytes):
         block = in_short_lines(whole)
@@ -113,7 +113,7 @@ def logged(path: Path, block_bytes: int = 0) -> Readings:
                 if other.sure:
                     known = other
                     break
-    readers: list[LineReader | MarkedReader] = [known] if known else [*others, *exact]
+    readers: list[_Reader] = [known] if known else [*others, *exact]
     several = [one.readings() for one in readers]
     found = next((one for one in several if one.values), None)
     found = found or max(several, key=lambda one: one.unread + one.skipped)
@@ -121,34 +121,9 @@ def logged(path: Path, block_bytes: int = 0) -> Readings:
     return found.checked(path)
 
 
-class LineReader(Protocol):
-    """Reader of a log's blocks for one kind of step lines."""
-
-    @property
-    def sure(self) -> bool:
-        """True after enough steps to skip all other readers."""
-
-    def take(self, block: LineBlock) -> None:
-        """Read a block."""
-
-    def readings(self) -> Readings:
-        """Readings so far."""
-
-
-class MarkedReader(Protocol):
-    """Reader of unambiguous lines."""
-
-    mark: bytes
-
-    def take(self, block: LineBlock) -> None:
-        """Read a block."""
-
-    def readings(self) -> Readings:
-        """Readings so far."""
-
-
-def _readers(path: Path) -> tuple[list[MarkedReader], list[LineReader]]:
-    exact: list[MarkedReader] = [MlLog(), *(_Lines.of(one) for one in EXACT)]
+def _readers(path: Path) -> tuple[list[MlLog | _Lines], list[_Bars | _Plain | _Lines]]:
+    """Readers of unambiguous lines, and of others, which are tried until one is sure."""
+    exact: list[MlLog | _Lines] = [MlLog(), *(_Lines.of(one) for one in EXACT)]
     return exact, [_Bars(), _Plain(path=path), _Lines.of(SUMMARY)]
 
 
@@ -455,3 +430,6 @@ def _seconds(clock: bytes) -> int:
     for part in clock.split(b":"):
         total = total * 60 + int(part)
     return total
+
+
+_Reader: TypeAlias = MlLog | _Lines | _Bars | _Plain

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
+from math import isqrt
 
 import numpy as np
 
@@ -87,7 +88,7 @@ def _exchange(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterato
         if question.allows(feature_of(knob, how)):
             yield how
     if question.allows(feature_of(knob, "hybrid")):
-        yield from (f"hybrid:{count}" for count in _divisors(axes["cp"]) if count < most)
+        yield from (f"hybrid:{count}" for count in divisors(axes["cp"])[1:] if count < most)
 
 
 def _split(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[Value]:
@@ -130,23 +131,25 @@ def _shard(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[V
     if not question.allows(HYBRID):
         return
     ranks = [nodes * question.ranks_per_node for nodes in question.nodes]
-    yield from (count for count in _divisors(ranks) if count < max(ranks))
+    yield from (count for count in divisors(ranks)[1:] if count < max(ranks))
 
 
 def _expert_tp(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[Value]:
     if question.allows(EXPERTS_APART):
         most = int(axes["tp"].max())
-        yield from (count for count in (1, *_divisors(axes["tp"])) if count < most)
+        yield from (count for count in divisors(axes["tp"]) if count < most)
 
 
-def _divisors(numbers: Iterable[int] | IntArray) -> tuple[int, ...]:
-    """Divisors above 1 of any of the numbers, ascending."""
-    divisors: set[int] = set()
-    for number in map(int, numbers):
-        ends = np.arange(1, int(number**0.5) + 1)
-        small = ends[number % ends == 0]
-        divisors.update(small.tolist(), (number // small).tolist())
-    return tuple(sorted(divisors - {1}))
+def divisors(numbers: Iterable[int] | IntArray, most: int | None = None) -> tuple[int, ...]:
+    """Divisors of any of the numbers, up to `most`, ascending."""
+    found = {
+        divisor
+        for number in map(int, numbers)
+        for small in range(1, isqrt(number) + 1)
+        if number % small == 0
+        for divisor in (small, number // small)
+    }
+    return tuple(sorted(d for d in found if most is None or d <= most))
 
 
 _OF: Mapping[str, Callable[[SearchQuestion, Mapping[str, IntArray]], Iterator[Value]]] = {

@@ -21,7 +21,7 @@ from trnbench.facts.workload.layout import KNOBS, Layout
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.fit import fragmentation_range, reserve_range
-from trnbench.predict.supported import beyond, refusal, runs, support_of
+from trnbench.predict.setup import beyond, refusal, runs, support_of
 from trnbench.program.features import features_of_knob, plain_features
 from trnbench.program.precision import recipe_named
 

@@ -23,10 +23,10 @@ gets smaller and the bytes moved stay the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import product
-from math import gcd, isqrt, prod
+from math import gcd, prod
 from typing import Literal, TypeAlias, cast
 
 import numpy as np
@@ -38,7 +38,7 @@ from trnbench.facts.workload.layout import KNOBS, Knob, Layout, Schedule, StageS
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.pipeline_layout import stages_of
 from trnbench.facts.workload.recompute import repeated_layers
-from trnbench.predict.search.candidates import MOST_LIGHTER, candidates
+from trnbench.predict.search.candidates import MOST_LIGHTER, candidates, divisors
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.program.blocks import layers_of
 from trnbench.program.features import PARALLEL, feature_of
@@ -297,7 +297,7 @@ def space_of(question: SearchQuestion) -> Space:
         (nodes, pp)
         for nodes in question.nodes
         for pp in _fixed(question, "pp")
-        or (_divisors([ranks[nodes]], stages_at_most) if question.runs(PARALLEL["pp"]) else (1,))
+        or (divisors([ranks[nodes]], stages_at_most) if question.runs(PARALLEL["pp"]) else (1,))
     ]
     tp: Sequence[int] = (1,)
     cp, vpp, ep = tp, tp, tp
@@ -305,16 +305,16 @@ def space_of(question: SearchQuestion) -> Space:
         if question.runs(PARALLEL["tp"]):
             tp = _tensor_degrees(question)
         if question.runs(PARALLEL["cp"]):
-            cp = _divisors(gcd(int(given.sequence), count) for count in ranks.values())
+            cp = divisors(gcd(int(given.sequence), count) for count in ranks.values())
         if "interleaved" in _values(question, KNOBS["schedule"]):
             more = range(MOST_LIGHTER + 2) if "pipeline_layout" in question.layout.wanted else (0,)
             # Only divisors of the fullest stage's layers make even chunks.
             fullest = {-(-(layers + extra) // pp) for _, pp in stages if pp > 1 for extra in more}
-            vpp = _divisors(fullest | {1}) if drawn is None else _divisors([stages_at_most])
+            vpp = divisors(fullest | {1}) if drawn is None else divisors([stages_at_most])
         if transformer.moe is not None and question.runs(PARALLEL["ep"]):
-            ep = _divisors([transformer.moe.experts])
+            ep = divisors([transformer.moe.experts])
     if recommender is not None:
-        ep = _divisors([recommender.embedding_size])
+        ep = divisors([recommender.embedding_size])
     values: Mapping[Axis, Sequence[int]] = {
         "nodes": [nodes for nodes, _ in stages],
         "pp": [pp for _, pp in stages],
@@ -322,7 +322,7 @@ def space_of(question: SearchQuestion) -> Space:
         "cp": _fixed(question, "cp") or cp,
         "ep": _fixed(question, "ep") or ep,
         "vpp": _fixed(question, "vpp") or vpp,
-        "micro_batch": _fixed(question, "micro_batch") or _divisors([int(given.global_batch)]),
+        "micro_batch": _fixed(question, "micro_batch") or divisors([int(given.global_batch)]),
     }
     axes = {name: np.array(column, dtype=np.int64) for name, column in values.items()}
     return Space(question=question, axes=axes)
@@ -332,19 +332,7 @@ def _tensor_degrees(question: SearchQuestion) -> tuple[int, ...]:
     degrees = question.platform.legal_degrees(question.logical_size)
     if degrees is not None:
         return degrees.tensor_parallel
-    return _divisors([question.ranks_per_node])
-
-
-def _divisors(numbers: Iterable[int], most: int | None = None) -> tuple[int, ...]:
-    """Divisors of any of the numbers, up to `most`, ascending."""
-    divisors = {
-        divisor
-        for number in numbers
-        for small in range(1, isqrt(number) + 1)
-        if number % small == 0
-        for divisor in (small, number // small)
-    }
-    return tuple(sorted(d for d in divisors if most is None or d <= most))
+    return divisors([question.ranks_per_node])
 
 
 def _fixed(question: SearchQuestion, name: str) -> tuple[int, ...]:

@@ -15,8 +15,7 @@ from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.predict.setup import family_of
-from trnbench.predict.supported import beyond, support_of
+from trnbench.predict.setup import beyond, family_of, support_of
 from trnbench.program.features import feature_of
 from trnbench.verbs.info.answer import JobCell, SupportCell, SupportStatus
 from trnbench.verbs.validate.run import shipped_evidence
