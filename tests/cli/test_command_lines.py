@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import shlex
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -29,21 +29,22 @@ from trnbench.facts.workload.library import Place, Product
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.machine.fabric import LinkFault
 from trnbench.verbs.asking.command_lines import (
-    command_line,
     command_question,
 )
-from trnbench.verbs.asking.given_run import GivenRun
+from trnbench.verbs.asking.given_run import GivenPlace, GivenRun
 from trnbench.verbs.asking.run_parts import Part
 from trnbench.verbs.calibrate.question import CalibrateQuestion
 from trnbench.verbs.claims.question import ClaimsQuestion
 from trnbench.verbs.collective.question import CollectiveQuestion, Neighbour
 from trnbench.verbs.compare.question import CompareQuestion
+from trnbench.verbs.explain.question import ExplainQuestion
 from trnbench.verbs.matrix.question import MatrixQuestion
 from trnbench.verbs.measure.question import MeasureQuestion
 from trnbench.verbs.plan.question import PlanQuestion
 from trnbench.verbs.quotes.buying import Buying
 from trnbench.verbs.quotes.question import RunRequest
 from trnbench.verbs.train.question import TrainQuestion
+from trnbench.verbs.validate.question import ValidateQuestion
 
 DAY = datetime.date(2026, 11, 21)
 AMOUNT = st.floats(1e-3, 1e18) | st.integers(1, 10**15).map(float)
@@ -56,6 +57,8 @@ USE_CASES = {
     "claims": "trnbench.verbs.claims.run.run",
     "calibrate": "trnbench.verbs.calibrate.run.run",
     "measure": "trnbench.verbs.measure.run.run",
+    "validate": "trnbench.verbs.validate.run.run",
+    "explain": "trnbench.verbs.explain.run.run",
     "train": "trnbench.verbs.train.run.run",
     "compare": "trnbench.verbs.compare.run.compare_run",
     "plan": "trnbench.verbs.plan.run.plan_run",
@@ -291,24 +294,31 @@ def test_faults_neighbours_and_a_suite_are_asked_again(asked_by):
     assert asked_by(line) == suite
 
 
+RAN = GivenPlace(model="llama3.1-8b", on="trn1.32xlarge:4")
+LOG = (Path("a b.log"),)
+
+
 @pytest.mark.parametrize(
-    ("verb", "options"),
+    ("verb", "question"),
     [
-        ("validate", {"set": ("gpu", "kernels")}),
+        ("validate", ValidateQuestion(sets=("gpu", "kernels"))),
+        ("validate", ValidateQuestion(sets=("kernels",), engine="emulate")),
+        (
+            "validate",
+            ValidateQuestion(evidence=LOG, place=RAN, layout=PartialLayout(tp=8), stack="nxdt"),
+        ),
+        ("explain", ExplainQuestion(measurements=LOG, stack="nxdt")),
+        (
+            "explain",
+            ExplainQuestion(
+                measurements=LOG,
+                given=GivenRun(model=RAN.model, on=RAN.on, layout=PartialLayout(recompute="full")),
+            ),
+        ),
     ],
 )
-def test_evidence_is_asked_again(monkeypatch, verb, options):
-    heard = SimpleNamespace()
-
-    def hear(*_, **asked):
-        heard.asked = asked
-        raise Asked
-
-    monkeypatch.setattr(f"trnbench.verbs.{verb}.run.{verb}", hear)
-    monkeypatch.setattr("trnbench.cli.main.guarded", lambda action, debug: action())
-    with pytest.raises(Asked):
-        main(shlex.split(command_line(verb, **options))[1:])
-    assert heard.asked["set"] == ["gpu", "kernels"]
+def test_evidence_is_asked_again(asked_by, verb, question):
+    assert asked_by(command_question(verb, question).line) == question
 
 
 def test_a_measurement_is_asked_again(asked_by):

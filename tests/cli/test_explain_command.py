@@ -64,6 +64,34 @@ def test_rows_as_predicted(tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_settings_that_nobody_said_come_before_any_cause(tmp_path, capsys):
+    """Five times too slow, in a layout that was chosen: its knobs are asked for first."""
+    log = tmp_path / "run.log"
+    log.write_text("".join(f"step {i} | step time: 40 s\n" for i in range(20)))
+    run = ["--model", "llama3.1-8b", "--on", "p5.48xlarge:2", "--global-batch", "64"]
+    assert main(["explain", str(log), *run, "--sequence", "8k", "--tp", "2"]) == 0
+    shown = capsys.readouterr().out
+    line, _, _ = shown.partition("\n\n")
+    assert "slower than predicted by" in line
+    assumed, ask, cause = (shown.index(one) for one in ("\nAssumed", "Say what ran", "\ncause "))
+    assert assumed < ask < cause
+    asked = shown[ask:].partition("\n\n")[0].split(": ")[1].replace(",", "").split()
+    assert {"--stack", "--pp", "--recompute", "--precision"} <= {*asked}
+    assert not {"--tp", "--sequence", "--global-batch"} & {*asked}
+
+
+def test_a_layout_that_does_not_fit_asks_for_the_one_that_ran(tmp_path, capsys):
+    log = tmp_path / "run.log"
+    log.write_text("step time: 40 s\n")
+    run = ["--model", "llama3.1-70b", "--on", "trn1.32xlarge", "--global-batch", "64"]
+    assert main(["explain", str(log), *run, "--sequence", "8k"]) == 2
+    told = capsys.readouterr().err
+    assert "no layout fits" in told
+    assert "hint: give the layout that ran (--tp" in told
+    assert "workload list" not in told
+
+
+@pytest.mark.slow
 def test_a_log_alone_leaves_several_causes_and_names_a_run(tmp_path, capsys):
     log = tmp_path / "run.log"
     log.write_text("".join(f"step {i} | step time: 4.2 s\n" for i in range(20)))

@@ -70,10 +70,72 @@ def test_at_70_percent_of_the_speed_people_are_told_so(run, launched, tmp_path):
     folder, row = launched
     done = run("verify", folder, log_of(tmp_path / "run.log", row["step_time_s"] / 0.7))
     assert done.code == 1
-    assert "slower than predicted by 42.9 %" in done.out
-    assert "Most of a predicted step: matrix" in done.out
+    line, *more = done.out.splitlines()
+    assert "slower than predicted by 42.9 %" in " ".join((line, *more))
+    assert f"to find out why: trnbench explain {folder} {tmp_path / 'run.log'}" in done.err
     fast = run("verify", folder, log_of(tmp_path / "run.log", row["step_time_s"] / 2))
     assert "faster than predicted by 50.0 %" in fast.out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("job", "more"),
+    [
+        (("llama3.1-8b", "--on", "p5.48xlarge:2", "--stack", "megatron"), ()),
+        (
+            ("llama3.1-8b", "--on", "trn1.32xlarge:4", "--stack", "nxdt"),
+            ("--job", "lora", "--precision", "auto-cast-bf16"),
+        ),
+        (("llama3.1-8b", "--on", "trn2.48xlarge:1", "--stack", "nxdt"), ("--lnc", "1")),
+        (("llama3.1-8b", "--on", "trn2.48xlarge:1", "--stack", "nxdt"), ("--job", "orpo")),
+        (
+            ("llama3.1-8b", "--on", "p5.48xlarge:2", "--stack", "torchtitan"),
+            ("--recompute", "selective"),
+        ),
+    ],
+)
+def test_explain_predicts_what_was_launched_to_the_bit(run, tmp_path, job, more):
+    """All that was chosen is said by the folder: nothing of the layout is assumed."""
+    folder = tmp_path / "job"
+    asked = (*job, "--with", "slurm", "--global-batch", "64", "--sequence", "8k", *more)
+    done = run("launch", *asked, "-o", folder, "--json")
+    assert done.code == 0, done.err
+    (row,) = done.json["rows"]
+    log = log_of(tmp_path / "run.log", row["step_time_s"])
+    found = run("explain", folder, log, "--json")
+    assert found.code == 0, found.err
+    (step,) = (one for one in found.json["summary"]["steps"] if one["figure"] == "step")
+    assert (step["low_s"], step["predicted_s"], step["high_s"]) == (
+        *(row["low_step_time_s"], row["step_time_s"]),
+        row["high_step_time_s"],
+    )
+    # What torchtitan means by `selective` is between two modes, and stays so.
+    assert {one["name"] for one in found.json["summary"]["assumed"]} <= {"shapes", "recompute"}
+    assert "was launched with" not in found.err
+    (verified,) = run("verify", folder, log, "--json").json["rows"]
+    assert verified["predicted_s"] == row["step_time_s"]
+    assert (
+        run("verify", folder, log).out.split()
+        == run("explain", folder, log).out.split("\n\n")[0].split()
+    )
+
+
+def test_a_folder_that_was_predicted_otherwise_is_said_to_be(run, launched, tmp_path):
+    folder, row = launched
+    log = log_of(tmp_path / "run.log", row["step_time_s"])
+    path = folder / "prediction.json"
+    told = json.loads(path.read_text())
+    told["rows"][0]["step_time_s"] *= 1.25
+    told["version"] = "0.0.7"
+    path.write_text(json.dumps(told))
+    done = run("verify", folder, log, "--json")
+    assert (done.code, done.json["rows"][0]["predicted_s"]) == (0, row["step_time_s"])
+    (remark,) = (line for line in done.err.splitlines() if "was launched with" in line)
+    assert "by trnbench 0.0.7 or other data files" in remark
+    # What is asked otherwise than it was launched is no fault of the folder.
+    other = run("explain", folder, log, "--recompute", "full", "--json")
+    assert "was launched with" not in other.err
+    assert other.json["summary"]["steps"][0]["predicted_s"] > row["step_time_s"]
 
 
 @pytest.mark.slow
@@ -124,6 +186,22 @@ def test_what_cannot_be_verified_is_refused_in_a_line(
     assert done.code == 2
     assert said in done.err
     assert len(done.err.splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("verify", "LOG", "JOB"), "is no folder"),
+        (("explain", "LOG", "JOB"), "name it first, then its logs"),
+        (("explain", "JOB"), "give what its run has logged too"),
+    ],
+)
+def test_the_folder_comes_before_its_logs(run, launched, tmp_path, words, said):
+    log = log_of(tmp_path / "run.log", 1.0)
+    places = {"LOG": log, "JOB": launched[0]}
+    done = run(*(places.get(word, word) for word in words))
+    assert done.code == 2
+    assert said in done.err
 
 
 def test_a_configuration_is_predicted_as_it_was_launched(run, launched):

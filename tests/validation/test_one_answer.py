@@ -91,7 +91,7 @@ def asked_alike(asked: Asked, folder: Path) -> None:
     step, memory = trained.step, trained.memory
     ends = step.low_step_time_s, step.step_time_s, step.high_step_time_s
     assert (row.low_s, row.predicted_s, row.high_s) == ends
-    (figure,) = explain(log, **ran).explanation.figures
+    (figure,) = explain(log, **ran).measured.figures
     assert (figure.low, figure.predicted, figure.high) == ends
     assert memory is not None
     held = memory.low_bytes, memory.total_bytes, memory.high_bytes, memory.fit_probability

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.measured_options import name_unread_columns
 from trnbench.cli.output import STDOUT
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
@@ -38,6 +37,7 @@ def calibrate(
     instance: latencies and shares of the links' speed, each with what it was before.
     """
     from trnbench.evidence.fit.files import CalibratedCollectives
+    from trnbench.verbs.asking.measured_files import unread
     from trnbench.verbs.calibrate.links_text import links_report
     from trnbench.verbs.calibrate.run import run
     from trnbench.verbs.calibrate.text import calibration_report
@@ -47,8 +47,7 @@ def calibrate(
     question = question.settled(catalog)
     with ProgressLine(quiet=out.quiet) as progress:
         found = run(catalog, question, progress=progress)
-    name_unread_columns(out, question.measurements)
-    for remark in found.remarks:
+    for remark in (*unread(question.measurements), *found.remarks):
         out.narrate(remark)
     files = _files(out, found, into)
     if out.said and out.destination == STDOUT:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from trnbench.cli.against import refuse_limit_alone, write_against
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.interrupts import Interrupts, processors
@@ -60,7 +59,6 @@ def compare(
     question = question.settled(catalog)
     if showing.plot:
         out.refuse_plot()
-    refuse_limit_alone(showing.held.against, showing.held.fail_over)
     if showing.scaling is not None:
         if showing.held.against is not None:
             raise InputError("--against holds a comparison, not its --scaling, against a run")
@@ -69,7 +67,8 @@ def compare(
         watch = Watch(progress=progress, cancel=interrupts.asked, workers=processors())
         answer = compare_run(catalog, question, watch=watch)
     report = compare_report(answer, question.inputs(), plot=showing.plot, details=showing.details)
-    regressed = write_against(out, report, showing.held.against, showing.held.fail_over)
+    report, regressed = showing.held.beside(report)
+    out.write(report)
     if not answer.complete:
         return ExitCode.INTERRUPTED
     return ExitCode.DONE if answer.positive and not regressed else ExitCode.ANSWER_IS_NO

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.printing import keeping
 from trnbench.cli.progress import ProgressLine
+from trnbench.verbs.verify.question import VerifyQuestion
 
 if TYPE_CHECKING:
     from trnbench.cli.output import Output
@@ -17,32 +16,27 @@ if TYPE_CHECKING:
 
 
 @keeping()
-def verify(
-    out: Output,
-    catalog: Catalog,
-    *,
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="What `trnbench launch` has written.")
-    ],
-    logs: Annotated[
-        list[Path], typer.Argument(metavar="LOG...", help="Logs of its run, or CSV files of steps.")
-    ],
-) -> int:
-    """Say whether a launched run goes as predicted, or by how much it is faster or slower.
+@asks(VerifyQuestion)
+def verify(out: Output, catalog: Catalog, question: VerifyQuestion) -> int:
+    """Say whether a launched run goes as predicted: the first line of `explain FOLDER LOG`.
 
-    The median step of each log, once it is warm, is held against the 80 % interval that was written
-    beside the job. Exit 1 where one lies outside.
+    The median step of each log, once it is warm, is held against the 80 % interval that is
+    predicted for the job. Exit 1 where one lies outside.
 
     Rows of --json: id, measured_s, predicted_s, low_s, high_s, difference, verdict. Its summary:
     as_predicted, largest_terms, explain, remarks.
     """
-    from trnbench.verbs.verify import run as use_case
-    from trnbench.verbs.verify.text import verify_report
+    from trnbench.verbs.explain.text import verify_report
+    from trnbench.verbs.verify.run import run
 
-    request = use_case.verify.request(folder, logs, catalog=catalog)
+    question = question.settled(catalog)
     with ProgressLine(quiet=out.quiet) as progress:
-        found = use_case.run(catalog, request, progress=progress)
+        found = run(catalog, question, progress=progress)
     for remark in found.remarks:
         out.narrate(remark)
-    out.write(verify_report(found, use_case.inputs_of(request)))
-    return ExitCode.DONE if found.as_predicted else ExitCode.ANSWER_IS_NO
+    command = question.why(catalog)
+    out.write(verify_report(found, question.inputs(), command))
+    if found.as_predicted:
+        return ExitCode.DONE
+    out.narrate(f"to find out why: {command}")
+    return ExitCode.ANSWER_IS_NO

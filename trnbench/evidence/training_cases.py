@@ -39,6 +39,9 @@ from trnbench.predict.settled import USUAL_STACK, Settled, assumptions, searched
 from trnbench.predict.setup import TrainSetup, runs, train_setup
 from trnbench.program.features import feature_of
 
+NO_LAYOUT = "no layout fits"
+"""Begins the reason against a row whose open knobs cannot be settled."""
+
 
 class EvidenceCase(Record, eq=False):
     """A row as a case for the model."""
@@ -129,7 +132,7 @@ class Reader(State, kw_only=False):
         key = (setup.memo, setup.model, setup.nodes, step.ran, said)
         settled = self._answers.of(key, lambda: settle(asked, said))
         if settled.reasons and step.ran:
-            raise RowFault(f"no layout fits: {'; '.join(settled.reasons)}; say the one that ran")
+            raise RowFault(f"{NO_LAYOUT}: {'; '.join(settled.reasons)}; say the one that ran")
         if searched_for(settled.layout):
             raise RowFault("; ".join(settled.reasons) or "no layout is valid on these ranks")
         layout = settled.layout.complete()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 
@@ -38,6 +39,7 @@ from trnbench.predict.ranges import Range, numbers_by_key, replaced
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import SetupMemo, TrainSetup
 from trnbench.predict.step import prices_of, unpriced
+from trnbench.program.slots import StepCategory
 from trnbench.program.step import StepProgram, training_step
 
 _REACH = 2.0
@@ -46,6 +48,8 @@ _PRICED, _READ = 5, 25
 """Magnitudes that are priced where links change, and that are looked at of every way."""
 _LEAST = 0.004
 """Relative shift below which a cause has no effect."""
+
+Went = Literal["as predicted", "faster", "slower"]
 
 
 class StepFigure(Record, eq=False):
@@ -70,6 +74,13 @@ class StepFigure(Record, eq=False):
     def inside(self) -> bool:
         """True when the interval contains the measurement."""
         return self.low <= self.measured <= self.high
+
+    @property
+    def went(self) -> Went:
+        """How the step went; as predicted anywhere in the interval."""
+        if self.inside:
+            return "as predicted"
+        return "faster" if self.measured < self.low else "slower"
 
 
 class Effect(Record, eq=False):
@@ -152,6 +163,16 @@ class Pricer(State, kw_only=False):
                 found[quantity][places] = (
                     np.maximum(values * factors, least_s) if is_step else values
                 )
+        return found
+
+    def terms(self, ran: Ran) -> Mapping[StepCategory, float]:
+        """Seconds of a predicted step by category."""
+        found: dict[StepCategory, float] = {}
+        for share, layout in ran.parts:
+            program = self._program(ran.setup.model, layout)
+            time = prices_of(ran.setup, program, ran.setup.efficiency).time()
+            for name, seconds in time.by_category.items():
+                found[name] = found.get(name, 0.0) + share * float(seconds.flat[0])
         return found
 
     def _figures(self, step: ObservedStep) -> list[StepFigure]:

@@ -8,7 +8,6 @@ from typing import Literal
 from trnbench.evidence.explain.causes import CauseList
 from trnbench.evidence.explain.effects import Pricer, StepFigure
 from trnbench.evidence.explain.experiment import TellingRun, telling_run
-from trnbench.evidence.explain.observed import ObservedStep
 from trnbench.evidence.explain.score import Suspect, scored
 from trnbench.facts.records import Record
 
@@ -29,9 +28,8 @@ _RULED_OUT = 0.05
 
 
 class Explanation(Record, eq=False):
-    """Measured and predicted figures, causes by likelihood, and the verdict."""
+    """Causes by likelihood, and the verdict."""
 
-    figures: tuple[StepFigure, ...]
     nothing: float
     """Probability that no cause is at work."""
     suspects: tuple[Suspect, ...]
@@ -41,17 +39,14 @@ class Explanation(Record, eq=False):
     telling: TellingRun | None
 
 
-def explained(causes: CauseList, steps: Sequence[ObservedStep]) -> Explanation:
-    """Explanation of all measured steps together, by the causes of the table."""
-    pricer = Pricer()
-    figures = pricer.figures(steps)
+def explained(pricer: Pricer, causes: CauseList, figures: Sequence[StepFigure]) -> Explanation:
+    """Explanation of all measured figures together, by the causes of the table."""
     found = scored(causes, figures, pricer.effects(causes, figures))
     tied = _tied(found.suspects)
     verdict = _verdict(figures, found.nothing, found.suspects, tied)
     several = verdict == "several fit"
     shown = [figure.step for figure in figures]
     return Explanation(
-        figures=figures,
         nothing=found.nothing,
         suspects=found.suspects,
         verdict=verdict,

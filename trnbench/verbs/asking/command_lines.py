@@ -16,7 +16,7 @@ ARGUMENTS: Mapping[str, str] = {
     "matrix": "shapes",
     "collective": "op",
     "claims": "claim",
-    "calibrate": "measurements",
+    **dict.fromkeys(("calibrate", "explain"), "measurements"),
     "measure": "kind",
     "fleet": "file",
     "launch": "model",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trnbench.errors import InputError
-from trnbench.facts.parsing import clusters
+from trnbench.facts.parsing import clusters, whole
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.verbs.asking.knobs import GIVEN_KNOBS
 from trnbench.verbs.asking.question import Question, group, option
@@ -17,8 +17,8 @@ def _cluster(text: str) -> str:
     return text.strip()
 
 
-class GivenRun(Question):
-    """The model of a run, its cluster, and the knobs of its layout that are known."""
+class GivenPlace(Question):
+    """The model of a run, and its cluster."""
 
     model: str | None = option(
         "Of a log, or a file without a column of it: the model.",
@@ -32,7 +32,6 @@ class GivenRun(Question):
         metavar="INSTANCE[:NODES]",
         completes=("instances",),
     )
-    layout: PartialLayout = group(GIVEN_KNOBS)
 
     @property
     def instance(self) -> str | None:
@@ -43,6 +42,19 @@ class GivenRun(Question):
     def nodes(self) -> int | None:
         """The number of instances, where it is said."""
         return clusters(self.on)[0][1] if self.on and ":" in self.on else None
+
+
+class GivenRun(GivenPlace):
+    """A run: where it was, and the knobs of its layout that are known."""
+
+    layout: PartialLayout = group(GIVEN_KNOBS)
+    logical_size: int | None = option(
+        "Physical NeuronCores in a logical one.",
+        default=None,
+        name="lnc",
+        read=whole,
+        shown=False,
+    )
 
     @property
     def cells(self) -> Mapping[str, str]:
@@ -59,7 +71,8 @@ class GivenRun(Question):
 
     @property
     def _where(self) -> dict[str, object]:
-        return {"model": self.model, "instance": self.instance, "nodes": self.nodes}
+        lnc = {} if self.logical_size is None else {"lnc": self.logical_size}
+        return {"model": self.model, "instance": self.instance, "nodes": self.nodes, **lnc}
 
     def inputs(self) -> dict[str, object]:
         """Return the run as plain data under one key."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from trnbench.errors import DataFileError, InputError
@@ -17,6 +17,7 @@ from trnbench.evidence.rows import (
     is_table_of_steps,
     names_instance,
     read_evidence,
+    unread_columns,
 )
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.catalog.text_file import files_below
@@ -24,19 +25,11 @@ from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import replace
 from trnbench.facts.units import counted
-from trnbench.facts.workload.layout import Value
 from trnbench.verbs.asking.given_run import GivenRun
 
 GIB = 2.0**30
 _FEW = 5
 _FOR_A_LOG = "a log of steps needs --model, --on, --global-batch and --sequence"
-
-
-def given_run(
-    model: str | None, on: str | None, knobs: Mapping[str, Value | None] | None = None
-) -> GivenRun:
-    """Return what options say; `on` is INSTANCE, or INSTANCE:NODES."""
-    return GivenRun.read({"model": model, "on": on, **(knobs or {})})
 
 
 def measured_files(catalog: Catalog, paths: Sequence[Path], given: GivenRun) -> list[EvidenceFile]:
@@ -52,6 +45,16 @@ def measured_files(catalog: Catalog, paths: Sequence[Path], given: GivenRun) -> 
             own = given.but(on=None) if of_sweeps else given
             found.append(_file(catalog, path, own))
     return found
+
+
+def unread(paths: Iterable[Path]) -> Iterator[str]:
+    """Yield a remark for each file of steps that has columns of no meaning here."""
+    for path in paths:
+        if columns := unread_columns(path):
+            yield (
+                f"{path}: not read: {', '.join(map(repr, columns))}; "
+                "`trnbench validate --template` has the columns that are"
+            )
 
 
 def may_tell_links(path: Path) -> bool:
@@ -117,7 +120,7 @@ def _cluster(given: GivenRun, catalog: Catalog, path: Path) -> MeasuredCluster:
     return MeasuredCluster(
         instance=platform.instance.name,
         nodes=nodes,
-        ranks=nodes * platform.instance.chips * platform.chip.ranks(None),
+        ranks=nodes * platform.instance.chips * platform.chip.ranks(given.logical_size),
         neuron=isinstance(platform.chip.unit, NeuronCores),
     )
 
@@ -143,6 +146,8 @@ def _row(given: GivenRun, catalog: Catalog, path: Path, name: str) -> EvidenceFi
         "nodes": str(cluster.nodes),
         "step_time_s": repr(steps.step_time_s),
     }
+    if given.logical_size is not None:
+        cells["lnc"] = str(given.logical_size)
     if steps.memory_bytes is not None:
         cells["memory_gb"] = repr(steps.memory_bytes / GIB)
     row = EvidenceRow(id=name, line=1, cells=cells)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from trnbench.errors import InputError
 from trnbench.facts.parsing import engine_text, share
 from trnbench.verbs.asking.question import Question, option
+
+if TYPE_CHECKING:
+    from trnbench.show.report import Report
 
 ENGINES = ("analytic", "emulate", "both")
 
@@ -46,6 +50,19 @@ class AgainstKept(Question):
         read=share,
         metavar="SHARE",
     )
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that nothing is held to."""
+        if self.fail_over is not None and self.against is None:
+            raise InputError("--fail-over needs --against: a kept run, or the JSON of an answer")
+
+    def beside(self, report: Report) -> tuple[Report, bool]:
+        """The report beside the kept answer, and whether it got worse than allowed."""
+        if self.against is None:
+            return report, False
+        from trnbench.verbs.runs.against import compared_with
+
+        return compared_with(report, self.against, self.fail_over)
 
 
 class PathsQuestion(Question):

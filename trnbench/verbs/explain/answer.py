@@ -1,8 +1,8 @@
-"""Why measured steps take other than predicted: causes as rows, the steps beside them, in words."""
+"""Measured steps beside their predictions, and why they differ: rows, and words for people."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from trnbench.evidence.explain.change import in_words
 from trnbench.evidence.explain.effects import Effect, StepFigure
@@ -10,26 +10,73 @@ from trnbench.evidence.explain.explanation import Explanation
 from trnbench.evidence.explain.score import Suspect
 from trnbench.evidence.readers.devices import DeviceSummary
 from trnbench.facts.records import Record
+from trnbench.facts.units import Dimension, show
+from trnbench.facts.workload.layout import KNOBS
 from trnbench.predict.assumption import Assumption, merged
+from trnbench.program.slots import StepCategory
 from trnbench.show.row import Row, cells
+from trnbench.show.text_table import percent
 
 
-class Explained(Record, eq=False):
-    """An explanation, and the rows that could not be used with the reason.
+class RunCompared(Record, eq=False):
+    """Measured figures beside their predictions, and the rows that could not be used, and why.
 
-    `remarks` say what of files was read, `devices` what monitors and profilers say beside them.
+    `terms`: seconds of the first predicted step by category; `remarks` say how files were read,
+    `devices` what monitors and profilers say beside them.
     """
 
-    explanation: Explanation
-    unused: tuple[tuple[str, str], ...]
+    figures: tuple[StepFigure, ...]
+    terms: Mapping[StepCategory, float]
+    unused: tuple[tuple[str, str], ...] = ()
     remarks: tuple[str, ...] = ()
     devices: tuple[DeviceSummary, ...] = ()
 
     @property
+    def steps(self) -> tuple[StepFigure, ...]:
+        """The figures that are whole steps."""
+        return tuple(figure for figure in self.figures if figure.quantity == "step")
+
+    @property
+    def as_predicted(self) -> bool:
+        """Whether every step lies inside its interval."""
+        return all(step.inside for step in self.steps)
+
+    @property
+    def first_line(self) -> str:
+        """How the steps went; of several the one farthest from its prediction."""
+        worst = max(self.steps, key=lambda step: abs(step.gap))
+        if len(self.steps) == 1:
+            return _went(worst)
+        inside = sum(step.inside for step in self.steps)
+        return f"{inside} of {len(self.steps)} steps as predicted; farthest off: {_went(worst)}"
+
+    @property
     def assumed(self) -> tuple[Assumption, ...]:
         """What the rows do not say, each assumption once."""
-        steps = {figure.step.id: figure.step for figure in self.explanation.figures}
+        steps = {figure.step.id: figure.step for figure in self.figures}
         return merged({name: step.assumed for name, step in steps.items()})
+
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """The options that would say what is assumed of the run."""
+        named = dict.fromkeys(one.name for one in self.assumed)
+        return tuple(
+            KNOBS[name].option if name in KNOBS else f"--{name}"
+            for name in named
+            if name in KNOBS or name == "stack"
+        )
+
+    @property
+    def largest(self) -> tuple[tuple[StepCategory, float], ...]:
+        """The three terms that take most of a step."""
+        return tuple(sorted(self.terms.items(), key=lambda one: -one[1])[:3])
+
+
+class Explained(Record, eq=False):
+    """Measured figures, and why they are not as predicted."""
+
+    measured: RunCompared
+    explanation: Explanation
 
     @property
     def says(self) -> str:
@@ -102,6 +149,27 @@ def figure_row(figure: StepFigure) -> Row:
         "assumed": [one.text for one in figure.step.assumed],
         "doubt": figure.step.doubt,
     }
+
+
+def step_row(step: StepFigure) -> Row:
+    """Return a measured step beside its prediction, and how it went."""
+    return {
+        **cells(step, "id=step.id measured_s=measured predicted_s=predicted low_s=low high_s=high"),
+        "difference": step.measured / step.predicted - 1,
+        "verdict": step.went,
+    }
+
+
+def _went(step: StepFigure) -> str:
+    measured, predicted, low, high = (
+        show(value, Dimension.SECONDS, digits=4)
+        for value in (step.measured, step.predicted, step.low, step.high)
+    )
+    setup = step.step.ran.setup
+    where = f"{step.step.id}, {setup.model.name} on {setup.platform.instance.name}:{setup.nodes}"
+    by = percent(abs(step.measured / step.predicted - 1))
+    how = step.went if step.inside else f"{step.went} than predicted by {by}"
+    return f"{where}: {how}: {measured} a step, expected {predicted} ({low} to {high})"
 
 
 def _named(effect: Effect) -> str:

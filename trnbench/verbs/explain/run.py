@@ -1,47 +1,74 @@
-"""The explanation use case: why measured steps take other than predicted, and what to try."""
+"""The explanation use case: measured steps beside predictions, causes of gaps, what to try."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from trnbench import __version__
 from trnbench.errors import InputError
 from trnbench.evidence.explain.causes import load_causes
+from trnbench.evidence.explain.effects import Pricer, StepFigure
 from trnbench.evidence.explain.explanation import explained
 from trnbench.evidence.explain.observed import ObservedStep, observed
 from trnbench.evidence.predict import Predictor
 from trnbench.evidence.readers.devices import DeviceSummary
 from trnbench.evidence.rows import STEPS, EvidenceFile, RowFault, steps_of
-from trnbench.evidence.training_cases import Reader
+from trnbench.evidence.training_cases import NO_LAYOUT, Reader
 from trnbench.facts.calibration.stack_of import refuse_unknown_stack
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.records import Record, field, replace
-from trnbench.facts.units import counted
-from trnbench.verbs.asking.given_run import GivenRun
-from trnbench.verbs.asking.knobs import layout_of
-from trnbench.verbs.asking.measured_files import GIB, device_files, given_run, measured_files
-from trnbench.verbs.asking.use_case import Progress, answered_by, quiet, takes_options_of
-from trnbench.verbs.explain.answer import Explained
+from trnbench.facts.records import replace
+from trnbench.facts.units import Dimension, counted, show
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.measured_files import GIB, device_files, measured_files
+from trnbench.verbs.asking.use_case import Progress, quiet
+from trnbench.verbs.explain.answer import Explained, RunCompared
+from trnbench.verbs.explain.question import ExplainQuestion, launched
 from trnbench.verbs.measure.machine import with_machines
 
 MOST_STEPS = 40
 """More rows of one cluster tell no more, and take their time."""
+_SAME = 1e-9
+"""Relative difference up to which two predictions are one."""
 
 
-class ExplainRequest(Record):
-    """Files of measured steps of one cluster; `given` says of logs and tables what they do not."""
+def run(catalog: Catalog, question: ExplainQuestion, *, progress: Progress = quiet) -> Explained:
+    """Return why measured steps take longer or less than predicted: causes, the likeliest first.
 
-    measurements: tuple[Path, ...]
-    stack: str | None = None
-    given: GivenRun = field(default_factory=GivenRun)
+    `measurements`: the folder of a launched job, then logs of it; or CSV files of measured steps of
+    one cluster, which are explained together; or logs of steps, or folders of them, with the model
+    that ran, where, and the knobs of its layout; beside them what neuron-monitor, neuron-profile or
+    nvidia-smi say of its devices. `stack`: the training stack to predict with, where it is not the
+    one that the rows name.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from trnbench import explain
+    >>> with TemporaryDirectory() as folder:
+    ...     log = Path(folder) / "run.log"
+    ...     _ = log.write_text("".join(f"step {i} | step time: 12.4 s\\n" for i in range(10)))
+    ...     ran = {"model": "llama3.1-8b", "on": "trn1.32xlarge", "tp": 8, "micro_batch": 1}
+    ...     found = explain(log, global_batch=64, sequence="4k", **ran)
+    >>> len(found.measured.figures)
+    1
+    """
+    pricer = Pricer()
+    measured = compared(catalog, question, pricer, progress=progress)
+    count = len({figure.step for figure in measured.figures})
+    progress(1, 2, f"trying causes on {counted(count, 'row')}")
+    found = explained(pricer, load_causes(catalog), measured.figures)
+    return Explained(measured=measured, explanation=found)
 
 
-def run(catalog: Catalog, request: ExplainRequest, *, progress: Progress = quiet) -> Explained:
-    """Return why the steps take other than predicted."""
-    stack = None if request.stack is None else refuse_unknown_stack(catalog, request.stack)
-    devices, others = device_files(request.measurements)
-    files = measured_files(catalog, others, request.given)
+explain = verb_of("explain", ExplainQuestion, run)
+
+
+def compared(
+    catalog: Catalog, question: ExplainQuestion, pricer: Pricer, *, progress: Progress = quiet
+) -> RunCompared:
+    """Measured steps beside their predictions, without causes."""
+    stack = None if question.stack is None else refuse_unknown_stack(catalog, question.stack)
+    devices, others = device_files(question.files)
+    files = measured_files(catalog, others, question.given)
     catalog, files = with_machines(catalog, files), steps_of(files, "explained")
     files = [_with_memory(file, devices) for file in files]
     reader, predictor = Reader(catalog, stack=stack), Predictor()
@@ -59,22 +86,48 @@ def run(catalog: Catalog, request: ExplainRequest, *, progress: Progress = quiet
     if not steps:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in unused[:3])
         raise InputError(
-            f"no row can be explained{': ' if reasons else ''}{reasons}",
-            hint="`trnbench workload list` and `trnbench spec list` show models and instances, "
-            "`trnbench validate --template` the columns of a file",
+            f"no row can be explained{': ' if reasons else ''}{reasons}", hint=_hint(unused)
         )
     if len(steps) > MOST_STEPS:
         raise InputError(
             f"{len(steps)} rows; expected at most {MOST_STEPS}, of one cluster",
             hint="`trnbench validate` compares many rows, `trnbench calibrate` learns from them",
         )
-    progress(1, 2, f"trying causes on {counted(len(steps), 'row')}")
-    return Explained(
-        explanation=explained(load_causes(catalog), steps),
+    figures = pricer.figures(steps)
+    remarks = [remark for file in files for remark in file.remarks]
+    return RunCompared(
+        figures=figures,
+        terms=pricer.terms(steps[0].ran),
         unused=tuple(unused),
-        remarks=tuple(remark for file in files for remark in file.remarks),
+        remarks=(*remarks, *_predicted_otherwise(question, figures)),
         devices=devices,
     )
+
+
+def _hint(unused: Sequence[tuple[str, str]]) -> str:
+    if any(reason.startswith(NO_LAYOUT) for _, reason in unused):
+        return (
+            "give the layout that ran (--tp, --pp, --zero, --recompute ...), or other nodes with "
+            "--on; `trnbench train` shows what fits"
+        )
+    return (
+        "`trnbench workload list` and `trnbench spec list` show models and instances, "
+        "`trnbench validate --template` the columns of a file"
+    )
+
+
+def _predicted_otherwise(question: ExplainQuestion, figures: Sequence[StepFigure]) -> Iterator[str]:
+    """Yield a remark where the folder of the job has another step time than is predicted now."""
+    if question.job is None or not question.as_launched:
+        return
+    row, version = launched(question.job)
+    now = next(figure.predicted for figure in figures if figure.quantity == "step")
+    if abs(row["step_time_s"] / now - 1) > _SAME:
+        then = show(row["step_time_s"], Dimension.SECONDS, digits=4)
+        yield (
+            f"{question.job}: was launched with {then} a step, by trnbench {version} or other data "
+            f"files; trnbench {__version__} predicts {show(now, Dimension.SECONDS, digits=4)}"
+        )
 
 
 def _with_memory(file: EvidenceFile, devices: Sequence[DeviceSummary]) -> EvidenceFile:
@@ -87,48 +140,3 @@ def _with_memory(file: EvidenceFile, devices: Sequence[DeviceSummary]) -> Eviden
         return file
     cells = {**row.cells, "memory_gb": repr(held / GIB)}
     return replace(file, rows=(replace(row, cells=cells),))
-
-
-@answered_by(run)
-@takes_options_of(layout_of)
-def explain(
-    measurements: str | Path | Sequence[str | Path],
-    *,
-    stack: str | None = None,
-    model: str | None = None,
-    on: str | None = None,
-    catalog: Catalog | None = None,
-    progress: Progress = quiet,
-    **knobs: Any,  # noqa: ANN401
-) -> ExplainRequest:
-    """Return why measured steps take longer or less than predicted: causes, the likeliest first.
-
-    `measurements`: CSV files of measured steps of one cluster, which are explained together; or
-    logs of steps, or folders of them, with the model that ran, where, and the knobs of its layout;
-    beside them what neuron-monitor, neuron-profile or nvidia-smi say of its devices. `stack`: the
-    training stack to predict with, where it is not the one that the rows name.
-
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from trnbench import explain
-    >>> with TemporaryDirectory() as folder:
-    ...     log = Path(folder) / "run.log"
-    ...     _ = log.write_text("".join(f"step {i} | step time: 12.4 s\\n" for i in range(10)))
-    ...     ran = {"model": "llama3.1-8b", "on": "trn1.32xlarge", "tp": 8, "micro_batch": 1}
-    ...     found = explain(log, global_batch=64, sequence="4k", **ran)
-    >>> len(found.explanation.figures)
-    1
-    """
-    files = [measurements] if isinstance(measurements, str | Path) else measurements
-    return ExplainRequest(
-        measurements=tuple(map(Path, files)), stack=stack, given=given_run(model, on, knobs)
-    )
-
-
-def inputs_of(request: ExplainRequest) -> dict[str, object]:
-    """Return the request as plain data, for outputs that repeat what was asked."""
-    return {
-        "measurements": [str(path) for path in request.measurements],
-        "stack": request.stack,
-        "given": request.given.plain,
-    }

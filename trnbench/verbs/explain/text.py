@@ -10,7 +10,14 @@ from trnbench.facts.records import asdict, replace
 from trnbench.facts.units import Dimension, show
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style, percent
-from trnbench.verbs.explain.answer import Explained, cause_row, device_row, figure_row
+from trnbench.verbs.explain.answer import (
+    Explained,
+    RunCompared,
+    cause_row,
+    device_row,
+    figure_row,
+    step_row,
+)
 from trnbench.verbs.quotes.notes import assumed_block
 
 CONVENTIONS = {
@@ -28,7 +35,7 @@ _LEAST = 0.001
 
 def explain_report(answer: Explained, inputs: Mapping[str, object]) -> Report:
     """Return the report of an explanation, a row for each cause, the likeliest first."""
-    found = answer.explanation
+    found, measured = answer.explanation, answer.measured
     return Report(
         verb="explain",
         inputs=inputs,
@@ -42,13 +49,13 @@ def explain_report(answer: Explained, inputs: Mapping[str, object]) -> Report:
             "verdict": found.verdict,
             "says": answer.says,
             "nothing_probability": found.nothing,
-            "steps": [figure_row(figure) for figure in found.figures],
+            "steps": [figure_row(figure) for figure in measured.figures],
             "tied": [one.cause.id for one in found.tied],
             "telling_run": None if found.telling is None else _plain(found.telling),
-            "devices": [device_row(one, found.figures) for one in answer.devices],
-            "assumed": [one.plain for one in answer.assumed],
-            "read": list(answer.remarks),
-            "unused": [{"id": name, "reason": reason} for name, reason in answer.unused],
+            "devices": [device_row(one, measured.figures) for one in measured.devices],
+            "assumed": [one.plain for one in measured.assumed],
+            "read": list(measured.remarks),
+            "unused": [{"id": name, "reason": reason} for name, reason in measured.unused],
         },
         people=lambda report, style: _draw(report, answer, style),
     )
@@ -58,11 +65,48 @@ def _plain(run: TellingRun) -> dict[str, object]:
     return {**asdict(run), "by_cause": dict(run.by_cause)}
 
 
+def verify_report(answer: RunCompared, inputs: Mapping[str, object], command: str) -> Report:
+    """Return the first line of an explanation, a row for each step; `command` asks for the rest."""
+    setup = answer.steps[0].step.ran.setup
+    return Report(
+        verb="verify",
+        inputs=inputs,
+        rows=tuple(map(step_row, answer.steps)),
+        columns=columns(
+            "id", "measured_s", "predicted_s", "low_s", "high_s", "difference", "verdict"
+        ),
+        summary={
+            "as_predicted": answer.as_predicted,
+            "model": setup.model.name,
+            "on": f"{setup.platform.instance.name}:{setup.nodes}",
+            "largest_terms": [
+                {"term": name, "predicted_s": seconds} for name, seconds in answer.largest
+            ],
+            "explain": command,
+            "remarks": answer.remarks,
+        },
+        people=lambda _, style: style.strong(style.wrap(answer.first_line)),
+    )
+
+
 def _draw(report: Report, answer: Explained, style: Style) -> str:
-    found = answer.explanation
-    blocks = [_steps(found.figures, style)]
-    doubts = dict.fromkeys((f.step.id, f.step.doubt) for f in found.figures if f.step.doubt)
+    found, measured = answer.explanation, answer.measured
+    blocks = [style.strong(style.wrap(measured.first_line)), _steps(measured.figures, style)]
+    doubts = dict.fromkeys((f.step.id, f.step.doubt) for f in measured.figures if f.step.doubt)
     blocks += [style.wrap(f"{name}: {doubt}") for name, doubt in doubts]
+    if not measured.as_predicted:
+        whole = sum(measured.terms.values())
+        largest = ", ".join(
+            f"{name} {show(value, Dimension.SECONDS, digits=4)} ({percent(value / whole)})"
+            for name, value in measured.largest
+        )
+        blocks.append(style.wrap(f"Most of a predicted step: {largest}"))
+    # A setting that nobody said explains more than a cause that is guessed.
+    if measured.assumed:
+        blocks.append(assumed_block(measured.assumed, style))
+    if measured.unsaid:
+        said = f"Say what ran, before any cause is looked for: {', '.join(measured.unsaid)}"
+        blocks.append(style.wrap(said))
     blocks.append(style.strong(style.wrap(answer.says)))
     if found.suspects:
         if found.verdict == "as predicted":
@@ -71,16 +115,14 @@ def _draw(report: Report, answer: Explained, style: Style) -> str:
         blocks.append(draw_rows(replace(report, rows=report.rows[: max(likely, 1)]), style))
         if found.verdict != "as predicted":
             blocks.append(_advice(answer, style))
-    if answer.devices:
-        blocks += [style.strong("What the devices did"), _devices(answer, style)]
+    if measured.devices:
+        blocks += [style.strong("What the devices did"), _devices(measured, style)]
     if found.telling is not None:
         blocks.append(_telling(found.telling, style))
     elif found.verdict == "several fit":
         blocks.append(style.wrap(_NO_RUN))
-    if answer.assumed:
-        blocks.append(assumed_block(answer.assumed, style))
-    if answer.unused:
-        blocks += [style.strong("Not used"), style.table(("id", "reason"), answer.unused, "  ")]
+    if measured.unused:
+        blocks += [style.strong("Not used"), style.table(("id", "reason"), measured.unused, "  ")]
     return "\n\n".join(blocks)
 
 
@@ -107,11 +149,11 @@ def _steps(figures: tuple[StepFigure, ...], style: Style) -> str:
     return style.table(headings, rows)
 
 
-def _devices(answer: Explained, style: Style) -> str:
+def _devices(answer: RunCompared, style: Style) -> str:
     """Return a line for each monitor or profile: how busy, of which seconds, with how much held."""
     lines = []
     for one in answer.devices:
-        row = device_row(one, answer.explanation.figures)
+        row = device_row(one, answer.figures)
         seconds = {
             name: show(value, Dimension.SECONDS, digits=3)
             for name in ("busy_s", "idle_s", "run_s")

@@ -36,10 +36,10 @@ def options_of_answer(catalog: Catalog, path: Path, number: int = 1) -> dict[str
     row = rows[number - 1]
     if not isinstance(row, Mapping) or not row.get("feasible"):
         raise InputError(f"{path}: row {number} is one that cannot run")
-    return options_of_row(catalog, _with_plain_cells(path, number, row))
+    return options_of_row(catalog, with_plain_cells(path, number, row))
 
 
-def _with_plain_cells(path: Path, number: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_plain_cells(path: Path, number: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a row of a file; refuse one whose cells, as far as they are read, are of no kind."""
     for name in (*_NUMBERS, *_TEXTS, *KNOBS):
         value = row.get(name)

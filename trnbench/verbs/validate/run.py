@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal
 
 from trnbench.engines.analytic.step.kept_forms import keep_all_forms
 from trnbench.errors import InputError, UnknownNameError
@@ -27,14 +25,15 @@ from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import Reader
 from trnbench.facts.calibration.stack_of import refuse_unknown_stack
 from trnbench.facts.calibration.training_stack import FitErrors, load_training_stack
-from trnbench.facts.catalog.search import Catalog, built_in_folder, open_catalog
+from trnbench.facts.catalog.search import Catalog, built_in_folder
 from trnbench.facts.hardware.library import load_instance, load_published
-from trnbench.facts.parsing import literal, names
-from trnbench.verbs.asking.knobs import layout_of
-from trnbench.verbs.asking.measured_files import given_run, measured_files
-from trnbench.verbs.asking.use_case import Progress, quiet, takes_options_of
+from trnbench.facts.parsing import names
+from trnbench.verbs.asking.function import verb_of
+from trnbench.verbs.asking.measured_files import measured_files
+from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.measure.machine import with_machines
 from trnbench.verbs.validate.answer import ScoredSet
+from trnbench.verbs.validate.question import ValidateQuestion
 
 SETS: Mapping[str, tuple[EvidenceSet, ...]] = {
     "trainium": ("trainium_training",),
@@ -62,18 +61,8 @@ _COMPARE: Mapping[EvidenceSet, Callable[[Catalog, EvidenceFile], tuple[Compariso
 }
 
 
-@takes_options_of(layout_of)
-def validate(
-    *,
-    evidence: str | Path | Sequence[str | Path] = (),
-    set: str | Sequence[str] = (),
-    model: str | None = None,
-    on: str | None = None,
-    stack: str | None = None,
-    engine: Literal["analytic", "emulate"] = "analytic",
-    catalog: Catalog | None = None,
-    progress: Progress = quiet,
-    **knobs: Any,  # noqa: ANN401
+def run(
+    catalog: Catalog, question: ValidateQuestion, *, progress: Progress = quiet
 ) -> tuple[ScoredSet, ...]:
     """Return measured beside predicted, row by row, with statistics of the errors of each set.
 
@@ -89,35 +78,33 @@ def validate(
     >>> kernels.name, len(kernels.rows)
     ('kernels', 97)
     """
-    catalog = catalog or open_catalog()
-    played = literal("engine", engine, Literal["analytic", "emulate"]) == "emulate"
-    sets = names("--set", set) if set else PLAYED if played else ()
-    files = [evidence] if isinstance(evidence, str | Path) else evidence
+    played, given, stack = question.engine == "emulate", question.given, question.stack
+    sets: tuple[str, ...] = PLAYED if played else ()
+    if question.sets:
+        sets = names("--set", ",".join(question.sets))
     for name in sets:
         if name not in SETS:
             raise UnknownNameError("set of measurements", name, SETS)
     wanted = [name for name in SETS if not sets or name in sets]
     if played and {*wanted} - {*PLAYED}:
         raise InputError("--engine emulate plays kernels: take --set kernels or --set attention")
-    run = given_run(model, on, knobs)
-    if run.instance is not None and load_published(catalog, run.instance, "") is None:
-        load_instance(catalog, run.instance)  # says that there is none of this name
-    if run.model is not None:
-        refuse_unknown_model(catalog, run.model)
-    cells = run.cells
-    if (cells or stack) and not files:
-        raise InputError("--model, --on, --stack and knobs are for files given with --evidence")
-    read = measured_files(catalog, [Path(path) for path in files], run)
-    read = read if files else shipped_evidence(wanted)
+    if given.instance is not None and load_published(catalog, given.instance, "") is None:
+        load_instance(catalog, given.instance)  # says that there is none of this name
+    if given.model is not None:
+        refuse_unknown_model(catalog, given.model)
+    if question.evidence:
+        read = measured_files(catalog, question.evidence, given)
+    else:
+        read = shipped_evidence(wanted)
     catalog = with_machines(catalog, read)
-    given = [part for file in read for part in parts_of(file)]
+    files = [part for file in read for part in parts_of(file)]
     otherwise = None if stack is None else refuse_unknown_stack(catalog, stack)
     reader = Reader(catalog, otherwise=otherwise)
     compared: dict[str, list[Comparison]] = {}
     sources: dict[str, list[str]] = {}
     remarks: dict[str, list[str]] = {}
-    for i, file in enumerate(given):
-        progress(i, len(given), file.name)
+    for i, file in enumerate(files):
+        progress(i, len(files), file.name)
         for row in _compared(reader, file, played=played):
             compared.setdefault(_name_of(row), []).append(row)
             named = sources.setdefault(_name_of(row), [])
@@ -139,6 +126,9 @@ def validate(
         for name in wanted
         if name in compared
     )
+
+
+validate = verb_of("validate", ValidateQuestion, run)
 
 
 def _fits(catalog: Catalog, rows: Sequence[Comparison]) -> Mapping[str, FitErrors]:
