@@ -15,8 +15,8 @@ import numpy as np
 
 from trnbench.evidence.explain.causes import CauseList, CauseWay, load_causes
 from trnbench.evidence.explain.change import Magnitude, Ran
-from trnbench.evidence.explain.effects import Effect, Pricer, StepFigure
-from trnbench.evidence.explain.observed import ObservedStep
+from trnbench.evidence.explain.effects import Effect, Pricer
+from trnbench.evidence.explain.observed import ObservedStep, StepFigure
 from trnbench.evidence.explain.score import Suspect, scored
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace, tag_of
@@ -171,7 +171,7 @@ class Cluster:
             replace(figure, measured=figure.predicted * float(np.exp(moved)))
             for figure, moved in zip(self.figures, noisy, strict=True)
         ]
-        return scored(self.causes, figures, self.effects).suspects
+        return scored(self.causes, figures, self.effects)[1]
 
     def only(self, row: int) -> Cluster:
         """Return the cluster with one of its rows."""

@@ -7,6 +7,7 @@ from typing import TypeAlias, cast
 
 import numpy as np
 
+from trnbench.engines.analytic.step.utilization import utilization
 from trnbench.errors import unhandled
 from trnbench.evidence.explain.causes import (
     Added,
@@ -24,7 +25,6 @@ from trnbench.evidence.explain.causes import (
     SlowNode,
     TimedOtherwise,
 )
-from trnbench.evidence.explain.conventions import counted_in_words, counted_otherwise
 from trnbench.facts.arrays import slowest_node
 from trnbench.facts.calibration.chip_efficiency import Numbers
 from trnbench.facts.calibration.collective_stack import CollectiveStack
@@ -37,8 +37,11 @@ from trnbench.facts.records import Record, State, field, replace
 from trnbench.facts.units import Dimension, show
 from trnbench.facts.workload.layout import KNOBS, Layout, Value
 from trnbench.facts.workload.partial_layout import PartialLayout, value_parser
+from trnbench.facts.workload.weights import active_parameter_count
 from trnbench.predict.ranges import OVERLAPS, numbers_by_key
 from trnbench.predict.setup import SetupMemo, TrainSetup
+from trnbench.program.ops import AttentionOp
+from trnbench.program.step import StepProgram, training_step
 
 Magnitude: TypeAlias = float | int | str | tuple[str, float | str]
 """Size of a way.
@@ -128,7 +131,7 @@ def changed(ran: Ran, way: CauseWay, magnitude: Magnitude) -> Ran | None:
         case Setting(), str() | tuple():
             return _set(ran, way, magnitude)
         case Counted(), str() | tuple():
-            return replace(ran, factor=counted_otherwise(ran.setup, ran.parts, magnitude))
+            return replace(ran, factor=_counted_otherwise(ran.setup, ran.parts, magnitude))
         case TimedOtherwise(), float(by):
             return replace(ran, factor=by)
     raise TypeError(f"{type(way).__name__} takes no {magnitude!r}")
@@ -162,7 +165,7 @@ def in_words(way: CauseWay, magnitude: Magnitude) -> str:
         case Apart():
             return f"tensor-parallel groups on {magnitude} nodes each"
         case Counted():
-            return counted_in_words(magnitude)
+            return _counted_in_words(magnitude)
         case TimedOtherwise():
             return f"time x {number:.2g}"
         case unknown:
@@ -290,3 +293,69 @@ def _bounded(key: str, value: float) -> float:
 def _number(value: Numbers) -> float:
     assert isinstance(value, float | int)
     return float(value)
+
+
+def _counted_otherwise(setup: TrainSetup, parts: MixedLayouts, by: object) -> float:
+    """Time derived from an MFU or throughput, over the step's time.
+
+    `by` names the convention of the stated MFU, with the time derived by the usual one; ("time",
+    name) is the reverse; ("x", number) a factor on the peak, devices or tokens. NaN where the chip
+    has no such rate.
+    """
+    match by:
+        case ("x", float() | int() as number):
+            return float(number)
+        case ("time", str(name)):
+            return 1 / _stated(setup, parts, name)
+        case str(name):
+            return _stated(setup, parts, name)
+    raise TypeError(f"no convention is {by!r}")
+
+
+def _counted_in_words(by: object) -> str:
+    """Text of a counting convention."""
+    match by:
+        case ("x", float() | int() as number):
+            return f"peak, devices or tokens counted x {number:g}"
+        case ("time", name):
+            return f"time with {name}, MFU without"
+        case _:
+            return f"MFU with {by}"
+
+
+def _stated(setup: TrainSetup, parts: MixedLayouts, convention: str) -> float:
+    """FLOP over peak by the usual meaning of MFU, over the same by a convention."""
+    layout = parts[0][1]
+    program = training_step(setup.model, layout)
+    if convention == "headline peak":
+        used = utilization(program, setup.platform, np.ones(()), logical_size=setup.logical_size)
+        return float(used.mfu / used.mfu_headline)
+    needed = float(program.model_flop)
+    if convention == "6 FLOP a weight and token":
+        tokens = layout.global_batch * layout.sample_tokens
+        return needed / float(6 * active_parameter_count(setup.model) * tokens)
+    more = 0.0
+    if convention == "no attention":
+        more -= _attention_flop(program, causal=None)
+    if "attention in full" in convention:
+        fused = training_step(setup.model, replace(layout, attention="fused"))
+        more += _attention_flop(fused, causal=True)
+    if "recompute" in convention:
+        once = training_step(setup.model, replace(layout, recompute="none"))
+        more -= float(once.hardware_flop)
+        more += sum(
+            share * float(training_step(setup.model, one).hardware_flop) for share, one in parts
+        )
+    return float(needed / (needed + more))
+
+
+def _attention_flop(program: StepProgram, *, causal: bool | None) -> float:
+    """Model FLOP of attention in a step; with `causal`, only of causal (or other) attention."""
+    found = sum(
+        float(program.instances(kind) * op.model_flop)
+        for kind, block in program.blocks.items()
+        for op in block.computing
+        if isinstance(op, AttentionOp) and op.phase != "recompute"
+        if causal is None or op.causal == causal
+    )
+    return float(program.micro_batches) * found

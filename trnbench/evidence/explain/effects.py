@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
-from typing import Literal
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from trnbench.evidence.explain.causes import (
     TimedOtherwise,
 )
 from trnbench.evidence.explain.change import Magnitude, MixedLayouts, Ran, Sites
-from trnbench.evidence.explain.observed import ObservedStep, Quantity
+from trnbench.evidence.explain.observed import ObservedStep, Quantity, StepFigure
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.memo import Memo
@@ -48,39 +47,6 @@ _PRICED, _READ = 5, 25
 """Magnitudes that are priced where links change, and that are looked at of every way."""
 _LEAST = 0.004
 """Relative shift below which a cause has no effect."""
-
-Went = Literal["as predicted", "faster", "slower"]
-
-
-class StepFigure(Record, eq=False):
-    """A measured figure of a step, with its prediction."""
-
-    step: ObservedStep
-    quantity: Quantity
-    measured: float
-    predicted: float
-    low: float
-    """Ends of the 80 % interval."""
-    high: float
-    samples: FloatArray
-    """Logs of sampled predictions."""
-
-    @property
-    def gap(self) -> float:
-        """Log of measured over predicted."""
-        return float(np.log(self.measured / self.predicted))
-
-    @property
-    def inside(self) -> bool:
-        """True when the interval contains the measurement."""
-        return self.low <= self.measured <= self.high
-
-    @property
-    def went(self) -> Went:
-        """How the step went; as predicted anywhere in the interval."""
-        if self.inside:
-            return "as predicted"
-        return "faster" if self.measured < self.low else "slower"
 
 
 class Effect(Record, eq=False):

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from trnbench.evidence.explain.causes import CauseList
-from trnbench.evidence.explain.effects import Pricer, StepFigure
+from trnbench.evidence.explain.effects import Pricer
 from trnbench.evidence.explain.experiment import TellingRun, telling_run
+from trnbench.evidence.explain.observed import RunCompared, StepFigure
 from trnbench.evidence.explain.score import Suspect, scored
 from trnbench.facts.records import Record
 
@@ -28,8 +29,9 @@ _RULED_OUT = 0.05
 
 
 class Explanation(Record, eq=False):
-    """Causes by likelihood, and the verdict."""
+    """Measured figures, causes of their gaps by likelihood, and the verdict."""
 
+    measured: RunCompared
     nothing: float
     """Probability that no cause is at work."""
     suspects: tuple[Suspect, ...]
@@ -39,21 +41,21 @@ class Explanation(Record, eq=False):
     telling: TellingRun | None
 
 
-def explained(pricer: Pricer, causes: CauseList, figures: Sequence[StepFigure]) -> Explanation:
+def explained(pricer: Pricer, causes: CauseList, measured: RunCompared) -> Explanation:
     """Explanation of all measured figures together, by the causes of the table."""
-    found = scored(causes, figures, pricer.effects(causes, figures))
-    tied = _tied(found.suspects)
-    verdict = _verdict(figures, found.nothing, found.suspects, tied)
-    several = verdict == "several fit"
-    shown = [figure.step for figure in figures]
+    figures = measured.figures
+    nothing, suspects = scored(causes, figures, pricer.effects(causes, figures))
+    tied = _tied(suspects)
+    verdict = _verdict(figures, nothing, suspects, tied)
+    tied = tied if verdict == "several fit" else ()
+    steps = tuple(dict.fromkeys(figure.step for figure in figures))
     return Explanation(
-        nothing=found.nothing,
-        suspects=found.suspects,
+        measured=measured,
+        nothing=nothing,
+        suspects=suspects,
         verdict=verdict,
-        tied=tied if several else (),
-        telling=telling_run(pricer, tuple(dict.fromkeys(shown)), [one.best for one in tied])
-        if several
-        else None,
+        tied=tied,
+        telling=telling_run(pricer, steps, [one.best for one in tied]) if tied else None,
     )
 
 

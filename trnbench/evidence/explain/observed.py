@@ -1,17 +1,23 @@
-"""A measured step from rows of evidence: its run, and its measured quantities."""
+"""Measured steps from rows of evidence: their runs and quantities, beside their predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Literal
 
+import numpy as np
+
 from trnbench.evidence.explain.change import Ran
 from trnbench.evidence.fit.bounds import impossible
 from trnbench.evidence.predict import Predictor, PricedSteps
+from trnbench.evidence.readers.devices import DeviceSummary
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.training_cases import EvidenceCase
+from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record
-from trnbench.predict.assumption import Assumption
+from trnbench.facts.workload.layout import KNOBS
+from trnbench.predict.assumption import Assumption, merged
+from trnbench.program.slots import StepCategory
 
 Quantity = Literal["step", "micro-batch", "optimizer", "memory"]
 """Wall time of a step; device time of a micro-batch and of the optimizer, s; a rank's memory,
@@ -29,6 +35,85 @@ class ObservedStep(Record, eq=False):
     """Assumptions for unstated cells."""
     doubt: str | None = None
     """Reason why the time is impossible for the stated cluster, if so."""
+
+
+Went = Literal["as predicted", "faster", "slower"]
+
+
+class StepFigure(Record, eq=False):
+    """A measured figure of a step, with its prediction."""
+
+    step: ObservedStep
+    quantity: Quantity
+    measured: float
+    predicted: float
+    low: float
+    """Ends of the 80 % interval."""
+    high: float
+    samples: FloatArray
+    """Logs of sampled predictions."""
+
+    @property
+    def gap(self) -> float:
+        """Log of measured over predicted."""
+        return float(np.log(self.measured / self.predicted))
+
+    @property
+    def inside(self) -> bool:
+        """True when the interval contains the measurement."""
+        return self.low <= self.measured <= self.high
+
+    @property
+    def went(self) -> Went:
+        """How the step went; as predicted anywhere in the interval."""
+        if self.inside:
+            return "as predicted"
+        return "faster" if self.measured < self.low else "slower"
+
+
+class RunCompared(Record, eq=False):
+    """Measured figures beside their predictions, and the rows that could not be used, and why.
+
+    `terms`: seconds of the first predicted step by category; `remarks` say how files were read,
+    `devices` what monitors and profilers say beside them.
+    """
+
+    figures: tuple[StepFigure, ...]
+    terms: Mapping[StepCategory, float]
+    unused: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[str, ...] = ()
+    devices: tuple[DeviceSummary, ...] = ()
+
+    @property
+    def steps(self) -> tuple[StepFigure, ...]:
+        """The figures that are whole steps."""
+        return tuple(figure for figure in self.figures if figure.quantity == "step")
+
+    @property
+    def as_predicted(self) -> bool:
+        """Whether every step lies inside its interval."""
+        return all(step.inside for step in self.steps)
+
+    @property
+    def assumed(self) -> tuple[Assumption, ...]:
+        """What the rows do not say, each assumption once."""
+        steps = {figure.step.id: figure.step for figure in self.figures}
+        return merged({name: step.assumed for name, step in steps.items()})
+
+    @property
+    def unsaid(self) -> tuple[str, ...]:
+        """The options that would say what is assumed of the run."""
+        named = dict.fromkeys(one.name for one in self.assumed)
+        return tuple(
+            KNOBS[name].option if name in KNOBS else f"--{name}"
+            for name in named
+            if name in KNOBS or name == "stack"
+        )
+
+    @property
+    def largest(self) -> tuple[tuple[StepCategory, float], ...]:
+        """The three terms that take most of a step."""
+        return tuple(sorted(self.terms.items(), key=lambda one: -one[1])[:3])
 
 
 def observed(predictor: Predictor, case: EvidenceCase | str) -> ObservedStep:

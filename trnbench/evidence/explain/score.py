@@ -17,7 +17,8 @@ from typing import TypeAlias
 import numpy as np
 
 from trnbench.evidence.explain.causes import Cause, CauseList
-from trnbench.evidence.explain.effects import Effect, StepFigure
+from trnbench.evidence.explain.effects import Effect
+from trnbench.evidence.explain.observed import StepFigure
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record
 from trnbench.predict.common_draws import residual_of
@@ -50,18 +51,13 @@ class Suspect(Record, eq=False):
     alone: float
 
 
-class Scored(Record, eq=False):
-    """Causes, likeliest first, and the probability of none."""
-
-    nothing: float
-    suspects: tuple[Suspect, ...]
-
-
-def scored(causes: CauseList, figures: Sequence[StepFigure], effects: Sequence[Effect]) -> Scored:
-    """Posterior probability of each cause with an effect on these figures."""
+def scored(
+    causes: CauseList, figures: Sequence[StepFigure], effects: Sequence[Effect]
+) -> tuple[float, tuple[Suspect, ...]]:
+    """Probability of no cause, and each cause with an effect on these figures, likeliest first."""
     ids = list(dict.fromkeys(effect.cause.id for effect in effects))
     if not ids:
-        return Scored(nothing=1.0, suspects=())
+        return 1.0, ()
     gaps = np.array([figure.gap for figure in figures])
     errors = _errors(causes, figures)
     shift = np.stack([effect.shift for effect in effects])
@@ -108,7 +104,7 @@ def scored(causes: CauseList, figures: Sequence[StepFigure], effects: Sequence[E
             )
         )
     ranked = sorted(suspects, key=lambda one: (-one.probability, one.cause.id))
-    return Scored(nothing=float(np.exp(none - total)), suspects=tuple(ranked))
+    return float(np.exp(none - total)), tuple(ranked)
 
 
 def _prior(effects: Sequence[Effect], kept: Sequence[int] | None = None) -> FloatArray:

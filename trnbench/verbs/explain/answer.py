@@ -2,102 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from trnbench.evidence.explain.change import in_words
-from trnbench.evidence.explain.effects import Effect, StepFigure
+from trnbench.evidence.explain.effects import Effect
 from trnbench.evidence.explain.explanation import Explanation
+from trnbench.evidence.explain.observed import RunCompared, StepFigure
 from trnbench.evidence.explain.score import Suspect
 from trnbench.evidence.readers.devices import DeviceSummary
-from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension, show
-from trnbench.facts.workload.layout import KNOBS
-from trnbench.predict.assumption import Assumption, merged
-from trnbench.program.slots import StepCategory
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import percent
 
 
-class RunCompared(Record, eq=False):
-    """Measured figures beside their predictions, and the rows that could not be used, and why.
-
-    `terms`: seconds of the first predicted step by category; `remarks` say how files were read,
-    `devices` what monitors and profilers say beside them.
-    """
-
-    figures: tuple[StepFigure, ...]
-    terms: Mapping[StepCategory, float]
-    unused: tuple[tuple[str, str], ...] = ()
-    remarks: tuple[str, ...] = ()
-    devices: tuple[DeviceSummary, ...] = ()
-
-    @property
-    def steps(self) -> tuple[StepFigure, ...]:
-        """The figures that are whole steps."""
-        return tuple(figure for figure in self.figures if figure.quantity == "step")
-
-    @property
-    def as_predicted(self) -> bool:
-        """Whether every step lies inside its interval."""
-        return all(step.inside for step in self.steps)
-
-    @property
-    def first_line(self) -> str:
-        """How the steps went; of several the one farthest from its prediction."""
-        worst = max(self.steps, key=lambda step: abs(step.gap))
-        if len(self.steps) == 1:
-            return _went(worst)
-        inside = sum(step.inside for step in self.steps)
-        return f"{inside} of {len(self.steps)} steps as predicted; farthest off: {_went(worst)}"
-
-    @property
-    def assumed(self) -> tuple[Assumption, ...]:
-        """What the rows do not say, each assumption once."""
-        steps = {figure.step.id: figure.step for figure in self.figures}
-        return merged({name: step.assumed for name, step in steps.items()})
-
-    @property
-    def unsaid(self) -> tuple[str, ...]:
-        """The options that would say what is assumed of the run."""
-        named = dict.fromkeys(one.name for one in self.assumed)
-        return tuple(
-            KNOBS[name].option if name in KNOBS else f"--{name}"
-            for name in named
-            if name in KNOBS or name == "stack"
-        )
-
-    @property
-    def largest(self) -> tuple[tuple[StepCategory, float], ...]:
-        """The three terms that take most of a step."""
-        return tuple(sorted(self.terms.items(), key=lambda one: -one[1])[:3])
+def first_line(measured: RunCompared) -> str:
+    """How the steps went; of several the one farthest from its prediction."""
+    steps = measured.steps
+    worst = _went(max(steps, key=lambda step: abs(step.gap)))
+    if len(steps) == 1:
+        return worst
+    inside = sum(step.inside for step in steps)
+    return f"{inside} of {len(steps)} steps as predicted; farthest off: {worst}"
 
 
-class Explained(Record, eq=False):
-    """Measured figures, and why they are not as predicted."""
-
-    measured: RunCompared
-    explanation: Explanation
-
-    @property
-    def says(self) -> str:
-        """The outcome in a sentence."""
-        found = self.explanation
-        first = found.suspects[0] if found.suspects else None
-        match found.verdict:
-            case "as predicted":
-                return "Nothing stands out: every measured figure lies inside its 80 % interval"
-            case "unexplained":
-                return "No cause in the table explains the gap"
-            case "several fit":
-                several = ", ".join(one.cause.id for one in found.tied)
-                return f"{len(found.tied)} causes explain these steps about equally well: {several}"
-            case "in part" if first is not None:
-                return f"In part {_named(first.best)}; the rest of the gap has no cause here"
-            case "one cause" if first is not None:
-                return f"Most likely {_named(first.best)}"
-            case _ if first is not None and first.beside is not None:
-                return f"Most likely {_named(first.best)} together with {_named(first.beside)}"
-        raise AssertionError(found.verdict)
+def says(found: Explanation) -> str:
+    """The outcome in a sentence."""
+    first = found.suspects[0] if found.suspects else None
+    match found.verdict:
+        case "as predicted":
+            return "Nothing stands out: every measured figure lies inside its 80 % interval"
+        case "unexplained":
+            return "No cause in the table explains the gap"
+        case "several fit":
+            several = ", ".join(one.cause.id for one in found.tied)
+            return f"{len(found.tied)} causes explain these steps about equally well: {several}"
+        case "in part" if first is not None:
+            return f"In part {_named(first.best)}; the rest of the gap has no cause here"
+        case "one cause" if first is not None:
+            return f"Most likely {_named(first.best)}"
+        case _ if first is not None and first.beside is not None:
+            return f"Most likely {_named(first.best)} together with {_named(first.beside)}"
+    raise AssertionError(found.verdict)
 
 
 def cause_row(suspect: Suspect, *, tied: bool) -> Row:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from trnbench import __version__
 from trnbench.errors import InputError
 from trnbench.evidence.explain.causes import load_causes
-from trnbench.evidence.explain.effects import Pricer, StepFigure
-from trnbench.evidence.explain.explanation import explained
-from trnbench.evidence.explain.observed import ObservedStep, observed
+from trnbench.evidence.explain.effects import Pricer
+from trnbench.evidence.explain.explanation import Explanation, explained
+from trnbench.evidence.explain.observed import ObservedStep, RunCompared, StepFigure, observed
 from trnbench.evidence.predict import Predictor
 from trnbench.evidence.readers.devices import DeviceSummary
 from trnbench.evidence.rows import STEPS, EvidenceFile, RowFault, steps_of
@@ -21,7 +21,6 @@ from trnbench.facts.units import Dimension, counted, show
 from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.measured_files import GIB, device_files, measured_files
 from trnbench.verbs.asking.use_case import Progress, quiet
-from trnbench.verbs.explain.answer import Explained, RunCompared
 from trnbench.verbs.explain.question import ExplainQuestion, launched
 from trnbench.verbs.measure.machine import with_machines
 
@@ -31,7 +30,7 @@ _SAME = 1e-9
 """Relative difference up to which two predictions are one."""
 
 
-def run(catalog: Catalog, question: ExplainQuestion, *, progress: Progress = quiet) -> Explained:
+def run(catalog: Catalog, question: ExplainQuestion, *, progress: Progress = quiet) -> Explanation:
     """Return why measured steps take longer or less than predicted: causes, the likeliest first.
 
     `measurements`: the folder of a launched job, then logs of it; or CSV files of measured steps of
@@ -55,8 +54,7 @@ def run(catalog: Catalog, question: ExplainQuestion, *, progress: Progress = qui
     measured = compared(catalog, question, pricer, progress=progress)
     count = len({figure.step for figure in measured.figures})
     progress(1, 2, f"trying causes on {counted(count, 'row')}")
-    found = explained(pricer, load_causes(catalog), measured.figures)
-    return Explained(measured=measured, explanation=found)
+    return explained(pricer, load_causes(catalog), measured)
 
 
 explain = verb_of("explain", ExplainQuestion, run)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.evidence.explain.effects import StepFigure
 from trnbench.evidence.explain.experiment import TellingRun
+from trnbench.evidence.explain.explanation import Explanation
+from trnbench.evidence.explain.observed import RunCompared, StepFigure
 from trnbench.facts.records import asdict, replace
 from trnbench.facts.units import Dimension, show
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style, percent
 from trnbench.verbs.explain.answer import (
-    Explained,
-    RunCompared,
     cause_row,
     device_row,
     figure_row,
+    first_line,
+    says,
     step_row,
 )
 from trnbench.verbs.quotes.notes import assumed_block
@@ -33,25 +34,25 @@ _SHOWN = 6
 _LEAST = 0.001
 
 
-def explain_report(answer: Explained, inputs: Mapping[str, object]) -> Report:
+def explain_report(answer: Explanation, inputs: Mapping[str, object]) -> Report:
     """Return the report of an explanation, a row for each cause, the likeliest first."""
-    found, measured = answer.explanation, answer.measured
+    measured = answer.measured
     return Report(
         verb="explain",
         inputs=inputs,
-        rows=tuple(cause_row(one, tied=one in found.tied) for one in found.suspects),
+        rows=tuple(cause_row(one, tied=one in answer.tied) for one in answer.suspects),
         columns=(
             *columns("cause", "change", "probability", "explained"),
             *columns("beside", spare=True),
         ),
         summary={
             "conventions": CONVENTIONS,
-            "verdict": found.verdict,
-            "says": answer.says,
-            "nothing_probability": found.nothing,
+            "verdict": answer.verdict,
+            "says": says(answer),
+            "nothing_probability": answer.nothing,
             "steps": [figure_row(figure) for figure in measured.figures],
-            "tied": [one.cause.id for one in found.tied],
-            "telling_run": None if found.telling is None else _plain(found.telling),
+            "tied": [one.cause.id for one in answer.tied],
+            "telling_run": None if answer.telling is None else _plain(answer.telling),
             "devices": [device_row(one, measured.figures) for one in measured.devices],
             "assumed": [one.plain for one in measured.assumed],
             "read": list(measured.remarks),
@@ -85,13 +86,13 @@ def verify_report(answer: RunCompared, inputs: Mapping[str, object], command: st
             "explain": command,
             "remarks": answer.remarks,
         },
-        people=lambda _, style: style.strong(style.wrap(answer.first_line)),
+        people=lambda _, style: style.strong(style.wrap(first_line(answer))),
     )
 
 
-def _draw(report: Report, answer: Explained, style: Style) -> str:
-    found, measured = answer.explanation, answer.measured
-    blocks = [style.strong(style.wrap(measured.first_line)), _steps(measured.figures, style)]
+def _draw(report: Report, answer: Explanation, style: Style) -> str:
+    measured = answer.measured
+    blocks = [style.strong(style.wrap(first_line(measured))), _steps(measured.figures, style)]
     doubts = dict.fromkeys((f.step.id, f.step.doubt) for f in measured.figures if f.step.doubt)
     blocks += [style.wrap(f"{name}: {doubt}") for name, doubt in doubts]
     if not measured.as_predicted:
@@ -107,19 +108,19 @@ def _draw(report: Report, answer: Explained, style: Style) -> str:
     if measured.unsaid:
         said = f"Say what ran, before any cause is looked for: {', '.join(measured.unsaid)}"
         blocks.append(style.wrap(said))
-    blocks.append(style.strong(style.wrap(answer.says)))
-    if found.suspects:
-        if found.verdict == "as predicted":
+    blocks.append(style.strong(style.wrap(says(answer))))
+    if answer.suspects:
+        if answer.verdict == "as predicted":
             blocks.append("If one is at work all the same, the likeliest are:")
-        likely = sum(one.probability >= _LEAST for one in found.suspects[:_SHOWN])
+        likely = sum(one.probability >= _LEAST for one in answer.suspects[:_SHOWN])
         blocks.append(draw_rows(replace(report, rows=report.rows[: max(likely, 1)]), style))
-        if found.verdict != "as predicted":
+        if answer.verdict != "as predicted":
             blocks.append(_advice(answer, style))
     if measured.devices:
         blocks += [style.strong("What the devices did"), _devices(measured, style)]
-    if found.telling is not None:
-        blocks.append(_telling(found.telling, style))
-    elif found.verdict == "several fit":
+    if answer.telling is not None:
+        blocks.append(_telling(answer.telling, style))
+    elif answer.verdict == "several fit":
         blocks.append(style.wrap(_NO_RUN))
     if measured.unused:
         blocks += [style.strong("Not used"), style.table(("id", "reason"), measured.unused, "  ")]
@@ -176,14 +177,13 @@ def _devices(answer: RunCompared, style: Style) -> str:
     return "\n".join(lines)
 
 
-def _advice(answer: Explained, style: Style) -> str:
+def _advice(answer: Explanation, style: Style) -> str:
     """Return what shows each cause that may be at work, and what to change."""
-    found = answer.explanation
-    first = found.suspects[0]
-    wanted = found.tied or (first,)
+    first = answer.suspects[0]
+    wanted = answer.tied or (first,)
     names = [one.cause.id for one in wanted]
     if first.beside is not None and first.beside.cause.id not in names:
-        wanted = (*wanted, *(s for s in found.suspects if s.cause.id == first.beside.cause.id))
+        wanted = (*wanted, *(s for s in answer.suspects if s.cause.id == first.beside.cause.id))
     lines = []
     for one in wanted:
         lines.append(style.strong(f"{one.cause.id}: {one.cause.title}"))

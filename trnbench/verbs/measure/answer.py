@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import median
 
+from trnbench.evidence.comparison import Comparison
 from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension, counted, show
 from trnbench.show.row import Row, cells
@@ -70,22 +71,6 @@ class MeasuredRow(Record):
         }
 
 
-class StepVerdict(Record):
-    """A training step as measured, and as predicted from rows of other kinds, or why it is not."""
-
-    id: str
-    measured_s: float
-    predicted_s: float | None
-    low_s: float | None
-    high_s: float | None
-    reason: str | None
-
-    @property
-    def error(self) -> float | None:
-        """Predicted over measured, less one."""
-        return None if self.predicted_s is None else self.predicted_s / self.measured_s - 1
-
-
 class StepsVerdict(Record):
     """How near training steps come to what the other rows say of them, by the ids of these.
 
@@ -94,8 +79,15 @@ class StepsVerdict(Record):
     """
 
     rests_on: tuple[str, ...]
-    wall: tuple[StepVerdict, ...]
-    processor: tuple[StepVerdict, ...]
+    wall: tuple[Comparison, ...]
+    processor: tuple[Comparison, ...]
+
+    @property
+    def plain(self) -> dict[str, object]:
+        """It as plain data."""
+        clocks = {"wall": self.wall, "processor": self.processor}
+        by_clock = {name: list(map(_plain, steps)) for name, steps in clocks.items()}
+        return {"rests_on": self.rests_on, **by_clock, "says": self.says}
 
     @property
     def says(self) -> str:
@@ -113,7 +105,11 @@ class StepsVerdict(Record):
         )
 
 
-def _median(steps: tuple[StepVerdict, ...]) -> float | None:
+def _plain(step: Comparison) -> Row:
+    return cells(step, "id measured_s predicted_s low_s high_s reason")
+
+
+def _median(steps: tuple[Comparison, ...]) -> float | None:
     errors = [abs(step.error) for step in steps if step.error is not None]
     return median(errors) if errors else None
 
@@ -187,5 +183,5 @@ def _counted(rows: tuple[MeasuredRow, ...]) -> list[str]:
     ]
 
 
-def _with_prediction(row: Row, step: StepVerdict | None) -> Row:
+def _with_prediction(row: Row, step: Comparison | None) -> Row:
     return row if step is None else {**row, **cells(step, "predicted_s low_s high_s error")}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trnbench.errors import InputError
+from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.measure.machine import machine_files
 from trnbench.evidence.measure.machine_fits import RowClock
 from trnbench.evidence.measure.session import run_session
@@ -13,9 +14,10 @@ from trnbench.evidence.rows import EvidenceFile, EvidenceRow, parts_of
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import Reader
 from trnbench.facts.catalog.search import Catalog, user_folder
+from trnbench.facts.records import replace
 from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.use_case import Cancel, Progress, never, quiet
-from trnbench.verbs.measure.answer import MeasureAnswer, MeasuredRow, StepsVerdict, StepVerdict
+from trnbench.verbs.measure.answer import MeasureAnswer, MeasuredRow, StepsVerdict
 from trnbench.verbs.measure.machine import beside, write_specs
 from trnbench.verbs.measure.question import MeasureQuestion
 
@@ -65,7 +67,7 @@ def verdict_of(catalog: Catalog, file: EvidenceFile) -> StepsVerdict | None:
     steps = [part for part in parts_of(file) if part.set == "steps"]
     if not steps:
         return None
-    clocks: dict[RowClock, tuple[StepVerdict, ...]] = {}
+    clocks: dict[RowClock, tuple[Comparison, ...]] = {}
     rested: tuple[str, ...] = ()
     shared = file.rows[0].text("backend") == "cpu"
     wanted: tuple[RowClock, ...] = ("wall", "processor") if shared else ("wall",)
@@ -78,15 +80,7 @@ def verdict_of(catalog: Catalog, file: EvidenceFile) -> StepsVerdict | None:
         compared = compare_training(Reader(beside(catalog, [machine.texts()])), steps[0])
         by_id = {row.id: row for row in steps[0].rows}
         clocks[clock] = tuple(
-            StepVerdict(
-                id=one.id,
-                measured_s=_measured_s(by_id[one.id], clock),
-                predicted_s=one.predicted_s,
-                low_s=one.low_s,
-                high_s=one.high_s,
-                reason=one.reason,
-            )
-            for one in compared
+            replace(one, measured_s=_measured_s(by_id[one.id], clock)) for one in compared
         )
     return StepsVerdict(rests_on=rested, wall=clocks["wall"], processor=clocks.get("processor", ()))
 

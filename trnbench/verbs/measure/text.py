@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trnbench.facts.records import asdict
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style
 from trnbench.verbs.measure.answer import MeasureAnswer
@@ -41,9 +40,7 @@ def measure_report(answer: MeasureAnswer, inputs: Mapping[str, object]) -> Repor
             "device": dict(answer.device),
             "notes": list(answer.notes),
             "stopped": answer.stopped,
-            "verdict": asdict(answer.verdict) | {"says": answer.verdict.says}
-            if answer.verdict
-            else None,
+            "verdict": answer.verdict.plain if answer.verdict else None,
             "conventions": NOTES,
         },
         notes=answer.notes,

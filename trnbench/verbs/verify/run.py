@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from trnbench.evidence.explain.effects import Pricer
+from trnbench.evidence.explain.observed import RunCompared
 from trnbench.facts.catalog.search import Catalog
 from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.use_case import Progress, quiet
-from trnbench.verbs.explain.answer import RunCompared
 from trnbench.verbs.explain.run import compared
 from trnbench.verbs.verify.question import VerifyQuestion
 
