@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from trnbench import __version__
 from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
+from trnbench.tui.questions.layouts import layout_detail
+from trnbench.tui.questions.scenarios import compare_rows
+from trnbench.tui.work_process import WorkHooks
 from trnbench.verbs.compare.run import compare
 from trnbench.verbs.explain.run import explain
 from trnbench.verbs.plan.run import plan
 from trnbench.verbs.train.run import train
 from trnbench.verbs.validate.run import validate
+from trnbench.verbs.verify.run import verify
 
 CATALOG = open_catalog(environment={})
 PLACES = (
@@ -39,6 +47,7 @@ KNOBS: dict[str, tuple[Any, ...]] = {
 QUESTIONS = 40
 """Seeded questions, of which `FEW` are asked in the quick suite."""
 FEW = (1, 4, 8)
+HOOKS = WorkHooks(lambda progress: None, lambda: None)
 BILL: dict[str, Any] = {"tokens": "10B", "price_date": "2026-11-21"}
 
 
@@ -76,6 +85,13 @@ def log_of(folder: Path, step_time_s: float) -> Path:
     return log
 
 
+def launched(folder: Path, row: Mapping[str, Any]) -> Path:
+    """A folder of a job whose row was predicted so."""
+    told = {"schema": "trnbench.launch/1", "version": __version__, "rows": [row]}
+    (folder / "prediction.json").write_text(json.dumps(told))
+    return folder
+
+
 def asked_alike(asked: Asked, folder: Path) -> None:
     """Ask every verb, and hold step time, interval, memory and bill together to the bit."""
     (trained,) = train(asked.model, on=asked.where, catalog=CATALOG, **asked.knobs)
@@ -93,6 +109,16 @@ def asked_alike(asked: Asked, folder: Path) -> None:
     assert (row.low_s, row.predicted_s, row.high_s) == ends
     (figure,) = explain(log, **ran).measured.figures
     assert (figure.low, figure.predicted, figure.high) == ends
+    (verified,) = verify(launched(folder, trained.row()), log, catalog=CATALOG).steps
+    assert (verified.low, verified.predicted, verified.high) == ends
+    job = TrainCase(
+        model=asked.model,
+        instance=asked.instance,
+        nodes=asked.nodes,
+        layout=PartialLayout(**asked.knobs),
+    )
+    seen = layout_detail(CATALOG, job, PartialLayout(), False, HOOKS).answer
+    assert (seen.step, seen.memory, seen.layout) == (step, memory, trained.layout)
     assert memory is not None
     held = memory.low_bytes, memory.total_bytes, memory.high_bytes, memory.fit_probability
     assert held == (
@@ -104,7 +130,9 @@ def asked_alike(asked: Asked, folder: Path) -> None:
     compared = compare(asked.model, **place, **asked.knobs, **BILL).compared[0].quote
     planned = plan(asked.model, **place, **asked.knobs, **BILL, deadline="9999d").best
     assert planned is not None
-    for answer in (run, compared.step, planned.step):
+    scenario = {"model": asked.model, "on": asked.instance, "nodes": str(asked.nodes), **BILL}
+    (drawn,) = compare_rows(CATALOG, {**scenario, **asked.knobs}, HOOKS).answers
+    for answer in (run, compared.step, planned.step, drawn.step):
         assert answer.step == step
         assert answer.memory == memory
         assert answer.layout == trained.layout
@@ -112,7 +140,9 @@ def asked_alike(asked: Asked, folder: Path) -> None:
     assert run.part is not None
     assert compared.cost_usd is not None
     assert planned.cost_usd is not None
+    assert drawn.cost_usd is not None
     assert run.part.cost_usd == compared.cost_usd.value == planned.cost_usd.value
+    assert drawn.cost_usd == compared.cost_usd
 
 
 @pytest.mark.parametrize("seed", FEW)
