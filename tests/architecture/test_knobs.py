@@ -87,7 +87,7 @@ def changed_copy(folder: Path, *, meaning: bool) -> None:
     if meaning:
         edits += [
             ("program/grid.py", "    precision: Prec", "    made_up: str\n    precision: Prec"),
-            ("program/vocabulary.py", "if transformer.dropout", "if b.grid.made_up == 'on'"),
+            ("program/ends.py", "if transformer.dropout", "if b.grid.made_up == 'on'"),
         ]
     for name, old, new in edits:
         path = folder / "trnbench" / name

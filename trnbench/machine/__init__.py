@@ -7,5 +7,5 @@ visits of attention; `costs` alone has prices, of single instructions and transf
 Begin with `fabric` (links), `fabric_routes` (paths) and `placement` (ranks on chips). `rank_groups`
 places a layout's axes on ranks; `message_plan` turns a collective among them into messages.
 `tiling` cuts matrix products and attention up for a core. Refusals are in `legality`,
-`routable_groups` and `tiling.legality`.
+`layout_rules` and `tiling.legality`.
 """

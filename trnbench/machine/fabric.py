@@ -19,11 +19,11 @@ only the adapters at both ends; where it is oversubscribed, also each end's shar
 
 From a fabric to seconds, in the order in which modules read each other:
 
-    fabric           links, their speed and latency          fabric_cycles  rings of a torus
-    fabric_routes    links that a message crosses            fabric_bounds  time nothing can beat
-    placement        chip of each rank, grid of a group      rank_groups    groups of a layout
-    group_places     the few nodes that show all groups      message_plan/  collective -> messages
-    tiling/          product or attention -> tiles           costs/         price of an instruction
+    fabric           links, their speed and latency          fabric_bounds  time nothing can beat
+    fabric_routes    links that a message crosses            rank_groups    groups of a layout
+    placement        chip of each rank, grid of a group      layout_rules   layouts refused
+    message_plan/    collective -> messages                  tiling/        product -> tiles
+    costs/           price of an instruction
 
 There are no seconds before the engines: a plan says which links carry how much of a size, and the
 engines put the stack's shares of link speed and its step times on that.

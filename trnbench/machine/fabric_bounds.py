@@ -17,7 +17,7 @@ from trnbench.facts.hardware.fabric import Torus
 from trnbench.facts.records import Record
 from trnbench.facts.workload.choices import Op
 from trnbench.machine.fabric import CORE, LEAF, RAIL, Fabric, LinkKind
-from trnbench.machine.message_plan.pattern import Fan
+from trnbench.machine.message_plan.algorithm import Fan
 from trnbench.machine.message_plan.placed import Placed
 
 _NODES_LOOKED_AT = 8
@@ -174,7 +174,7 @@ def _all_sends(placed: Placed, masks: BoolArray, names: list[str], *, several: b
     fans = [
         batch.fan
         for phase in placed.plan.phases
-        for batch in phase.pattern.messages(phase.pattern.distinct_rounds[0][0])
+        for batch in phase.pattern.send(phase.pattern.distinct_rounds[0][0], None)
     ]
     if any(fan is not Fan.POINT for fan in fans):
         return nothing

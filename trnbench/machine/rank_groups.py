@@ -1,25 +1,32 @@
-"""Groups of ranks along a layout's axes, and the layouts that a platform takes.
+"""Groups of ranks along a layout's axes, and the few nodes on which groups of a kind are placed.
 
 Ranks count through the axes from the innermost outwards, so the groups along an axis are all alike:
-four numbers (`RankGroups`) place every one of them. Arrays span grids of layouts.
+four numbers (`RankGroups`) place every one of them. Arrays span grids of layouts. Groups run side
+by side on as many nodes as it takes until their pattern repeats; nodes further on share no link
+with these.
+
+Tokens on their way to experts may cross to a node only once (`handed_on`): routers draw all nodes
+alike, so k copies of a token reach n (1 - (1 - 1/n)^k) of n nodes. Ranks of the node hand the other
+copies on, and answers return the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.facts.arrays import FloatArray, IntArray, distinct
+from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.calibration.training_stack import RankOrder
-from trnbench.facts.hardware.instance import LegalDegrees, Platform
-from trnbench.facts.records import Record
-from trnbench.machine.legality import cluster_verdict
+from trnbench.facts.records import Record, replace
 from trnbench.program.grid import TIED_COPIES, Grid
-from trnbench.program.reasons import FEW, Reason, Scalars, divisors_near
 from trnbench.program.tensor import array
+
+if TYPE_CHECKING:
+    from trnbench.machine.message_plan.members import Members
+    from trnbench.machine.placement import Placement
 
 GroupAxis = Literal["tp", "cp", "dp", "pp"]
 AXES: tuple[str, ...] = (
@@ -129,43 +136,40 @@ def groups_along(
     axis: str, grid: Grid, order: AxisOrder, ranks: FloatArray | None = None
 ) -> RankGroups:
     """Groups along an axis of a program; `kv_copies` needs the `ranks` of a group."""
+    if axis == "tied":
+        # The first and the last stage: as far apart as all stages between them.
+        step = order.stride("pp", grid)
+        far = array(step * np.maximum(grid.pp - 1, 1))
+        ends = array(np.minimum(grid.pp, TIED_COPIES))
+        return _groups(ends, far, width=step, period=array(step * grid.pp))
+    if axis == "kv_copies":
+        if ranks is None:
+            raise InputError("the groups along kv_copies need their ranks")
+        apart = array(grid.tp / ranks) if order.kv_copies == "interleaved" else array(1)
+        return _groups(ranks, array(order.stride("tp", grid) * apart))
+    stride = _stride(axis, grid, order)
+    return _groups(grid.ranks(axis), stride)
+
+
+def _stride(axis: str, grid: Grid, order: AxisOrder) -> FloatArray:
     match axis:
         case "tp" | "cp" | "dp" | "pp":
-            return _groups(grid.ranks(axis), order.stride(axis, grid))
-        case "cp_inside":
-            return _groups(grid.ranks(axis), order.stride("cp", grid))
+            return order.stride(axis, grid)
+        case "cp_inside" | "data" | "shard":
+            return order.stride("cp", grid)
         case "cp_outside":
-            apart = array(order.stride("cp", grid) * grid.ranks("cp_inside"))
-            return _groups(grid.ranks(axis), apart)
-        case "data":
-            return _groups(grid.ranks(axis), order.stride("cp", grid))
+            return array(order.stride("cp", grid) * grid.ranks("cp_inside"))
         case "expert_tp":
-            return _groups(grid.ranks(axis), order.stride("tp", grid))
+            return order.stride("tp", grid)
         case "ep":
-            return _groups(grid.ranks(axis), order.experts_apart(grid))
-        case "expert_data":
-            return _groups(grid.ranks(axis), array(order.experts_apart(grid) * grid.ep))
-        case "shard":
-            return _groups(grid.ranks(axis), order.stride("cp", grid))
-        case "expert_shard":
-            return _groups(grid.ranks(axis), array(order.experts_apart(grid) * grid.ep))
+            return order.experts_apart(grid)
+        case "expert_data" | "expert_shard":
+            return array(order.experts_apart(grid) * grid.ep)
         case "copies":
             # Copies are outside the groups that share slices, of dense weights and of experts.
-            inner = array(order.stride("cp", grid) * grid.ranks("shard"))
-            return _groups(grid.ranks(axis), inner)
+            return array(order.stride("cp", grid) * grid.ranks("shard"))
         case "world":
-            return _groups(grid.ranks(axis), array(1))
-        case "tied":
-            # The first and the last stage: as far apart as all stages between them.
-            step = order.stride("pp", grid)
-            far = array(step * np.maximum(grid.pp - 1, 1))
-            ends = array(np.minimum(grid.pp, TIED_COPIES))
-            return _groups(ends, far, width=step, period=array(step * grid.pp))
-        case "kv_copies" if ranks is not None:
-            apart = array(grid.tp / ranks) if order.kv_copies == "interleaved" else array(1)
-            return _groups(ranks, array(order.stride("tp", grid) * apart))
-        case "kv_copies":
-            raise InputError("the groups along kv_copies need their ranks")
+            return array(1)
     raise UnknownNameError("axis", axis, AXES)
 
 
@@ -187,117 +191,112 @@ def _groups(
     )
 
 
-def platform_refusals(
-    platform: Platform,
-    grid: Grid,
-    *,
-    nodes: int | IntArray,
-    logical_size: int | None = None,
-    whole_nodes: bool = True,
-) -> tuple[Reason, ...]:
-    """Rules of a cluster of `nodes` instances that layouts of a grid break.
+GroupPlace: TypeAlias = tuple[int, int, int, int, int]
+"""Ranks, stride, width and period of groups, and the ranks over which they are placed."""
 
-    A layout fills the cluster; without `whole_nodes` it may leave ranks of a single node idle.
-    `nodes` may differ by layout; then no reason has words.
+
+def places_of(groups: RankGroups, per_node: int, world: IntArray) -> tuple[IntArray, ...]:
+    """The five numbers of each layout's `GroupPlace`, with gaps of whole nodes reduced to one.
+
+    A group is ranks first + k * stride, for k below `ranks`, and repeats after `period` ranks.
+    Where stride and width are whole nodes each rank of a group is on a node of its own, at the same
+    place of the node. A network that joins all nodes alike makes no difference between near and far
+    nodes, so the stride becomes one node and the period `ranks` nodes.
+
+    Groups are placed over the least number of ranks after which groups and nodes both repeat,
+    lcm(period, ranks of a node). Groups further on are copies of these and share no link with them.
+    A cluster of `world` ranks, fewer than a node has, is placed as it is.
     """
-    # Order of the reasons: a cluster that cannot be, a layout that does not fill it, odd degrees.
-    degrees = platform.legal_degrees(logical_size)
-    refused = [*_cluster(platform, nodes)]
-    refused += _world(platform, grid, nodes, logical_size, whole_nodes=whole_nodes)
-    if degrees is not None:
-        refused += _degrees(platform, degrees, grid)
-    return tuple(reason for reason in refused if np.any(reason.broken))
-
-
-def platform_warnings(
-    platform: Platform, grid: Grid, *, logical_size: int | None = None
-) -> tuple[Reason, ...]:
-    """Warnings on layouts of a grid that do not forbid them."""
-    degrees = platform.legal_degrees(logical_size)
-    warned = () if degrees is None else (_warned(platform, degrees, grid),)
-    return tuple(reason for reason in warned if np.any(reason.broken))
-
-
-def _cluster(platform: Platform, nodes: int | IntArray) -> Iterator[Reason]:
-    counts = [nodes] if isinstance(nodes, int) else distinct(nodes).tolist()
-    verdicts = {count: cluster_verdict(platform, count) for count in counts}
-    refused = {count: verdict for count, verdict in verdicts.items() if not verdict.legal}
-    if refused:
-        first = next(iter(refused.values()))
-        text = f"{'; '.join(first.reasons)}; try {', '.join(first.alternatives)}"
-        yield Reason(rule="cluster", broken=np.isin(nodes, [*refused]), words=lambda _: text)
-
-
-def _world(
-    platform: Platform,
-    grid: Grid,
-    nodes: int | IntArray,
-    logical_size: int | None,
-    *,
-    whole_nodes: bool,
-) -> Iterator[Reason]:
-    per_node = platform.instance.chips * platform.chip.ranks(logical_size)
-    has = nodes * per_node
-    world = grid.ranks("world")
-    name = platform.instance.name
-
-    def words(at: Scalars) -> str:
-        one = at["tp"] * at["cp"] * at["pp"]
-        ranks = one * at["dp"]
-        own = int(has)
-        dp, rest = divmod(own, one)
-        near = f"tp x cp x pp = {divisors_near(own, one)}" if rest else f"dp={dp}"
-        if ranks % per_node == 0:
-            near += f", or {ranks // per_node} nodes"
-        return f"tp x cp x pp x dp = {ranks} ranks, {nodes} x {name} have {own}; try {near}"
-
-    broken = world != has
-    # Idle ranks are for tests on a part of one node; a cluster of several is paid for in full.
-    if not whole_nodes:
-        broken &= (world > has) | (np.asarray(nodes) > 1)
-    yield Reason(rule="ranks", broken=broken, words=words)
-
-
-def _degrees(platform: Platform, degrees: LegalDegrees, grid: Grid) -> Iterator[Reason]:
-    name = platform.instance.name
-    taken = (*degrees.tensor_parallel, *degrees.tensor_parallel_warned)
-    yield Reason(
-        rule="tensor parallel",
-        broken=~np.isin(grid.tp, taken),
-        words=lambda at: (
-            f"{name} has no tensor parallelism of {at['tp']} ranks; "
-            f"try tp={_nearest(degrees.tensor_parallel, at['tp'])}"
-        ),
-    )
-    if degrees.ranks_per_job:
-        world, multiple = grid.ranks("world"), degrees.ranks_per_job_multiple
-        broken = ~np.isin(world, degrees.ranks_per_job)
-        if multiple:
-            broken &= world % multiple != 0
-        few = ", ".join(map(str, degrees.ranks_per_job))
-        more = f" or a multiple of {multiple}" if multiple else ""
-        yield Reason(
-            rule="ranks of a job",
-            broken=broken,
-            words=lambda at: (
-                f"{name} runs {few}{more} ranks in a job, "
-                f"not {at['tp'] * at['cp'] * at['pp'] * at['dp']}"
-            ),
+    same = (groups.stride % per_node == 0) & (groups.width % per_node == 0)
+    period = np.where(same, groups.ranks * per_node, groups.period)
+    used = np.lcm(np.maximum(period, 1), per_node)
+    used = np.where(world < per_node, world, used)
+    return tuple(
+        np.broadcast_arrays(
+            groups.ranks,
+            np.where(same, per_node, groups.stride),
+            np.where(same, per_node, groups.width),
+            period,
+            used,
         )
-
-
-def _warned(platform: Platform, degrees: LegalDegrees, grid: Grid) -> Reason:
-    name = platform.instance.name
-    return Reason(
-        rule="tensor parallel",
-        broken=np.isin(grid.tp, degrees.tensor_parallel_warned),
-        words=lambda at: (
-            f"tensor parallelism of {at['tp']} ranks is not supported everywhere on {name}; "
-            f"tp={_nearest(degrees.tensor_parallel, at['tp'])} is"
-        ),
     )
 
 
-def _nearest(values: tuple[int, ...], value: int) -> str:
-    near = sorted(values, key=lambda degree: (abs(degree - value), degree))
-    return ", ".join(str(degree) for degree in near[:FEW])
+def neighbours(stages: RankGroups, per_node: int) -> RankGroups:
+    """Stages between which messages take the same links as between the given ones.
+
+    Between like nodes only the place in a node matters at which a message leaves and arrives. So
+    stages a whole number of nodes apart become two on neighbouring nodes. Others come as near as
+    they can, in such a number that the first stage's place comes again. They fill three nodes at
+    least, as the last stage's messages go to the first.
+    """
+    ranks, stride = stages.ranks, stages.stride
+    pair = (stride % per_node == 0) & (ranks > 1)
+    spread = ~pair & (ranks > 1) & (stages.period == ranks * stride) & (stages.width == stride)
+    spread &= (stages.period > per_node) & (stages.period % per_node == 0)
+    near = np.where(stride > per_node, per_node + stride % per_node, np.maximum(stride, 1))
+    # `turn` steps of `near` come back to the first place of a node; whole turns fill three nodes.
+    turn = np.lcm(near, per_node) // near
+    again = turn * -(-3 * per_node // (turn * near))
+    ranks = np.where(pair, 2, np.where(spread, again, ranks))
+    stride = np.where(spread, near, stride)
+    return RankGroups(
+        ranks=ranks,
+        stride=stride,
+        width=np.where(spread, near, stages.width),
+        period=np.where(pair | spread, ranks * stride, stages.period),
+    )
+
+
+def members_at(node: Placement, where: GroupPlace, per_node: int, *, plain: bool) -> Members:
+    """Groups of one kind on as many nodes as it takes until they repeat.
+
+    `per_node` of a node's ranks are in use. `plain` groups only send from rank to rank.
+    """
+    from trnbench.machine.message_plan.members import even_members, members_of, plain_members
+
+    ranks, stride, width, period, used = where
+    nodes = -(-used // per_node)
+    # The two cases below need no list of ranks, which for wide groups is the slow part.
+    if nodes == 1:
+        return even_members(node, _listed(where), 1)
+    several = node.of(nodes)
+    if period == used == ranks * stride and width == stride and per_node % stride == 0:
+        # Every node holds a like part of every group.
+        local = np.arange(stride)[:, None] + np.arange(per_node // stride) * stride
+        return even_members(several, local, nodes)
+    # Ranks in use count through; placed ranks count with those that stay idle on each node.
+    at, local = np.divmod(_listed(where), per_node)
+    members = at * node.ranks + local
+    # Algorithms are chosen by the first group: one that spans most nodes speaks for all.
+    widest = np.argmax(np.ptp(at, axis=1))
+    members = np.roll(members, -widest, axis=0)
+    return (
+        plain_members(several, members) if plain else members_of(several, members, symmetric=True)
+    )
+
+
+def _listed(where: GroupPlace) -> IntArray:
+    ranks, stride, width, period, used = where
+    groups = RankGroups(
+        ranks=np.asarray(ranks),
+        stride=np.asarray(stride),
+        width=np.asarray(width),
+        period=np.asarray(period),
+    )
+    return groups.members(used)
+
+
+def handed_on(groups: RankGroups, per_node: int, copies: int) -> tuple[FloatArray, RankGroups]:
+    """Share of an exchange's bytes that crosses the network, and its groups inside a node.
+
+    The exchange is of `copies` of each token among groups of experts' ranks. Groups of one rank
+    exchange nothing.
+    """
+    nodes, inside = groups.nodes(per_node), groups.ranks_in_node(per_node)
+    # Only groups that fill their part of each node evenly hand on; others send every copy across.
+    spread = (nodes > 1) & (nodes * inside == groups.ranks)
+    reached = nodes * (1 - (1 - 1 / np.maximum(nodes, 1)) ** copies)
+    handing = np.where(spread, inside, 1)
+    local = replace(groups, ranks=handing, period=handing * groups.stride)
+    return np.where(spread, reached / copies, 1.0), local

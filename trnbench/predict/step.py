@@ -21,8 +21,13 @@ from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.machine.rank_groups import platform_refusals, platform_warnings
-from trnbench.machine.routable_groups import OF_EXPERTS, OUTER, group_reasons
+from trnbench.machine.layout_rules import (
+    OF_EXPERTS,
+    OUTER,
+    group_reasons,
+    platform_refusals,
+    platform_warnings,
+)
 from trnbench.predict.common_draws import CommonDraws, drawn_efficiency, residual_of
 from trnbench.predict.fit import LayoutMemory
 from trnbench.predict.job_rates import host_states_refusal, host_warnings, job_rates

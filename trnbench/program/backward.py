@@ -14,7 +14,7 @@ from trnbench.errors import GapError, unhandled
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.choices import Op
-from trnbench.program.derivatives import DERIVATIVES
+from trnbench.program.backward import DERIVATIVES
 from trnbench.program.grid import Grid
 from trnbench.program.ops import (
     AttentionOp,

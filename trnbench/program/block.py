@@ -12,6 +12,7 @@ from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record, replace
 from trnbench.program.backward import NO_BACKWARD, Backward, derive
 from trnbench.program.builder import BlockBuilder
+from trnbench.program.ends import LOGITS_DIM
 from trnbench.program.grid import Grid
 from trnbench.program.keeping import NOTHING_KEPT, KeptTensors, keep, passing_bytes
 from trnbench.program.ops import (
@@ -27,7 +28,6 @@ from trnbench.program.ops import (
 from trnbench.program.optimizer import Bucket, StateBytes, buckets, state_bytes, synchronise
 from trnbench.program.parameters import Parameter
 from trnbench.program.tensor import Tensor, array, element_bytes, total_bytes
-from trnbench.program.vocabulary import LOGITS_DIM
 
 ResidentCategory = Literal[
     "weights", "gradients", "optimizer", "cache", "activations", "communication", "scratch"

@@ -22,15 +22,25 @@ from trnbench.facts.workload.weights import (
 )
 from trnbench.program.block import Block, Emit, lower, varied
 from trnbench.program.builder import BlockBuilder
-from trnbench.program.grid import Grid
-from trnbench.program.image import (
+from trnbench.program.ends import (
+    TOKEN_TABLE,
     attended_pool,
+    bottom,
     classified_loss,
+    click_loss,
     conditioning,
+    crossed,
     denoised_loss,
+    embedding,
+    features_into,
+    looked_up,
     patch,
+    pooled_into,
     pooled_token,
+    tables,
+    token_loss,
 )
+from trnbench.program.grid import Grid
 from trnbench.program.job_passes import (
     VALUE,
     evaluated,
@@ -43,18 +53,9 @@ from trnbench.program.job_passes import (
 )
 from trnbench.program.layer import FeedForward, LayerFlow, flow_into, layer, streams_into
 from trnbench.program.parameters import parameters
-from trnbench.program.recommender import (
-    bottom,
-    click_loss,
-    crossed,
-    features_into,
-    pooled_into,
-    tables,
-)
 from trnbench.program.stages import AGAIN, Layers
 from trnbench.program.tensor import Tensor, array
 from trnbench.program.tower import LAYER, TOWER, tower_blocks, tower_grid
-from trnbench.program.vocabulary import TOKEN_TABLE, embedding, looked_up, token_loss
 
 FINAL_NORM = ("norm.final", "norm.final.bias")
 EXCHANGED = "_exchanged"

@@ -16,11 +16,10 @@ from trnbench.facts.workload.model import Attention, Model, Transformer
 from trnbench.facts.workload.pipeline_layout import stages_of
 from trnbench.facts.workload.recompute import Module, modules_of, repeated_layers
 from trnbench.facts.workload.weights import TABLES
-from trnbench.program.drawn_rules import depth_reasons, drawn_reasons
 from trnbench.program.grid import Grid
 from trnbench.program.reasons import Reason, Scalars, divides, divisors_near
 from trnbench.program.schedule import broken_rules, schedule_reasons
-from trnbench.program.stages import ENDS
+from trnbench.program.stages import ENDS, depth_reasons, drawn_reasons
 from trnbench.program.tensor import array
 
 

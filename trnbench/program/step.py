@@ -55,12 +55,12 @@ from trnbench.program.grid import Grid, grid_of
 from trnbench.program.job_passes import passes_beside
 from trnbench.program.legality import reasons
 from trnbench.program.matrix import MatrixProduct
-from trnbench.program.ops import CollectiveOp, MatMul, Operation, Term
+from trnbench.program.ops import CollectiveOp, MatMul, Operation, Send, Term
 from trnbench.program.optimizer import host_bytes
 from trnbench.program.precision import PrecisionRecipe
 from trnbench.program.reasons import Reason, legal
 from trnbench.program.stages import StageClass, StageFlow, stage_classes
-from trnbench.program.tensor import Tensor, array
+from trnbench.program.tensor import ONE, Dim, Tensor, array
 
 
 class StepProgram(Record, eq=False):
@@ -333,3 +333,51 @@ def _joined(group: Mapping[Terms, MatrixProduct]) -> JoinedProducts:
 def _key(product: MatrixProduct) -> tuple[tuple[tuple[int, ...], bytes], ...]:
     sizes = (product.m, product.k, product.n, product.batch)
     return tuple((size.shape, size.tobytes()) for size in sizes)
+
+
+def messages_of(program: StepProgram) -> tuple[Send, ...]:
+    """One message for each tensor that stages hand on: the tensor, and its gradient back.
+
+    A tensor without gradient counts half, because it goes one way. A tensor that only some stages
+    hand on counts by their share.
+    """
+    # All stages hand on the same tensors; what the last one gets and sends back, others name too.
+    messages = [send for stage in program.stages if stage.role != "last" for send in stage.messages]
+    back = {send.tensor for send in messages if send.phase == "B_input"}
+    found = {
+        send.tensor: send if send.tensor in back else _part(send, "one way", array(0.5))
+        for send in messages
+        if send.phase == "F" and send.direction == "send"
+    }
+    # Behind the stream, the head reads streams of MTP depths, which only some stages hand on.
+    head = program.blocks.get("head")
+    for tensor in head.entering[1:] if head is not None else ():
+        if tensor in found:
+            found[tensor] = _part(found[tensor], "hops", _share_of_hops(program, tensor))
+    return tuple(found.values())
+
+
+def _share_of_hops(program: StepProgram, tensor: Tensor) -> FloatArray:
+    """Share of the messages between chunks that carry a tensor."""
+    sent = (
+        stage.multiplicity * send.count
+        for stage in program.stages
+        for send in stage.messages
+        if send.tensor is tensor and (send.phase, send.direction) == ("F", "send")
+    )
+    hops = np.maximum(program.grid.pp * program.grid.vpp - 1, 1)
+    return array(sum(sent, start=np.zeros(())) / hops)
+
+
+def _part(send: Send, name: str, share: FloatArray) -> Send:
+    part = Dim(name=name, size=share, whole=share)
+    return replace(send, tensor=replace(send.tensor, dims=(*send.tensor.dims, part)))
+
+
+def slice_of(send: Send, ranks: FloatArray) -> Send:
+    """Slice of a tensor that one of the ranks with a copy of it sends."""
+    # With sequence parallelism each rank has tokens of its own: nothing is held twice.
+    if "tp" in send.tensor.axes:
+        return send
+    part = Dim(name="slice", size=array(1 / ranks), whole=ONE, axes=("tp",))
+    return replace(send, tensor=replace(send.tensor, dims=(*send.tensor.dims, part)))

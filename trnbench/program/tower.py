@@ -14,8 +14,8 @@ from trnbench.facts.workload.recompute import of_layers
 from trnbench.facts.workload.weights import Weight, has_final_norm
 from trnbench.program.block import Block, lower
 from trnbench.program.builder import BlockBuilder
+from trnbench.program.ends import patch
 from trnbench.program.grid import Grid
-from trnbench.program.image import patch
 from trnbench.program.layer import flow_into, layer
 from trnbench.program.parameters import parameters
 from trnbench.program.tensor import ONE, Tensor, array

@@ -23,8 +23,7 @@ from trnbench.engines.emulate.schedule.times import (
 )
 from trnbench.errors import InputError
 from trnbench.facts.workload.layout import Schedule
-from trnbench.program.schedule import SlotKind, slot_order
-from trnbench.program.schedule_waves import NONE, messages
+from trnbench.program.schedule import NONE, SlotKind, messages, slot_order
 from trnbench.program.slots import Lane, SlotTimes
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb-h1")

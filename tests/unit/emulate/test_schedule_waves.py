@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from trnbench.engines.emulate.schedule.sweep import SlotSeconds, sweep
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Schedule
-from trnbench.program.schedule import slot_order
-from trnbench.program.schedule_waves import NONE, messages, waves
+from trnbench.program.schedule import NONE, messages, slot_order, waves
 from trnbench.program.slots import LANES
 
 SCHEDULES: tuple[Schedule, ...] = ("gpipe", "1f1b", "interleaved", "zb-h1")

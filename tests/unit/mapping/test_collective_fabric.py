@@ -11,10 +11,14 @@ from trnbench.errors import InputError
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_instance, load_platform
 from trnbench.machine.fabric import LinkFault, LinkKind, build_fabric
-from trnbench.machine.fabric_cycles import disjoint_cycles, torus_cycles
 from trnbench.machine.fabric_routes import build_routes, unreachable_pairs
 from trnbench.machine.legality import verdict
-from trnbench.machine.message_plan.ring_orders import neighbour_pairs, ring_orders
+from trnbench.machine.message_plan.ring_orders import (
+    disjoint_cycles,
+    neighbour_pairs,
+    ring_orders,
+    torus_cycles,
+)
 from trnbench.machine.placement import CORES, NODES, grid_of, place
 from trnbench.program.collective import Collective
 

@@ -12,8 +12,13 @@ from trnbench.facts.hardware.library import load_chip
 from trnbench.machine.costs.instructions import instructions_of, transfer_cost
 from trnbench.machine.tiling import KERNELS, Kernel
 from trnbench.machine.tiling.legality import format_reasons, pattern_fits, rate_of, shape_reasons
-from trnbench.machine.tiling.schedule import KernelSchedule, schedule_of
-from trnbench.machine.tiling.split import core_count, core_reasons, split_over
+from trnbench.machine.tiling.schedule import (
+    KernelSchedule,
+    core_count,
+    core_reasons,
+    schedule_of,
+    split_over,
+)
 from trnbench.program.matrix import MatrixProduct, matrix_product
 
 CATALOG = open_catalog()

@@ -10,14 +10,13 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
+from trnbench.machine.layout_rules import platform_refusals, platform_warnings
 from trnbench.machine.rank_groups import (
     MEGATRON,
     NXD_TRN1,
     AxisOrder,
     RankGroups,
     groups_along,
-    platform_refusals,
-    platform_warnings,
 )
 from trnbench.program.grid import Grid, grid_of
 

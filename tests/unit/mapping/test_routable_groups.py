@@ -8,8 +8,7 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
-from trnbench.machine.routable_groups import OF_EXPERTS, OUTER, group_reasons
-from trnbench.machine.torus_blocks import is_block, routable
+from trnbench.machine.layout_rules import OF_EXPERTS, OUTER, group_reasons, is_block, routable
 from trnbench.predict.setup import train_setup
 from trnbench.predict.step import predict
 from trnbench.program.grid import grid_of

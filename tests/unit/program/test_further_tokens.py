@@ -11,8 +11,7 @@ from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.weights import active_parameter_count, parameter_count
 from trnbench.program.features import DEPTHS, features_of
-from trnbench.program.messages import messages_of
-from trnbench.program.step import training_step
+from trnbench.program.step import messages_of, training_step
 
 CATALOG = open_catalog()
 DEEPSEEK = load_model(CATALOG, "deepseek-v3")

@@ -17,9 +17,8 @@ from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.checkpoint import checkpoint_bytes
-from trnbench.program.messages import messages_of
 from trnbench.program.ops import CollectiveOp, Elementwise
-from trnbench.program.step import training_step
+from trnbench.program.step import messages_of, training_step
 
 DPO = Layout(job="dpo", global_batch=2, sequence=16, precision="bf16-master")
 ORPO = replace(DPO, job="orpo")

@@ -15,16 +15,18 @@ from trnbench.facts.workload.layout import Schedule
 from trnbench.program.schedule import (
     CHUNKS_NEED_INTERLEAVED,
     GROUPS_OF_STAGES,
+    NONE,
     SCHEDULE_NEEDS_STAGES,
     SlotKind,
     SlotOrder,
     broken_rules,
     forwards_ahead,
     in_flight,
+    messages,
     schedule_reasons,
     slot_order,
+    waves,
 )
-from trnbench.program.schedule_waves import NONE, messages, waves
 
 
 @st.composite

@@ -29,8 +29,7 @@ from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import DEGREES, KNOBS, Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.machine.rank_groups import platform_refusals
-from trnbench.machine.routable_groups import OF_EXPERTS, OUTER, group_reasons
+from trnbench.machine.layout_rules import OF_EXPERTS, OUTER, group_reasons, platform_refusals
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult, Tally
 from trnbench.predict.search.runs import Seen

@@ -18,9 +18,9 @@ from trnbench.engines.execute.arithmetic import NoiseArray, Numbers
 from trnbench.errors import InputError
 from trnbench.facts.arrays import IntArray
 from trnbench.facts.records import Record
+from trnbench.program.ends import TOKEN_TABLE
 from trnbench.program.parameters import B
 from trnbench.program.tensor import Tensor
-from trnbench.program.vocabulary import TOKEN_TABLE
 
 _FIRST_SPREAD = 0.02  # Of GPT-2; products that add to the stream get less, by depth
 _INTO_STREAM = ("attention.output", ".down")

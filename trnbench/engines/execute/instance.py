@@ -14,10 +14,10 @@ from trnbench.engines.execute.optimizer import BucketState, HeldWeights
 from trnbench.engines.execute.shards import GRADIENTS_SLICED, BucketShape
 from trnbench.facts.records import State, field
 from trnbench.program.block import Block, ResidentCategory
+from trnbench.program.ends import TOKEN_TABLE
 from trnbench.program.ops import CollectiveOp, Phase
 from trnbench.program.optimizer import MOMENTS
 from trnbench.program.tensor import Tensor, element_bytes
-from trnbench.program.vocabulary import TOKEN_TABLE
 
 _OF_BUCKETS = ("data", "expert_data", "shard", "expert_shard")
 

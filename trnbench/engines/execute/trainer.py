@@ -47,11 +47,11 @@ from trnbench.engines.execute.instance import BlockInstance
 from trnbench.engines.execute.optimizer import AdamW, BucketState, share_kept
 from trnbench.engines.execute.stage import ExecutedPipeline, Stage, parts_of
 from trnbench.facts.records import Record
+from trnbench.program.ends import TOKEN_TABLE
 from trnbench.program.ops import CollectiveOp
 from trnbench.program.schedule import slot_order
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import element_bytes
-from trnbench.program.vocabulary import TOKEN_TABLE
 
 Held: TypeAlias = tuple[BlockInstance, BucketState]
 WeightName: TypeAlias = tuple[str, int]  # A weight and the number of its layer

@@ -12,9 +12,9 @@ same plan. `MessagePlan.moves` carries real data through it, to prove that the r
     plan         Outline -> MessagePlan: the pattern on every line of ranks
     placed       Outline on a fabric -> PlacedRounds: links, latency and share of each message
 
-A pattern (`pattern`) lists the messages of each round on one line of ranks; `ring`, `tree`,
-`halving`, `folded`, `kangaring`, `direct` and `in_switch` make one each. A stage runs a pattern on
-all lines of a level at once. All-reduce by `hierarchical` on two nodes of four ranks:
+A pattern (`algorithm`) lists the messages of each round on one line of ranks; `ring`, `folded` and
+`direct` make them. A stage runs a pattern on all lines of a level at once. All-reduce by
+`hierarchical` on two nodes of four ranks:
 
     level 0, inside nodes      level 1, between nodes
     0 - 1 - 2 - 3              0   1   2   3
@@ -28,6 +28,6 @@ all lines of a level at once. All-reduce by `hierarchical` on two nodes of four 
 The scatter at one level leaves each rank a share, which is the buffer of the next level. So the
 data on slow outer links shrink with every inner level.
 
-Begin with `pattern` and `ring`, then `build` and `placed`. `rails`, `pieces` and `chunks` serve the
+Begin with `algorithm` and `ring`, then `build` and `placed`. `rails`, `pieces` and `chunks` serve the
 engines: one line for many, waits along a tree, and chunks that overlap phases.
 """

@@ -10,9 +10,15 @@ import numpy as np
 from trnbench.facts.arrays import IntArray
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.choices import Op
-from trnbench.machine.message_plan.algorithm import Algorithm, AlgorithmStage, Refusal, Site
+from trnbench.machine.message_plan.algorithm import (
+    Algorithm,
+    AlgorithmStage,
+    CollectivePart,
+    MessagePattern,
+    Refusal,
+    Site,
+)
 from trnbench.machine.message_plan.direct import pairwise
-from trnbench.machine.message_plan.pattern import CollectivePart, MessagePattern
 from trnbench.machine.message_plan.plan import MessagePlan, PlanPhase
 from trnbench.machine.message_plan.stages import stages_of
 from trnbench.machine.placement import NODES, Placement, RankGrid

@@ -20,53 +20,60 @@ from typing import TypeAlias
 import numpy as np
 
 from trnbench.facts.arrays import IntArray
-from trnbench.facts.records import Record
-from trnbench.machine.message_plan.pattern import (
+from trnbench.machine.message_plan.algorithm import (
     CollectivePart,
     MessagePattern,
     Messages,
     all_positions,
+    messages,
 )
 
 UNEVEN = 4
 """Two rings that divide the ranks are taken unless their lengths add up to more than this multiple
 of a square's side."""
+Round: TypeAlias = Callable[[IntArray], tuple[IntArray, IntArray, int]]
+"""Targets of a round's messages, their first parts and number of parts, by the numbers of the
+acting ranks, surplus ranks left out."""
 
 
-class _Sent(Record, eq=False):
-    """Messages of the acting ranks in a round: target, first of their parts, number of parts."""
+def halving(positions: int, part: CollectivePart, name: str = "halving") -> MessagePattern:
+    """Scatter by halving, gather by doubling, reduce by both.
 
-    target: IntArray
-    first: IntArray
-    count: int
-    reduces: bool
-
-
-Round: TypeAlias = Callable[[IntArray], _Sent]
-"""Messages of a round by the numbers of the acting ranks, surplus ranks left out."""
-
-
-def folded_halving(positions: int, part: CollectivePart) -> MessagePattern:
-    """Scatter by halving, gather by doubling, reduce by both, on any number of ranks."""
-    # The largest power of two among the ranks acts; the others are surplus.
+    Partners differ in one bit of their position, so a line whose order is a Gray code of a torus
+    has every partner one link away. Every round differs in size. Of a number that is no power of
+    two, the largest power in it acts.
+    """
     cores = 1 << (positions.bit_length() - 1)
 
     def halve(distance: int) -> Round:
-        return lambda core: _Sent(
-            target=core ^ distance,
-            first=(core ^ distance) & ~(distance - 1),
-            count=distance,
-            reduces=True,
-        )
+        # Scattering, a rank gives up the half that its partner keeps; gathering, it sends its own.
+        return lambda core: (core ^ distance, (core ^ distance) & ~(distance - 1), distance)
 
     def double(distance: int) -> Round:
-        return lambda core: _Sent(
-            target=core ^ distance, first=core & ~(distance - 1), count=distance, reduces=False
-        )
+        return lambda core: (core ^ distance, core & ~(distance - 1), distance)
 
     steps = [cores >> (step + 1) for step in range(cores.bit_length() - 1)]
     down, up = [(halve(d), 1) for d in steps], [(double(d), 1) for d in reversed(steps)]
-    return _folded("folded-halving", part, positions, cores, (down, up))
+    return _folded(name, part, positions, cores, (down, up))
+
+
+def gray_order(lengths: tuple[int, ...]) -> IntArray:
+    """Row-major place of each label; labels one bit apart are torus neighbours.
+
+    Every length must be a power of two; lengths over 4 keep one-bit partners one link away only for
+    the lowest bits.
+    """
+    places = np.zeros(1, dtype=np.int64)
+    for length in lengths:
+        label = np.arange(length)
+        # The inverse of the Gray code: the place on the ring whose code is this label.
+        place = label.copy()
+        shift = label >> 1
+        while shift.any():
+            place ^= shift
+            shift >>= 1
+        places = (places[:, None] * length + place[None, :]).ravel()
+    return places
 
 
 def two_level_ring(positions: int, part: CollectivePart) -> MessagePattern:
@@ -76,26 +83,23 @@ def two_level_ring(positions: int, part: CollectivePart) -> MessagePattern:
     """
     far, near = ring_lengths(positions)
 
-    def rounds(size: int, width: int, stride: int, *, reduces: bool) -> list[tuple[Round, int]]:
+    def rounds(size: int, width: int, stride: int, *, first_lag: int) -> list[tuple[Round, int]]:
         """Rounds of rings of `size`; a part of theirs is `width` parts of the others."""
 
         def one(lag: int) -> Round:
-            def send(core: IntArray) -> _Sent:
+            def send(core: IntArray) -> tuple[IntArray, IntArray, int]:
                 place = core // stride % size
                 # The ring's members differ in one digit of their number: only that digit turns.
-                return _Sent(
-                    target=core + ((place + 1) % size - place) * stride,
-                    first=core // (stride * size) * (stride * size) + (place - lag) % size * width,
-                    count=width,
-                    reduces=reduces,
-                )
+                target = core + ((place + 1) % size - place) * stride
+                lowest = core // (stride * size) * (stride * size)
+                return target, lowest + (place - lag) % size * width, width
 
             return send
 
-        return [(one(lag + reduces), size - 1) for lag in range(size - 1)]
+        return [(one(lag + first_lag), size - 1) for lag in range(size - 1)]
 
-    down = rounds(far, near, near, reduces=True) + rounds(near, 1, 1, reduces=True)
-    up = rounds(near, 1, 1, reduces=False) + rounds(far, near, near, reduces=False)
+    down = rounds(far, near, near, first_lag=1) + rounds(near, 1, 1, first_lag=1)
+    up = rounds(near, 1, 1, first_lag=0) + rounds(far, near, near, first_lag=0)
     return _folded("two-level-ring", part, positions, far * near, (down, up))
 
 
@@ -120,7 +124,8 @@ def _folded(
     """Pattern of `cores` acting ranks, with the surplus ranks folded onto them.
 
     The first places of the line are pairs of an acting rank and the one folded onto it. `ways`: the
-    rounds that scatter, and those that gather, each with the number of like rounds of its level.
+    rounds that scatter and add, and those that gather, each with the number of like rounds of its
+    level.
     """
     extra = positions - cores
     # First block of each acting rank. Where every rank has a block of its own, a pair has two.
@@ -128,49 +133,48 @@ def _folded(
     if part != "reduce":
         starts = np.where(starts < extra, 2 * starts, starts + extra)
     blocks = int(starts[-1])
-    down, up = ways
     # A reduce scatters and then gathers; each of the two alone is half of it.
-    inner = [*(down if part != "gather" else []), *(up if part != "scatter" else [])]
+    down, up = ways[0] if part != "gather" else [], ways[1] if part != "scatter" else []
+    inner = [*down, *up]
     first = 1 if extra else 0
 
-    def fold(senders: IntArray) -> Messages:
-        # A surplus rank hands its neighbour its whole buffer to add, or its own block to gather.
-        source = senders[(senders < 2 * extra) & (senders % 2 == 1)]
-        own = part == "gather"
-        return _messages(
+    def paired(senders: IntArray, *, odd: int) -> Messages:
+        # Before all others the odd rank of a pair hands its neighbour its whole buffer to add, or
+        # its own block to gather; after them it gets back its block of a scatter, or the result.
+        source = senders[(senders < 2 * extra) & (senders % 2 == odd)]
+        target = source - 1 if odd else source + 1
+        own = part == ("gather" if odd else "scatter")
+        surplus = source if odd else target
+        return messages(
             source,
-            source - 1,
-            source if own else 0 * source,
-            np.full(len(source), 1 if own else blocks),
-            reduces=not own,
+            target,
+            surplus if own else 0 * source,
+            count=1 if own else blocks,
+            reduces=bool(odd) and not own,
         )
 
-    def unfold(senders: IntArray) -> Messages:
-        # It gets back its own block of a scatter, or else the whole result.
-        source = senders[(senders < 2 * extra) & (senders % 2 == 0)]
-        own = part == "scatter"
-        return _messages(
+    def acting(senders: IntArray, number: int) -> Messages:
+        # Acting ranks: the even one of each pair, then all ranks behind the pairs.
+        source = senders[(senders >= 2 * extra) | (senders % 2 == 0)]
+        target, part_at, parts = inner[number][0](
+            np.where(source < 2 * extra, source // 2, source - extra)
+        )
+        block = starts[part_at]
+        return messages(
             source,
-            source + 1,
-            source + 1 if own else 0 * source,
-            np.full(len(source), 1 if own else blocks),
-            reduces=False,
+            np.where(target < extra, 2 * target, target + extra),
+            block,
+            count=starts[part_at + parts] - block,
+            reduces=number < len(down),
         )
 
     def send(round_: int, sources: IntArray | None) -> tuple[Messages, ...]:
         senders = all_positions(positions, sources)
-        if extra and round_ == 0:
-            return _some(fold(senders))
-        if round_ == first + len(inner):
-            return _some(unfold(senders))
-        # Acting ranks: the even one of each pair, then all ranks behind the pairs.
-        source = senders[(senders >= 2 * extra) | (senders % 2 == 0)]
-        core = np.where(source < 2 * extra, source // 2, source - extra)
-        sent = inner[round_ - first][0](core)
-        block = starts[sent.first]
-        count = starts[sent.first + sent.count] - block
-        target = np.where(sent.target < extra, 2 * sent.target, sent.target + extra)
-        return _some(_messages(source, target, block, count, reduces=sent.reduces))
+        if extra and round_ in (0, first + len(inner)):
+            sent = paired(senders, odd=int(round_ == 0))
+        else:
+            sent = acting(senders, round_ - first)
+        return (sent,) if len(sent.source) else ()
 
     return MessagePattern(
         name=name,
@@ -199,20 +203,3 @@ def _distinct(times: list[int], *, alike: bool, folds: bool) -> tuple[tuple[int,
     if folds:
         found.append((len(times) + 1, 1))
     return tuple(found)
-
-
-def _messages(
-    source: IntArray, target: IntArray, block: IntArray, count: IntArray, *, reduces: bool
-) -> Messages:
-    return Messages(
-        source=source,
-        target=target,
-        block=block,
-        count=count.astype(np.int64),
-        channel=0 * source,
-        reduces=reduces,
-    )
-
-
-def _some(batch: Messages) -> tuple[Messages, ...]:
-    return (batch,) if len(batch.source) else ()

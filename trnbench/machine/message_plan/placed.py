@@ -19,10 +19,9 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field
 from trnbench.facts.workload.choices import Op
 from trnbench.machine.fabric import Fabric, LinkKind
-from trnbench.machine.message_plan.algorithm import Algorithm, Refusal, Site
+from trnbench.machine.message_plan.algorithm import Algorithm, Fan, Refusal, Site
 from trnbench.machine.message_plan.build import Outline, PlanStep, node_lines, outline, plan_of
 from trnbench.machine.message_plan.members import Members
-from trnbench.machine.message_plan.pattern import Fan
 from trnbench.machine.message_plan.plan import MessagePlan, RankMessages, rank_messages
 from trnbench.machine.message_plan.stages import stages_of
 from trnbench.machine.placement import Placement

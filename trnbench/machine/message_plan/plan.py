@@ -15,7 +15,7 @@ from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
 from trnbench.facts.calibration.collective_stack import Tuning
 from trnbench.facts.records import Record
 from trnbench.facts.workload.choices import Op
-from trnbench.machine.message_plan.pattern import Fan, MessagePattern, Messages
+from trnbench.machine.message_plan.algorithm import Fan, MessagePattern, Messages
 
 
 class PlanPhase(Record, eq=False):
@@ -92,7 +92,7 @@ class MessagePlan(Record, eq=False):
 
     def moves(self, phase: PlanPhase, round_: int) -> Moves:
         """Every segment that a round moves, for carrying real data."""
-        parts = [self._moves(phase, batch) for batch in phase.pattern.messages(round_)]
+        parts = [self._moves(phase, batch) for batch in phase.pattern.send(round_, None)]
         return Moves(
             source=np.concatenate([part.source for part in parts]),
             target=np.concatenate([part.target for part in parts]),
@@ -182,7 +182,7 @@ def rank_messages(
     """
     return [
         _on_lines(pattern, batch, lines, share_per_block, in_node if sources is not None else 0)
-        for batch in pattern.messages(round_, sources)
+        for batch in pattern.send(round_, sources)
         if len(batch.source)
     ]
 

@@ -13,17 +13,22 @@ from trnbench.errors import UnknownNameError
 from trnbench.facts.arrays import IntArray
 from trnbench.facts.hardware.fabric import Switch, Torus
 from trnbench.facts.records import replace
-from trnbench.machine.message_plan.algorithm import ALGORITHMS, AlgorithmStage, Refusal, Site
-from trnbench.machine.message_plan.direct import direct, single_step
-from trnbench.machine.message_plan.folded import folded_halving, two_level_ring
-from trnbench.machine.message_plan.halving import gray_order, halving
-from trnbench.machine.message_plan.in_switch import in_switch
-from trnbench.machine.message_plan.kangaring import kangaring
-from trnbench.machine.message_plan.pattern import CollectivePart, MessagePattern
-from trnbench.machine.message_plan.ring import chain, ring, ring_exchange
+from trnbench.machine.message_plan.algorithm import (
+    ALGORITHMS,
+    AlgorithmStage,
+    CollectivePart,
+    MessagePattern,
+    Refusal,
+    Site,
+)
+from trnbench.machine.message_plan.direct import direct, in_switch, single_step, tree
+from trnbench.machine.message_plan.folded import gray_order, halving, two_level_ring
+from trnbench.machine.message_plan.ring import chain, kangaring, ring, ring_exchange
 from trnbench.machine.message_plan.ring_orders import rings_of
-from trnbench.machine.message_plan.tree import tree
 from trnbench.machine.placement import CORES, NODES, RankGrid
+
+_SUMS: tuple[CollectivePart, ...] = ("scatter", "gather", "reduce")
+_SUMS_ONLY = " does all-reduce, all-gather and reduce-scatter only"
 
 
 def stages_of(site: Site, name: str) -> list[AlgorithmStage] | Refusal:
@@ -132,8 +137,7 @@ def _flat_ring(site: Site) -> list[AlgorithmStage] | Refusal:
         chain = np.arange(site.size(cores))[None, :]
     length = chain.shape[1]
     orders = (np.arange(nodes)[None, :, None] * length + chain[:, None, :]).reshape(len(chain), -1)
-    axes = tuple(range(len(site.grid.levels)))
-    return [AlgorithmStage(axes=axes, make=_ring_maker(site, orders))]
+    return [AlgorithmStage(axes=_all_axes(site), make=_ring_maker(site, orders))]
 
 
 def _kangaring(site: Site) -> list[AlgorithmStage] | Refusal:
@@ -145,24 +149,30 @@ def _kangaring(site: Site) -> list[AlgorithmStage] | Refusal:
     orders, per_chip = _orders(site, chips[-1]), site.size(cores)
 
     def make(part: CollectivePart) -> MessagePattern | Refusal:
-        if part in ("exchange", "broadcast"):
-            return _ring_maker(site, _with_cores(orders, per_chip))(part)
-        return kangaring(orders, per_chip, part)
+        if part in _SUMS:
+            return kangaring(orders, per_chip, part)
+        return _ring_maker(site, _with_cores(orders, per_chip))(part)
 
-    inner = AlgorithmStage(axes=(chips[-1], *cores), make=make)
     outer = [
         AlgorithmStage(axes=(axis,), make=_ring_maker(site, _orders(site, axis)))
         for axis in reversed(chips[:-1])
     ]
-    return [inner, *outer]
+    return [AlgorithmStage(axes=(chips[-1], *cores), make=make), *outer]
 
 
-def _halving(site: Site) -> list[AlgorithmStage] | Refusal:
-    return _halved(site, _halving_stage)
+def _stage(
+    axes: tuple[int, ...],
+    parts: tuple[CollectivePart, ...],
+    refusal: str,
+    make: Callable[[CollectivePart], MessagePattern],
+    order: IntArray | None = None,
+) -> AlgorithmStage:
+    """Stage that does only these parts of a collective, and refuses the others in these words."""
 
+    def made(part: CollectivePart) -> MessagePattern | Refusal:
+        return make(part) if part in parts else Refusal(reason=refusal)
 
-def _folded_halving(site: Site) -> list[AlgorithmStage] | Refusal:
-    return _halved(site, _folded_stage)
+    return AlgorithmStage(axes=axes, make=made, order=order)
 
 
 def _halved(
@@ -176,25 +186,13 @@ def _halved(
 
 
 def _folded_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
-    return _sums_only(site, axes, "folded-halving", folded_halving)
+    size, name = site.size(axes), "folded-halving"
+    return _stage(axes, _SUMS, name + _SUMS_ONLY, lambda part: halving(size, part, name))
 
 
 def _two_rings_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
-    return _sums_only(site, axes, "two-level-ring", two_level_ring)
-
-
-def _sums_only(
-    site: Site,
-    axes: tuple[int, ...],
-    name: str,
-    pattern: Callable[[int, CollectivePart], MessagePattern],
-) -> AlgorithmStage:
-    def make(part: CollectivePart) -> MessagePattern | Refusal:
-        if part in ("exchange", "broadcast"):
-            return Refusal(reason=f"{name} does all-reduce, all-gather and reduce-scatter only")
-        return pattern(site.size(axes), part)
-
-    return AlgorithmStage(axes=axes, make=make)
+    refusal = f"two-level-ring{_SUMS_ONLY}"
+    return _stage(axes, _SUMS, refusal, lambda part: two_level_ring(site.size(axes), part))
 
 
 def _two_rings(site: Site) -> list[AlgorithmStage] | Refusal:
@@ -204,24 +202,17 @@ def _two_rings(site: Site) -> list[AlgorithmStage] | Refusal:
 
 
 def _halving_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
-    # On a whole torus partners shall be neighbours, which the Gray code of its places gives.
     size = site.size(axes)
-    level = site.grid.levels[axes[0]]
-    power = size & (size - 1) == 0
-    order = None
-    if power and level >= 0:
+    if size & (size - 1):
+        refusal = Refusal(reason=f"halving needs a power of two, not {size}")
+        return AlgorithmStage(axes=axes, make=lambda _: refusal)
+    # On a whole torus partners shall be neighbours, which the Gray code of its places gives.
+    level, order = site.grid.levels[axes[0]], None
+    if level >= 0:
         spec = site.placement.fabric.levels[level].level
         if isinstance(spec, Torus) and size == site.placement.fabric.levels[level].count:
             order = gray_order(spec.shape)
-
-    def make(part: CollectivePart) -> MessagePattern | Refusal:
-        if not power:
-            return Refusal(reason=f"halving needs a power of two, not {size}")
-        if part in ("exchange", "broadcast"):
-            return Refusal(reason="halving does all-reduce, all-gather and reduce-scatter only")
-        return halving(size, part)
-
-    return AlgorithmStage(axes=axes, make=make, order=order)
+    return _stage(axes, _SUMS, f"halving{_SUMS_ONLY}", lambda part: halving(size, part), order)
 
 
 def _mesh(site: Site) -> list[AlgorithmStage] | Refusal:
@@ -231,34 +222,25 @@ def _mesh(site: Site) -> list[AlgorithmStage] | Refusal:
 
 
 def _everyone(site: Site) -> list[AlgorithmStage] | Refusal:
-    axes = tuple(range(len(site.grid.levels)))
+    axes = _all_axes(site)
     if site.algorithm.by_level:
         return [_direct_stage(site, (axis,)) for axis in reversed(axes)]
     return [_direct_stage(site, axes)]
 
 
+def _all_axes(site: Site) -> tuple[int, ...]:
+    return tuple(range(len(site.grid.levels)))
+
+
 def _single_step(site: Site) -> list[AlgorithmStage] | Refusal:
-    axes = tuple(range(len(site.grid.levels)))
-
-    def make(part: CollectivePart) -> MessagePattern | Refusal:
-        if part != "reduce":
-            return Refusal(reason="single-step-mesh does all-reduce only")
-        return single_step(site.size(axes))
-
-    return [AlgorithmStage(axes=axes, make=make)]
+    axes, refusal = _all_axes(site), "single-step-mesh does all-reduce only"
+    return [_stage(axes, ("reduce",), refusal, lambda _: single_step(site.size(axes)))]
 
 
 def _tree_stage(site: Site, axes: tuple[int, ...]) -> AlgorithmStage:
-    def make(part: CollectivePart) -> MessagePattern | Refusal:
-        if part not in ("reduce", "broadcast"):
-            return Refusal(reason="tree does all-reduce and broadcast only")
-        return tree(site.size(axes), part, site.algorithm.pieces)
-
-    return AlgorithmStage(axes=axes, make=make)
-
-
-def _tree(site: Site) -> list[AlgorithmStage] | Refusal:
-    return [_tree_stage(site, tuple(range(len(site.grid.levels))))]
+    size, pieces = site.size(axes), site.algorithm.pieces
+    refusal = "tree does all-reduce and broadcast only"
+    return _stage(axes, ("reduce", "broadcast"), refusal, lambda part: tree(size, part, pieces))
 
 
 def _in_switch(site: Site) -> list[AlgorithmStage] | Refusal:
@@ -268,29 +250,24 @@ def _in_switch(site: Site) -> list[AlgorithmStage] | Refusal:
     name = site.placement.platform.instance.name
     if not isinstance(spec, Switch) or not spec.reduces:
         return Refusal(reason=f"{name} has no switch that reduces")
-    size = site.size((0,))
+    size, pieces = site.size((0,)), site.algorithm.pieces
     least = spec.reduces_from_chips or 2
     if size < least:
         return Refusal(reason=f"{name} reduces in its switch from {least} chips on, not {size}")
-
-    def make(part: CollectivePart) -> MessagePattern | Refusal:
-        if part == "exchange":
-            return Refusal(reason="in-switch reduction does no all-to-all")
-        return in_switch(size, part, site.algorithm.pieces)
-
-    return [AlgorithmStage(axes=(0,), make=make)]
+    parts, refusal = (*_SUMS, "broadcast"), "in-switch reduction does no all-to-all"
+    return [_stage((0,), parts, refusal, lambda part: in_switch(size, part, pieces))]
 
 
 _STAGES: Mapping[str, Callable[[Site], list[AlgorithmStage] | Refusal]] = {
     "ring": _ring,
     "two-level-ring": _two_rings,
     "kangaring": _kangaring,
-    "halving": _halving,
-    "folded-halving": _folded_halving,
+    "halving": lambda site: _halved(site, _halving_stage),
+    "folded-halving": lambda site: _halved(site, _folded_stage),
     "mesh": _mesh,
     "single-step-mesh": _single_step,
     "direct": _everyone,
-    "tree": _tree,
+    "tree": lambda site: [_tree_stage(site, _all_axes(site))],
     "in-switch": _in_switch,
     "hierarchical": lambda _: Refusal(reason="hierarchical does not nest in itself"),
 }

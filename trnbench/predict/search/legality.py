@@ -20,9 +20,8 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout, Schedule
 from trnbench.facts.workload.recompute import repeated_layers
-from trnbench.machine.rank_groups import platform_refusals
-from trnbench.machine.routable_groups import OF_EXPERTS, group_reasons
-from trnbench.machine.routable_groups import OUTER as GROUPS
+from trnbench.machine.layout_rules import OF_EXPERTS, group_reasons, platform_refusals
+from trnbench.machine.layout_rules import OUTER as GROUPS
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.space import DIMENSIONS, Space, Variant
 from trnbench.program.grid import Grid, grid_of

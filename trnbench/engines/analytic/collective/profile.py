@@ -24,8 +24,8 @@ from trnbench.engines.analytic.collective.shape import (
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.records import Record, fields, replace
 from trnbench.machine.fabric import Fabric, LinkKind
+from trnbench.machine.message_plan.algorithm import Fan, MessagePattern, Messages
 from trnbench.machine.message_plan.build import node_lines
-from trnbench.machine.message_plan.pattern import Fan, MessagePattern, Messages
 from trnbench.machine.message_plan.placed import Placed
 from trnbench.machine.message_plan.rails import one_rail
 
@@ -87,7 +87,7 @@ def _rounds(pattern: MessagePattern, width: int) -> list[_Round] | None:
     wide = pattern.positions > width
     rounds = []
     for round_, times in pattern.distinct_rounds:
-        batches = pattern.messages(round_, np.arange(width) if wide else None) if times else ()
+        batches = pattern.send(round_, np.arange(width) if wide else None) if times else ()
         if not batches:
             continue
         # Fans and mixed batches share links in ways that one pair of ends does not describe.

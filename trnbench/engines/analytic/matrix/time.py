@@ -31,8 +31,13 @@ from trnbench.machine.tiling.legality import (
     rate_of,
     shape_reasons,
 )
-from trnbench.machine.tiling.schedule import kernel_reasons, schedule_of
-from trnbench.machine.tiling.split import core_count, core_reasons, split_over
+from trnbench.machine.tiling.schedule import (
+    core_count,
+    core_reasons,
+    kernel_reasons,
+    schedule_of,
+    split_over,
+)
 from trnbench.program.matrix import MatrixProduct
 
 MatrixPart: TypeAlias = Literal["tensor", "weights", "evacuation", "memory", "trigger", "fixed"]

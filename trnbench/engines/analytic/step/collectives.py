@@ -22,9 +22,15 @@ from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field
 from trnbench.facts.workload.choices import Op
-from trnbench.machine.group_places import GroupPlace, neighbours, places_of
 from trnbench.machine.message_plan.algorithm import Refusal
-from trnbench.machine.rank_groups import AxisOrder, RankGroups, groups_along
+from trnbench.machine.rank_groups import (
+    AxisOrder,
+    GroupPlace,
+    RankGroups,
+    groups_along,
+    neighbours,
+    places_of,
+)
 from trnbench.program.grid import Grid
 from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.reasons import Reason

@@ -26,8 +26,8 @@ from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field
 from trnbench.facts.workload.choices import Op
-from trnbench.machine.group_places import GroupPlace, members_at
 from trnbench.machine.message_plan.algorithm import Refusal
+from trnbench.machine.rank_groups import GroupPlace, members_at
 
 # Where all forms are kept no group is placed, and what places them is not imported.
 if TYPE_CHECKING:

@@ -21,12 +21,10 @@ from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
-from trnbench.machine.group_places import handed_on
-from trnbench.machine.rank_groups import ORDERS, groups_along
-from trnbench.program.messages import messages_of, slice_of
+from trnbench.machine.rank_groups import ORDERS, groups_along, handed_on
 from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.reasons import Reason
-from trnbench.program.step import StepProgram
+from trnbench.program.step import StepProgram, messages_of, slice_of
 from trnbench.program.tensor import ONE, array
 
 

@@ -20,8 +20,8 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, State, field
 from trnbench.facts.workload.choices import Op
 from trnbench.machine.fabric import LinkKind
-from trnbench.machine.group_places import GroupPlace
 from trnbench.machine.message_plan.algorithm import Refusal
+from trnbench.machine.rank_groups import GroupPlace
 
 EngineKey: TypeAlias = tuple[Op, GroupPlace]
 Stored: TypeAlias = list[Any]  # A closed form, or an engine with its known ones, as JSON values

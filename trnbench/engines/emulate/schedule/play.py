@@ -31,8 +31,7 @@ from trnbench.engines.emulate.schedule.times import (
 )
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.records import Record, fields
-from trnbench.program.schedule import SlotKind, SlotOrder
-from trnbench.program.schedule_waves import SlotMessages, messages, waves
+from trnbench.program.schedule import SlotKind, SlotMessages, SlotOrder, messages, waves
 
 
 class EndingRuns(Record, eq=False):

@@ -18,8 +18,7 @@ from trnbench.engines.emulate.schedule.times import OverlapRules, StageTimes, se
 from trnbench.errors import InputError
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.records import Record
-from trnbench.program.schedule import SlotKind, SlotOrder
-from trnbench.program.schedule_waves import NONE, Waves
+from trnbench.program.schedule import NONE, SlotKind, SlotOrder, Waves
 from trnbench.program.slots import LANES, Lane, SlotTimes
 
 

@@ -24,20 +24,28 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.choices import Op
 from trnbench.machine.costs.instructions import EXCHANGED, LINK
-from trnbench.machine.group_places import GroupPlace, handed_on, members_at, neighbours, places_of
 from trnbench.machine.message_plan.algorithm import Refusal
 from trnbench.machine.message_plan.members import Members
 from trnbench.machine.message_plan.plan import chunks_of
 from trnbench.machine.message_plan.ring_orders import neighbour_pairs
 from trnbench.machine.message_plan.select import Selected, select_for, selected_for
 from trnbench.machine.placement import Placement
-from trnbench.machine.rank_groups import ORDERS, AxisOrder, RankGroups, groups_along
+from trnbench.machine.rank_groups import (
+    ORDERS,
+    AxisOrder,
+    GroupPlace,
+    RankGroups,
+    groups_along,
+    handed_on,
+    members_at,
+    neighbours,
+    places_of,
+)
 from trnbench.program.block import Block
 from trnbench.program.grid import Grid
-from trnbench.program.messages import messages_of, slice_of
 from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.slots import Lane, Purpose, ending_of, purpose_of
-from trnbench.program.step import StepProgram
+from trnbench.program.step import StepProgram, messages_of, slice_of
 
 
 class PlayedSite(Record, eq=False):

@@ -14,8 +14,7 @@ from trnbench.facts.records import Record, field
 from trnbench.machine.costs.instructions import instructions_of
 from trnbench.machine.tiling import DEFAULT_KERNEL, Cores, Kernel, Precision
 from trnbench.machine.tiling.legality import format_reasons, rate_of, shape_reasons
-from trnbench.machine.tiling.schedule import schedule_of
-from trnbench.machine.tiling.split import core_count, core_reasons, split_over
+from trnbench.machine.tiling.schedule import core_count, core_reasons, schedule_of, split_over
 from trnbench.program.matrix import MatrixProduct
 
 OUTPUT_ROOM = "output room"
