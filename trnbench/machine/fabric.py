@@ -80,7 +80,6 @@ class LinkFault(Record):
     one_way: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse factors that are not a share of the link's speed."""
         if not 0 <= self.factor < 1:
             raise InputError(f"a faulty link keeps 0 to 1 of its speed, not {self.factor}")
 
@@ -117,17 +116,14 @@ class Fabric(Record, eq=False):
 
     @property
     def chips(self) -> int:
-        """Number of chips of one instance."""
         return self.instance.chips
 
     @property
     def links_per_node(self) -> int:
-        """Number of directed links of one instance."""
         return len(self.links)
 
     @property
     def ranks_per_node(self) -> int:
-        """Number of ranks of one instance."""
         return self.chips * self.ranks_per_chip
 
     def capacity(self, links: IntArray) -> FloatArray:

@@ -93,7 +93,7 @@ def _reason(
             f"no neighbours, row, column or rectangle of its torus{remedy}"
         )
 
-    return Reason(rule=f"routable {what} groups", broken=broken, words=words)
+    return Reason(f"routable {what} groups", broken, words)
 
 
 def _groups(at: Scalars, grid: Grid) -> dict[str, tuple[int, int]]:
@@ -219,7 +219,6 @@ def platform_refusals(
 def platform_warnings(
     platform: Platform, grid: Grid, *, logical_size: int | None = None
 ) -> tuple[Reason, ...]:
-    """Warnings on layouts of a grid that do not forbid them."""
     degrees = platform.legal_degrees(logical_size)
     warned = () if degrees is None else (_warned(platform, degrees, grid),)
     return tuple(reason for reason in warned if np.any(reason.broken))
@@ -232,7 +231,7 @@ def _cluster(platform: Platform, nodes: int | IntArray) -> Iterator[Reason]:
     if refused:
         first = next(iter(refused.values()))
         text = f"{'; '.join(first.reasons)}; try {', '.join(first.alternatives)}"
-        yield Reason(rule="cluster", broken=np.isin(nodes, [*refused]), words=lambda _: text)
+        yield Reason("cluster", np.isin(nodes, [*refused]), text)
 
 
 def _world(
@@ -262,16 +261,16 @@ def _world(
     # Idle ranks are for tests on a part of one node; a cluster of several is paid for in full.
     if not whole_nodes:
         broken &= (world > has) | (np.asarray(nodes) > 1)
-    yield Reason(rule="ranks", broken=broken, words=words)
+    yield Reason("ranks", broken, words)
 
 
 def _degrees(platform: Platform, degrees: LegalDegrees, grid: Grid) -> Iterator[Reason]:
     name = platform.instance.name
     taken = (*degrees.tensor_parallel, *degrees.tensor_parallel_warned)
     yield Reason(
-        rule="tensor parallel",
-        broken=~np.isin(grid.tp, taken),
-        words=lambda at: (
+        "tensor parallel",
+        ~np.isin(grid.tp, taken),
+        lambda at: (
             f"{name} has no tensor parallelism of {at['tp']} ranks; "
             f"try tp={_nearest(degrees.tensor_parallel, at['tp'])}"
         ),
@@ -284,9 +283,9 @@ def _degrees(platform: Platform, degrees: LegalDegrees, grid: Grid) -> Iterator[
         few = ", ".join(map(str, degrees.ranks_per_job))
         more = f" or a multiple of {multiple}" if multiple else ""
         yield Reason(
-            rule="ranks of a job",
-            broken=broken,
-            words=lambda at: (
+            "ranks of a job",
+            broken,
+            lambda at: (
                 f"{name} runs {few}{more} ranks in a job, "
                 f"not {at['tp'] * at['cp'] * at['pp'] * at['dp']}"
             ),
@@ -296,9 +295,9 @@ def _degrees(platform: Platform, degrees: LegalDegrees, grid: Grid) -> Iterator[
 def _warned(platform: Platform, degrees: LegalDegrees, grid: Grid) -> Reason:
     name = platform.instance.name
     return Reason(
-        rule="tensor parallel",
-        broken=np.isin(grid.tp, degrees.tensor_parallel_warned),
-        words=lambda at: (
+        "tensor parallel",
+        np.isin(grid.tp, degrees.tensor_parallel_warned),
+        lambda at: (
             f"tensor parallelism of {at['tp']} ranks is not supported everywhere on {name}; "
             f"tp={_nearest(degrees.tensor_parallel, at['tp'])} is"
         ),

@@ -30,7 +30,6 @@ class PlacementVerdict(Record):
 
     @property
     def legal(self) -> bool:
-        """True when no rule forbids the placement."""
         return not self.reasons
 
 

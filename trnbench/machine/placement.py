@@ -40,22 +40,18 @@ class Placement(Record, eq=False):
 
     @property
     def nodes(self) -> int:
-        """Number of instances."""
         return self.fabric.nodes
 
     @property
     def ranks(self) -> int:
-        """Number of ranks of the whole cluster."""
         return self.fabric.ranks_per_node * self.fabric.nodes
 
     @property
     def ranks_per_chip(self) -> int:
-        """Number of ranks on each chip."""
         return self.fabric.ranks_per_chip
 
     @property
     def memory_bandwidth_per_rank_bytes_per_s(self) -> float:
-        """Device memory bandwidth of one rank, bytes/s."""
         chip = self.platform.chip
         return chip.memory.bandwidth_per_chip_bytes_per_s / self.ranks_per_chip
 

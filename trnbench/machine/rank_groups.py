@@ -46,7 +46,6 @@ class AxisOrder(Record):
     kv_copies: Literal["adjacent", "interleaved"]  # tensor ranks with the same key-value heads
 
     def __post_init__(self) -> None:
-        """Refuse orders that miss an axis or tear `data` apart."""
         if sorted(self.axes) != ["cp", "dp", "pp", "tp"]:
             raise InputError(f"{self.name}: an order of axes names tp, cp, dp and pp once each")
         if self.axes.index("dp") != self.axes.index("cp") + 1:

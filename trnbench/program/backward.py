@@ -26,8 +26,9 @@ from trnbench.program.ops import (
     Phase,
     ScanOp,
     Term,
+    collective_op,
 )
-from trnbench.program.tensor import ONE, Tensor, array, partial_after
+from trnbench.program.tensor import ONE, Tensor, partial_after
 
 
 class Backward(Record, eq=False):
@@ -146,18 +147,7 @@ class _Deriver:
         for axis in sorted(part.partial):
             ranks = self.grid.ranks(axis)
             out = replace(part, name=f"{part.name}.all-reduce", partial=part.partial - {axis})
-            self.ops.append(
-                CollectiveOp(
-                    name=out.name,
-                    op="all-reduce",
-                    axis=axis,
-                    phase="B_input",
-                    read=part,
-                    write=out,
-                    ranks=ranks,
-                    count=array(ranks > 1),
-                )
-            )
+            self.ops.append(collective_op("all-reduce", axis, "B_input", (part, out), ranks))
             part = out
         return part
 
@@ -261,23 +251,22 @@ class _Deriver:
         gradient = self.summed(op.writes[0])
         if gradient is None:
             return
-        reads = (*op.reads, *op.writes, gradient)
         # Sinks are weights: frozen beside adapters, they are read again and get no gradient. That
         # takes no product away, as that of sinks is a sum of what the pass has anyway.
         into = [tensor for tensor in op.reads if self.wanted(tensor)]
         assert all(tensor in into for tensor in op.reads if tensor.role != "weight"), op.name
-        outs = tuple(self.gradient(tensor, reads) for tensor in into)
-        self.ops.append(replace(op, name=f"d.{op.name}", phase="B_input", reads=reads, writes=outs))
-        for tensor, out in zip(into, outs, strict=True):
-            self.give(tensor, out)
+        self._kernel(op, into, gradient)
 
     def _reverse_scan(self, op: ScanOp) -> None:
         """Emit one backward operation for both parts of a scan; recompute makes its states."""
         gradient = self.summed(op.writes[0])
         if gradient is None or op.part == "states":
             return
+        self._kernel(op, op.reads[:-1], gradient)
+
+    def _kernel(self, op: AttentionOp | ScanOp, into: Sequence[Tensor], gradient: Tensor) -> None:
+        """Emit the backward kernel, which reads all that the forward one read and wrote."""
         reads = (*op.reads, *op.writes, gradient)
-        into = op.reads[:-1]
         outs = tuple(self.gradient(tensor, reads) for tensor in into)
         self.ops.append(replace(op, name=f"d.{op.name}", phase="B_input", reads=reads, writes=outs))
         for tensor, out in zip(into, outs, strict=True):
@@ -317,8 +306,7 @@ class _Deriver:
             self.gradient(tensor, tuple(read for read in reads if read is not tensor))
             for tensor in into
         )
-        weights_only = all(tensor.role == "weight" for tensor in into)
-        phase: Phase = "B_weight" if weights_only else "B_input"
+        phase: Phase = "B_weight" if all(one.role == "weight" for one in into) else "B_input"
         self._pass(f"d_{op.function}", reads, outs, phase, view=op.view, count=op.count)
         for tensor, out in zip(into, outs, strict=True):
             self.give(tensor, out)
@@ -380,18 +368,7 @@ class _Deriver:
             return
         out = replace(self.gradient(op.reads[0], ()), partial=gradient.partial)
         ranks = self.grid.ranks("tp")
-        self.ops.append(
-            CollectiveOp(
-                name=out.name,
-                op="all-gather",
-                axis="tp",
-                phase="B_input",
-                read=gradient,
-                write=out,
-                ranks=ranks,
-                count=array(ranks > 1),
-            )
-        )
+        self.ops.append(collective_op("all-gather", "tp", "B_input", (gradient, out), ranks))
         self.give(op.reads[0], out)
 
     def _back(self, op: CollectiveOp, kind: Op, gradient: Tensor) -> None:

@@ -27,7 +27,7 @@ from trnbench.program.ops import (
 )
 from trnbench.program.optimizer import Bucket, StateBytes, buckets, state_bytes, synchronise
 from trnbench.program.parameters import Parameter
-from trnbench.program.tensor import Tensor, array, element_bytes, total_bytes
+from trnbench.program.tensor import Tensor, array, element_bytes, total, total_bytes
 
 ResidentCategory = Literal[
     "weights", "gradients", "optimizer", "cache", "activations", "communication", "scratch"
@@ -40,7 +40,7 @@ Lifetime = Literal["step", "until_backward", "until_weight", "backward_to_weight
 input or weight gradients are done; between those two; while one slot runs."""
 
 
-class Resident(Record, eq=False):
+class Resident(Record, eq=False, kw_only=False):
     """Bytes of one instance of a block on a rank; with lifetime `slot`, of all of its kind."""
 
     category: ResidentCategory
@@ -75,25 +75,21 @@ class Block(Record, eq=False):
     passes: Passes  # what the block was made from
 
     def phase(self, *phases: Phase) -> tuple[Operation, ...]:
-        """Operations of these phases, in order."""
         return tuple(op for op in self.ops if op.phase in phases)
 
     @property
     def collectives(self) -> tuple[CollectiveOp, ...]:
-        """Exchanges between ranks."""
         return tuple(op for op in self.ops if isinstance(op, CollectiveOp))
 
     @property
     def model_flop(self) -> FloatArray:
         """FLOP a micro-batch needs over all ranks of a stage, without recompute."""
-        return array(
-            sum((op.model_flop for op in self.computing if op.phase != "recompute"), start=0.0)
-        )
+        return total(op.model_flop for op in self.computing if op.phase != "recompute")
 
     def flop(self, *phases: Phase) -> FloatArray:
         """FLOP one rank carries out for a micro-batch; in all phases if none is named."""
         computing = (op for op in self.computing if not phases or op.phase in phases)
-        return array(sum((op.flop * op.count for op in computing), start=0.0))
+        return total(op.flop * op.count for op in computing)
 
     @property
     def computing(self) -> tuple[MatMul | AttentionOp | ScanOp, ...]:
@@ -241,29 +237,19 @@ def _residents(
 ) -> tuple[Resident, ...]:
     # Weights that are never trained are in no bucket of the optimizer.
     fixed = (m.weight.bytes * m.held for m in members.values() if m.use == "fixed")
-
     for_weights = set(kept.for_weights)
-    until_backward = tuple(tensor for tensor in kept.tensors if tensor not in for_weights)
+    until_backward = [tensor for tensor in kept.tensors if tensor not in for_weights]
     weights = sum((of.weights for of in states), start=0.0)
-    gradients = sum((of.gradients for of in states), start=0.0)
     away = grid.optimizer_offload == "host"
-    optimizer = 0.0 if away else sum((of.optimizer for of in states), start=0.0)
-    gathered = sum((of.gathered for of in states), start=0.0)
     return (
-        Resident(category="weights", bytes=array(sum(fixed, start=weights)), lifetime="step"),
-        Resident(category="gradients", bytes=array(gradients), lifetime="step"),
-        Resident(category="optimizer", bytes=array(optimizer), lifetime="step"),
-        Resident(
-            category="activations", bytes=total_bytes(until_backward), lifetime="until_backward"
-        ),
-        Resident(
-            category="activations", bytes=total_bytes(kept.for_weights), lifetime="until_weight"
-        ),
-        Resident(
-            category="activations", bytes=total_bytes(kept.waiting), lifetime="backward_to_weight"
-        ),
-        Resident(category="communication", bytes=array(gathered), lifetime="slot"),
-        Resident(category="scratch", bytes=passing, lifetime="slot"),
+        Resident("weights", array(sum(fixed, start=weights)), "step"),
+        Resident("gradients", total(of.gradients for of in states), "step"),
+        Resident("optimizer", total(of.optimizer for of in states if not away), "step"),
+        Resident("activations", total_bytes(until_backward), "until_backward"),
+        Resident("activations", total_bytes(kept.for_weights), "until_weight"),
+        Resident("activations", total_bytes(kept.waiting), "backward_to_weight"),
+        Resident("communication", total(of.gathered for of in states), "slot"),
+        Resident("scratch", passing, "slot"),
     )
 
 
@@ -272,7 +258,7 @@ def _copies(
 ) -> Mapping[Copies, Resident]:
     recipe = grid.recipe
     smaller = element_bytes(recipe.weights) / element_bytes(recipe.gradients)
-    gradients = sum((of.gradients for of in states), start=0.0)
+    gradients = total(of.gradients for of in states)
     fetched = ((op.write.held_bytes - op.read.held_bytes) * (op.count > 0) for op in kept.fetched)
     logits = (
         tensor.elements * element_bytes(recipe.statistics)
@@ -282,13 +268,7 @@ def _copies(
         if tensor.dims[-1].name == LOGITS_DIM
     )
     return {
-        "gradient_copies": Resident(
-            category="gradients", bytes=array(gradients * smaller), lifetime="step"
-        ),
-        "gathered": Resident(
-            category="activations", bytes=array(sum(fetched, start=0.0)), lifetime="until_weight"
-        ),
-        "logits": Resident(
-            category="scratch", bytes=array(sum(logits, start=0.0)), lifetime="slot"
-        ),
+        "gradient_copies": Resident("gradients", array(gradients * smaller), "step"),
+        "gathered": Resident("activations", total(fetched), "until_weight"),
+        "logits": Resident("scratch", total(logits), "slot"),
     }

@@ -180,7 +180,6 @@ class BlockBuilder:
         number_format: str | None = None,
         useful: FloatArray = ONE,
     ) -> Tensor:
-        """Multiply two tensors outside the linear layers."""
         term = self._term(name, left, right, letters, dims, number_format)
         self._matmul((term,), self.grid.recipe.other, useful=useful)
         return term.out
@@ -287,7 +286,6 @@ class BlockBuilder:
         return out
 
     def norm(self, tensor: Tensor, name: str) -> Tensor:
-        """Normalise over the last dimension, with the scale and shift that the model has."""
         scale = self.optional(name, f"{name}.bias")
         return self.elementwise("norm", (tensor, *scale), f"{name}.out", tensor.dims)
 

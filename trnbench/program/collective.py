@@ -52,7 +52,6 @@ class Collective(Record):
 
     @property
     def elements(self) -> int:
-        """Whole elements in `size_bytes`."""
         return int(self.size_bytes // self.element_bytes)
 
 

@@ -45,11 +45,7 @@ def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:
         ),
     )
     for broken, words in rules:
-        yield Reason(
-            rule="MTP depths",
-            broken=np.asarray(broken),
-            words=lambda _, words=words: words,  # type: ignore[misc]
-        )
+        yield Reason("MTP depths", np.asarray(broken), words)
 
 
 def drawn_reasons(
@@ -57,18 +53,16 @@ def drawn_reasons(
 ) -> Iterator[Reason]:
     """Rules on stages drawn by hand: their number, and the layers they hold."""
     yield Reason(
-        rule="stages drawn",
-        broken=parts != len(drawn),
-        words=lambda at: (
+        "stages drawn",
+        parts != len(drawn),
+        lambda at: (
             f"pipeline_layout draws {len(drawn)} stages, and pp={at['pp']} x vpp={at['vpp']} "
             f"are {at['pp'] * at['vpp']}; try {len(drawn)} of them"
         ),
     )
     yield Reason(
-        rule="layers",
-        broken=np.asarray(sum(drawn) != transformer.layers),
-        words=lambda _: (
-            f"pipeline_layout draws {sum(drawn)} layers (t), and the model has "
-            f"{transformer.layers}; try as many"
-        ),
+        "layers",
+        np.asarray(sum(drawn) != transformer.layers),
+        f"pipeline_layout draws {sum(drawn)} layers (t), and the model has "
+        f"{transformer.layers}; try as many",
     )

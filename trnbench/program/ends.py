@@ -307,12 +307,10 @@ def _mlp(b: BlockBuilder, name: str, widths: tuple[tuple[int, int], ...], tensor
 
 
 def features_into(b: BlockBuilder, model: Recommender, name: str) -> Tensor:
-    """Features that a block receives."""
     return b.tensor(name, (b.grid.batch(), b.grid.dim("feature", model.crossed_features)))
 
 
 def pooled_into(b: BlockBuilder, model: Recommender) -> Tensor:
-    """Pooled embeddings that the bottom block receives."""
     table = b.grid.dim("table", len(model.rows))
     column = b.grid.dim("embedding", model.embedding_size)
     return b.tensor("pooled.in", (b.grid.batch(), table, column))

@@ -46,14 +46,12 @@ _SHARING = ("MHA", "GQA", "MQA", "MLA")
 
 
 def feature_of(knob: Knob, value: Value) -> str:
-    """Feature of a value of a knob."""
     if knob.kind is bool:
         return knob.title if value else f"no {knob.title}"
     return f"{knob.title} {value}"
 
 
 def recompute_features(mode: str) -> tuple[str, ...]:
-    """Features of a recompute mode, one for each module."""
     named = ("selective" if one == CORE else one for one in parts_of(mode))
     return tuple(feature_of(KNOBS["recompute"], one) for one in named)
 

@@ -22,8 +22,8 @@ from trnbench.facts.workload.choices import REINFORCED
 from trnbench.facts.workload.model import Attention, Model, Transformer
 from trnbench.facts.workload.weights import active_parameter_count, parameter_count, weights
 from trnbench.program.grid import Grid
-from trnbench.program.ops import CollectiveOp
-from trnbench.program.tensor import Tensor, array, element_bytes
+from trnbench.program.ops import CollectiveOp, collective_op
+from trnbench.program.tensor import Tensor, array, element_bytes, total
 
 _PAIR = 2
 """Key and value; sums after mixer and MLP; multiply and add: two of each."""
@@ -60,7 +60,6 @@ class Generation(Record, eq=False):
 
     @property
     def prompt(self) -> FloatArray:
-        """Tokens of a prompt."""
         return array(self.grid.sequence - self.response)
 
     @property
@@ -69,7 +68,6 @@ class Generation(Record, eq=False):
         return array(self.grid.ranks("world") / self.grid.tp)
 
     def answers(self, engines: FloatArray) -> FloatArray:
-        """Answers that an engine writes in a step."""
         return np.ceil(self.grid.global_batch / engines)
 
     def at_once(self, engines: FloatArray) -> FloatArray:
@@ -84,7 +82,7 @@ class Generation(Record, eq=False):
         """Bytes that a rank keeps of one answer once it is written."""
         tokens = self.grid.sequence
         each = (k.layers * k.token_bytes * np.minimum(tokens, k.window) for k in self.kept)
-        return array(sum(each, start=np.zeros(())))
+        return total(each)
 
     def read_bytes(self, engines: FloatArray) -> FloatArray:
         """Bytes that a rank reads from memory in a step."""
@@ -92,14 +90,14 @@ class Generation(Record, eq=False):
         missed = (1 - self.visited / self.experts) ** self.at_once(engines)
         read = self.dense_bytes + self.expert_bytes * (1 - missed)
         looked = (k.layers * k.token_bytes * self._looked_at(k) for k in self.kept)
-        of_answers = self.answers(engines) * sum(looked, start=np.zeros(()))
+        of_answers = self.answers(engines) * total(looked)
         return array(self.rounds(engines) * read + of_answers)
 
     def flop(self, engines: FloatArray) -> FloatArray:
         """FLOP that a rank carries out in a step."""
         looked = (k.layers * k.flop * self._looked_at(k) for k in self.kept)
         # Prompts are not in here: their time is taken as a share of the scoring pass.
-        each = self.response * self.token_flop + sum(looked, start=np.zeros(()))
+        each = self.response * self.token_flop + total(looked)
         return array(self.answers(engines) * each)
 
     def _looked_at(self, kept: LayerCache) -> FloatArray:
@@ -213,13 +211,5 @@ def _exchange(
     *,
     axis: str = "tp",
 ) -> CollectiveOp:
-    return CollectiveOp(
-        name=f"{write.name}.{op}",
-        op=op,
-        axis=axis,
-        phase="F",
-        read=read,
-        write=write,
-        ranks=grid.ranks(axis),
-        count=count,
-    )
+    ranks, name = grid.ranks(axis), f"{write.name}.{op}"
+    return collective_op(op, axis, "F", (read, write), ranks, name=name, count=count)

@@ -87,7 +87,6 @@ class Grid(Record, eq=False):
 
     @property
     def recipe(self) -> PrecisionRecipe:
-        """Number formats in use."""
         return self.precision
 
     @property
@@ -97,7 +96,6 @@ class Grid(Record, eq=False):
 
     @property
     def arrays(self) -> dict[str, FloatArray]:
-        """Degrees and batch sizes by name."""
         return {name: getattr(self, name) for name in DEGREES}
 
     @cached_property
@@ -106,12 +104,10 @@ class Grid(Record, eq=False):
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """Common shape of all layouts."""
         return np.broadcast_shapes(*(value.shape for value in self.arrays.values()))
 
     @property
     def micro_batches(self) -> FloatArray:
-        """Micro-batches of each replica in a step."""
         return self.micro_batches_of(lambda sizes: sizes)
 
     def micro_batches_of(self, pick: Callable[[FloatArray], FloatArray]) -> FloatArray:
@@ -126,12 +122,10 @@ class Grid(Record, eq=False):
 
     @property
     def updates(self) -> int:
-        """Weight updates in a step."""
         return (self.update_epochs or 1) * (self.mini_batches or 1)
 
     @property
     def ranks_per_stage(self) -> FloatArray:
-        """Ranks that hold one pipeline stage."""
         return array(self.tp * self.cp * self.dp)
 
     def shard_axis(self, replicas: str) -> str:
@@ -142,7 +136,6 @@ class Grid(Record, eq=False):
 
     @property
     def expert_ranks(self) -> FloatArray:
-        """Ranks of each expert's tensor-parallel group."""
         return self.tp if self.expert_tp is None else array(self.expert_tp)
 
     @property
@@ -158,7 +151,6 @@ class Grid(Record, eq=False):
         }
 
     def layout_at(self, index: tuple[int, ...]) -> Layout:
-        """Layout at an index of the grid."""
         return replace(self.layout, **self.at(index))
 
     def ranks(self, axis: str) -> FloatArray:
@@ -205,12 +197,10 @@ class Grid(Record, eq=False):
         return tuple(axis for axis in axes if (self.ranks(axis) > 1).any())
 
     def batch(self) -> Dim:
-        """Dimension of the samples of a micro-batch."""
         size, whole = self.micro_batch, array(self.micro_batch * self.dp)
         return Dim(name="batch", size=size, whole=whole, axes=self.used("dp"))
 
     def tokens(self, *axes: str) -> Dim:
-        """Dimension of the positions of a sequence, cut along the axes."""
         return self.dim("sequence", self.sequence, *axes)
 
 

@@ -40,15 +40,12 @@ VALUE = "value"
 class JobPass(Record):
     """A model's pass in a phase of a step."""
 
-    prefix: str = ""
-    """Prefix of the names of the pass's blocks."""
+    prefix: str = ""  # prefix of the names of the pass's blocks
     phase: JobPhaseName = TRAIN
+    # prefix of the pass whose weights are read; None: weights of its own
     weights_of: str | None = None
-    """Prefix of the pass whose weights are read; None: weights of its own."""
-    trained: bool = False
-    """Whether the pass goes backward too."""
-    valued: bool = False
-    """Whether each token gets a number in place of words."""
+    trained: bool = False  # whether the pass goes backward too
+    valued: bool = False  # whether each token gets a number in place of words
 
 
 POLICY = JobPass(trained=True)
@@ -93,7 +90,6 @@ def grid_of_pass(grid: Grid, one: JobPass) -> Grid:
 
 
 def without_weights(block: Block) -> Block:
-    """Block of a pass that reads the weights of another pass."""
     # States that last all step are held once, by the pass that owns them.
     return replace(block, residents=tuple(r for r in block.residents if r.lifetime != "step"))
 

@@ -20,7 +20,7 @@ from trnbench.program.job_passes import POLICY, TRAIN, JobPass, JobPhaseName, on
 from trnbench.program.keeping import NOTHING_KEPT
 from trnbench.program.stages import StageClass
 from trnbench.program.step import StepProgram
-from trnbench.program.tensor import array
+from trnbench.program.tensor import array, total
 
 ENGINE = "engine"
 """Kind of the block that holds an engine which writes answers."""
@@ -99,15 +99,12 @@ def _fetched(program: StepProgram, prefixes: tuple[str, ...]) -> FloatArray:
     if not prefixes:
         return NOTHING_FETCHED
     stages = [
-        sum(
-            (
-                count * one.bytes
-                for kind, count in stage.blocks.items()
-                if kind.startswith(prefixes)
-                for one in program.blocks[kind].residents
-                if one.lifetime == "step"
-            ),
-            np.zeros(()),
+        total(
+            count * one.bytes
+            for kind, count in stage.blocks.items()
+            if kind.startswith(prefixes)
+            for one in program.blocks[kind].residents
+            if one.lifetime == "step"
         )
         for stage in program.stages
     ]
@@ -158,10 +155,8 @@ def _engine(like: Block, generation: Generation, answers: FloatArray) -> Block:
         kept=NOTHING_KEPT,
         buckets=(),
         residents=(
-            Resident(
-                category="weights", bytes=array(generation.weights_bytes + 0.0), lifetime="step"
-            ),
-            Resident(category="cache", bytes=np.asarray(cache), lifetime="step"),
+            Resident("weights", generation.weights_bytes, "step"),
+            Resident("cache", cache, "step"),
         ),
         copies={},
     )

@@ -228,7 +228,6 @@ class LayerFlow(Record, eq=False):
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors that a stage hands to the next."""
         return (self.stream,) if self.condition is None else (self.stream, self.condition)
 
 
@@ -248,7 +247,6 @@ def streams_into(b: BlockBuilder, transformer: Transformer, count: int) -> tuple
 
 
 def condition_dims(b: BlockBuilder, transformer: Transformer) -> tuple[Dim, ...]:
-    """Dimensions of the condition of a denoiser's layers."""
     return (b.grid.batch(), b.grid.dim("condition", transformer.hidden))
 
 

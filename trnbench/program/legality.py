@@ -17,7 +17,7 @@ from trnbench.facts.workload.pipeline_layout import stages_of
 from trnbench.facts.workload.recompute import Module, modules_of, repeated_layers
 from trnbench.facts.workload.weights import TABLES
 from trnbench.program.grid import Grid
-from trnbench.program.reasons import Reason, Scalars, divides, divisors_near
+from trnbench.program.reasons import EVERYWHERE, Reason, Scalars, divides, divisors_near
 from trnbench.program.schedule import broken_rules, schedule_reasons
 from trnbench.program.stages import ENDS, depth_reasons, drawn_reasons
 from trnbench.program.tensor import array
@@ -26,24 +26,14 @@ from trnbench.program.tensor import array
 def reasons(model: Model, grid: Grid) -> tuple[Reason, ...]:
     """Rules that some layout of the grid breaks."""
     model = model.with_depths(grid.mtp_depths)
-    rules = (
-        _recommender(model.recommender, grid)
-        if model.recommender is not None
-        else _of(model, _transformer(model), grid)
-    )
-    found = (
-        *_job(model, grid),
-        *depth_reasons(model, grid),
-        *rules,
-        *_batch(grid),
-        *_schedule(grid),
-    )
+    if model.recommender is not None:
+        rules = _recommender(model.recommender, grid)
+    else:
+        assert model.transformer is not None
+        rules = _of(model, model.transformer, grid)
+    drawn = depth_reasons(model, grid)
+    found = (*_job(model, grid), *drawn, *rules, *_batch(grid), *_schedule(grid))
     return tuple(reason for reason in found if np.any(reason.broken))
-
-
-def _transformer(model: Model) -> Transformer:
-    assert model.transformer is not None
-    return model.transformer
 
 
 def _of(model: Model, transformer: Transformer, grid: Grid) -> Iterator[Reason]:
@@ -51,11 +41,8 @@ def _of(model: Model, transformer: Transformer, grid: Grid) -> Iterator[Reason]:
         yield from _heads(transformer.attention, grid)
     if transformer.scan is not None:
         yield from _scan_heads(transformer.scan, grid)
-    if model.tower is not None and model.tower.transformer.attention is not None:
-        encoder = model.tower.transformer
-        assert encoder.attention is not None
-        heads = encoder.attention.heads
-        yield divides("heads of the tower", grid.tp, "tp", heads, "heads of the vision tower")
+    if model.tower is not None and (seen := model.tower.transformer.attention) is not None:
+        yield divides("heads of the tower", grid.tp, "tp", seen.heads, "heads of the vision tower")
     if transformer.mlp is not None:
         yield divides("MLP columns", grid.tp, "tp", transformer.mlp.hidden, "MLP columns")
     if transformer.moe is not None:
@@ -73,18 +60,18 @@ def _of(model: Model, transformer: Transformer, grid: Grid) -> Iterator[Reason]:
     if grid.stage_split == "layers-and-ends":
         shared = transformer.layers + ENDS
         yield Reason(
-            rule="layers",
-            broken=(shared % parts != 0) & (grid.pp > 1),
-            words=lambda at: (
+            "layers",
+            (shared % parts != 0) & (grid.pp > 1),
+            lambda at: (
                 f"pp={at['pp']} x vpp={at['vpp']} does not divide {transformer.layers} layers and "
                 f"{ENDS} ends; try pp={divisors_near(shared, at['pp'])} with vpp=1"
             ),
         )
         return
     yield Reason(
-        rule="layers",
-        broken=parts > transformer.layers,
-        words=lambda at: (
+        "layers",
+        parts > transformer.layers,
+        lambda at: (
             f"pp={at['pp']} x vpp={at['vpp']} is more than {transformer.layers} layers; "
             f"try pp={max(1, transformer.layers // at['vpp'])}"
         ),
@@ -98,9 +85,9 @@ def _recompute(transformer: Transformer, grid: Grid) -> Iterator[Reason]:
         drawn = stages_of(grid.pipeline_layout) if grid.pipeline_layout is not None else ()
         held = array(max(drawn, default=0) or np.ceil(transformer.layers / (grid.pp * grid.vpp)))
         yield Reason(
-            rule="layers run again",
-            broken=again > held,
-            words=lambda at: (
+            "layers run again",
+            again > held,
+            lambda at: (
                 f"recompute={grid.recompute}: a stage's chunk has at most "
                 f"{max(drawn, default=-(-transformer.layers // (at['pp'] * at['vpp'])))} layers; "
                 "try full"
@@ -110,11 +97,9 @@ def _recompute(transformer: Transformer, grid: Grid) -> Iterator[Reason]:
     for module in modules_of(grid.recompute):
         if module in absent and grid.recompute != "selective":
             yield Reason(
-                rule="modules run again",
-                broken=np.ones((), dtype=np.bool_),
-                words=lambda _, module=module: (  # type: ignore[misc]
-                    f"recompute={module}: {absent[module]}; try another module, or full"
-                ),
+                "modules run again",
+                EVERYWHERE,
+                f"recompute={module}: {absent[module]}; try another module, or full",
             )
 
 
@@ -135,9 +120,9 @@ def _scan_heads(scan: Scan, grid: Grid) -> Iterator[Reason]:
     """Rules on scans: a rank has whole heads, and whole groups of heads with their keys."""
     group = array(grid.tp * grid.cp)
     yield Reason(
-        rule="scan heads",
-        broken=scan.heads % group != 0,
-        words=lambda at: (
+        "scan heads",
+        scan.heads % group != 0,
+        lambda at: (
             f"tp x cp = {at['tp'] * at['cp']} does not divide the {scan.heads} heads of a scan; "
             f"try {divisors_near(scan.heads, at['tp'] * at['cp'])}"
         ),
@@ -150,63 +135,61 @@ def _heads(attention: Attention, grid: Grid) -> Iterator[Reason]:
     shared = attention.kv_heads
     yield divides("heads", grid.tp, "tp", attention.heads, "heads")
     yield Reason(
-        rule="kv heads",
-        broken=(shared % grid.tp != 0) & (grid.tp % shared != 0),
-        words=lambda at: (
+        "kv heads",
+        (shared % grid.tp != 0) & (grid.tp % shared != 0),
+        lambda at: (
             f"tp={at['tp']} neither divides {shared} key-value heads nor is a multiple of them; "
             f"try {divisors_near(shared, at['tp'])} or {at['tp'] // shared * shared or shared}"
         ),
     )
     neighbours = neighbours_of(grid.context_parallel)
     if neighbours is not None:
-        yield from _hybrid_exchange(attention, grid, neighbours)
-    if grid.context_parallel == "all-to-all":
-        group = array(grid.tp * grid.cp)
+        yield _neighbours(grid, neighbours)
+        yield _exchanged_heads(attention, grid, neighbours)
         yield Reason(
-            rule="heads of context ranks",
-            broken=(grid.cp > 1) & ((shared % group != 0) | (attention.heads % group != 0)),
-            words=lambda at: (
-                f"all-to-all context parallelism gives each of tp x cp = {at['tp'] * at['cp']} "
-                f"ranks whole key-value heads, and there are {shared}; try ring"
-            ),
+            "sinks in a ring",
+            (grid.cp > 1) & attention.sinks,
+            "sinks are summed over whole sequences; try context_parallel=all-to-all",
         )
+    if grid.context_parallel == "all-to-all":
+        yield _exchanged_heads(attention, grid, None)
     # In a ring, partial softmaxes are merged, which needs the statistics of a fused kernel.
     elif grid.attention == "naive":
         yield Reason(
-            rule="ring attention",
-            broken=grid.cp > 1,
-            words=lambda at: (
+            "ring attention",
+            grid.cp > 1,
+            lambda at: (
                 f"cp={at['cp']}: {grid.context_parallel} context parallelism needs fused "
-                "attention; "
-                "try attention=fused"
+                "attention; try attention=fused"
             ),
         )
 
 
-def _hybrid_exchange(attention: Attention, grid: Grid, neighbours: int) -> Iterator[Reason]:
-    """Rules on hybrid context parallelism: all-to-all groups inside a ring."""
-    yield Reason(
-        rule="neighbours of context ranks",
-        broken=(grid.cp > 1) & ((grid.cp % neighbours != 0) | (grid.cp <= neighbours)),
-        words=lambda at: (
+def _neighbours(grid: Grid, neighbours: int) -> Reason:
+    """Rule on hybrid context parallelism: all-to-all groups inside a ring."""
+    return Reason(
+        "neighbours of context ranks",
+        (grid.cp > 1) & ((grid.cp % neighbours != 0) | (grid.cp <= neighbours)),
+        lambda at: (
             f"context_parallel=hybrid:{neighbours} takes cp apart into rings of groups of "
             f"{neighbours}, and cp={at['cp']} is no larger multiple of it; try "
             + (f"cp={2 * neighbours}" if at["cp"] % 2 else f"hybrid:{at['cp'] // 2} or ring")
         ),
     )
-    shared, group = attention.kv_heads, array(grid.tp * neighbours)
-    yield Reason(
-        rule="heads of context ranks",
-        broken=(grid.cp > 1) & ((shared % group != 0) | (attention.heads % group != 0)),
-        words=lambda at: (
-            f"hybrid context parallelism gives each of tp x {neighbours} = "
-            f"{at['tp'] * neighbours} ranks whole key-value heads, and there are {shared}; try ring"
+
+
+def _exchanged_heads(attention: Attention, grid: Grid, neighbours: int | None) -> Reason:
+    """Rule on ranks that swap tokens for heads: all context ranks, or groups of neighbours."""
+    shared, group = attention.kv_heads, array(grid.tp * (neighbours or grid.cp))
+    kind = "hybrid" if neighbours else "all-to-all"
+    return Reason(
+        "heads of context ranks",
+        (grid.cp > 1) & ((shared % group != 0) | (attention.heads % group != 0)),
+        lambda at: (
+            f"{kind} context parallelism gives each of tp x {neighbours or 'cp'} = "
+            f"{at['tp'] * (neighbours or at['cp'])} ranks whole key-value heads, "
+            f"and there are {shared}; try ring"
         ),
-    )
-    yield Reason(
-        rule="sinks in a ring",
-        broken=(grid.cp > 1) & attention.sinks,
-        words=lambda _: "sinks are summed over whole sequences; try context_parallel=all-to-all",
     )
 
 
@@ -220,21 +203,19 @@ def _sequence(model: Model, transformer: Transformer, grid: Grid) -> Iterator[Re
         name = "tp x cp" if grid.sequence_parallel else "cp"
         return f"sequence={at['sequence']} does not divide by {name} = {ranks}; try {near}"
 
-    yield Reason(rule="sequence", broken=grid.sequence % cut != 0, words=words)
+    yield Reason("sequence", grid.sequence % cut != 0, words)
     length = transformer.position.length
     if model.image is not None:
         yield Reason(
-            rule="image tokens",
-            broken=grid.sequence != length,
-            words=lambda at: (
-                f"sequence={at['sequence']}: an image has {length} tokens; try {length}"
-            ),
+            "image tokens",
+            grid.sequence != length,
+            lambda at: f"sequence={at['sequence']}: an image has {length} tokens; try {length}",
         )
     elif transformer.position.encoding in TABLES:
         yield Reason(
-            rule="positions",
-            broken=grid.sequence > (length if grid.positions is None else grid.positions),
-            words=lambda at: (
+            "positions",
+            grid.sequence > (length if grid.positions is None else grid.positions),
+            lambda at: (
                 f"sequence={at['sequence']} is above the {length} positions "
                 f"the model has; try {length}"
             ),
@@ -245,9 +226,7 @@ def _experts(transformer: Transformer, grid: Grid) -> Iterator[Reason]:
     moe = transformer.moe
     if moe is None:
         yield Reason(
-            rule="no experts",
-            broken=grid.ep > 1,
-            words=lambda at: f"ep={at['ep']}: the model has no experts; try 1",
+            "no experts", grid.ep > 1, lambda at: f"ep={at['ep']}: the model has no experts; try 1"
         )
         return
     yield divides("experts", grid.ep, "ep", moe.experts, "experts")
@@ -258,9 +237,9 @@ def _experts(transformer: Transformer, grid: Grid) -> Iterator[Reason]:
     held = np.floor(transformer.layers / grid.pp)
     dense = moe.dense_layers
     yield Reason(
-        rule="dense layers",
-        broken=(held < dense) & (grid.pp > 1) & (grid.pipeline_layout is None),
-        words=lambda at: (
+        "dense layers",
+        (held < dense) & (grid.pp > 1) & (grid.pipeline_layout is None),
+        lambda at: (
             f"pp={at['pp']} leaves the first stage fewer than the model's {dense} dense layers; "
             f"try pp={transformer.layers // dense}"
         ),
@@ -282,7 +261,7 @@ def _group_of_experts(grid: Grid) -> Iterator[Reason]:
     ranks = array(grid.ranks_per_stage / grid.expert_ranks)
     # Tensor ranks that do not divide break a rule of their own.
     divides_tp = grid.tp % grid.expert_ranks == 0
-    yield Reason(rule="expert ranks", broken=divides_tp & (ranks % grid.ep != 0), words=words)
+    yield Reason("expert ranks", divides_tp & (ranks % grid.ep != 0), words)
 
 
 def _shard_groups(grid: Grid, shard: int, *, experts: bool) -> Iterator[Reason]:
@@ -290,20 +269,18 @@ def _shard_groups(grid: Grid, shard: int, *, experts: bool) -> Iterator[Reason]:
     ranks = grid.ranks("data")
     if grid.zero == 0:
         yield Reason(
-            rule="shard group",
-            broken=np.ones((), dtype=np.bool_),
-            words=lambda _: f"shard={shard}: ZeRO stage 0 shares out nothing; try zero=1 or more",
+            "shard group",
+            EVERYWHERE,
+            f"shard={shard}: ZeRO stage 0 shares out nothing; try zero=1 or more",
         )
     elif shard == 1:
         yield Reason(
-            rule="shard group",
-            broken=np.ones((), dtype=np.bool_),
-            words=lambda _: "shard=1: a group of one rank shares out nothing; try zero=0",
+            "shard group", EVERYWHERE, "shard=1: a group of one rank shares out nothing; try zero=0"
         )
     yield Reason(
-        rule="shard groups",
-        broken=ranks % shard != 0,
-        words=lambda at: (
+        "shard groups",
+        ranks % shard != 0,
+        lambda at: (
             f"shard={shard} does not divide dp x cp = {at['dp'] * at['cp']} ranks; "
             f"try {divisors_near(at['dp'] * at['cp'], shard)}"
         ),
@@ -313,9 +290,9 @@ def _shard_groups(grid: Grid, shard: int, *, experts: bool) -> Iterator[Reason]:
     # Of a group of dense slices, those that hold the same experts share theirs.
     own = array(grid.ranks("expert_data") * shard / ranks)
     yield Reason(
-        rule="expert shards",
-        broken=(ranks % shard == 0) & (own % 1 != 0),
-        words=lambda at: (
+        "expert shards",
+        (ranks % shard == 0) & (own % 1 != 0),
+        lambda at: (
             f"shard={shard}: its ranks are not a multiple of those that experts are spread over, "
             f"ep={at['ep']}; try shard={at['dp'] * at['cp']}"
         ),
@@ -326,26 +303,26 @@ def _experts_apart(grid: Grid, own: int) -> Iterator[Reason]:
     """Rules on experts cut over other ranks than the rest of their layer."""
     apart = grid.tp != own
     yield Reason(
-        rule="ranks of an expert",
-        broken=grid.tp % own != 0,
-        words=lambda at: (
+        "ranks of an expert",
+        grid.tp % own != 0,
+        lambda at: (
             f"expert_tp={own} does not divide tp={at['tp']}; try {divisors_near(at['tp'], own)}"
         ),
     )
     if not grid.sequence_parallel:
         yield Reason(
-            rule="tokens of experts",
-            broken=apart,
-            words=lambda at: (
+            "tokens of experts",
+            apart,
+            lambda at: (
                 f"expert_tp={own} apart from tp={at['tp']} needs sequence parallelism: each tensor "
                 f"rank sends tokens of its own; try sequence_parallel, or expert_tp={at['tp']}"
             ),
         )
     if own > 1:
         yield Reason(
-            rule="experts apart",
-            broken=apart & (grid.ep == 1),
-            words=lambda at: (
+            "experts apart",
+            apart & (grid.ep == 1),
+            lambda at: (
                 f"expert_tp={own} apart from tp={at['tp']} is for experts that are spread over "
                 f"ranks; try ep above 1, or expert_tp=1"
             ),
@@ -356,33 +333,28 @@ def _answers(model: Model, grid: Grid) -> Iterator[Reason]:
     """Rules on jobs that write answers: a decoder of text, whole groups, room for a prompt."""
     if grid.job not in REINFORCED:
         return
-    everywhere = np.ones((), dtype=np.bool_)
     if model.family != "decoder" or model.tower is not None:
         why = "sees images" if model.tower is not None else "writes none"
         yield Reason(
-            rule="answers",
-            broken=everywhere,
-            words=lambda _: (
-                f"job={grid.job} learns from answers of a decoder of text, and {model.name} {why}; "
-                "try job=finetune"
-            ),
+            "answers",
+            EVERYWHERE,
+            f"job={grid.job} learns from answers of a decoder of text, and {model.name} {why}; "
+            "try job=finetune",
         )
         return
     group, response = grid.samples_per_prompt or 1, grid.response or 1
     yield Reason(
-        rule="answers",
-        broken=grid.global_batch % group != 0,
-        words=lambda at: (
+        "answers",
+        grid.global_batch % group != 0,
+        lambda at: (
             f"samples_per_prompt={group} does not divide global_batch={at['global_batch']}, which "
             "counts answers"
         ),
     )
     yield Reason(
-        rule="answers",
-        broken=grid.sequence <= response,
-        words=lambda at: (
-            f"response={response} leaves nothing of sequence={at['sequence']} for a prompt"
-        ),
+        "answers",
+        grid.sequence <= response,
+        lambda at: f"response={response} leaves nothing of sequence={at['sequence']} for a prompt",
     )
 
 
@@ -390,51 +362,38 @@ def _job(model: Model, grid: Grid) -> Iterator[Reason]:
     """Rules on jobs: pairs of answers, written answers, adapters."""
     if grid.job in PAIRED and model.family != "decoder":
         yield Reason(
-            rule="pairs",
-            broken=np.ones((), dtype=np.bool_),
-            words=lambda _: (
-                f"job={grid.job} compares answers of a decoder, and {model.name} writes none; "
-                "try job=finetune"
-            ),
+            "pairs",
+            EVERYWHERE,
+            f"job={grid.job} compares answers of a decoder, and {model.name} writes none; "
+            "try job=finetune",
         )
     yield from _answers(model, grid)
     if grid.adapter_rank is None:
         return
     moe = model.transformer is not None and model.transformer.moe is not None
-    everywhere = np.ones((), dtype=np.bool_)
     if model.vocabulary is None:
         yield Reason(
-            rule="adapters",
-            broken=everywhere,
-            words=lambda _: (
-                f"adapter_rank={grid.adapter_rank}: adapters are for models of text, and "
-                f"{model.name} is none; "
-                "try job=finetune"
-            ),
+            "adapters",
+            EVERYWHERE,
+            f"adapter_rank={grid.adapter_rank}: adapters are for models of text, and "
+            f"{model.name} is none; try job=finetune",
         )
     elif moe and grid.adapter_on == "all-linear":
         yield Reason(
-            rule="adapters",
-            broken=everywhere,
-            words=lambda _: (
-                "adapter_on=all-linear: no adapters are modelled beside experts; "
-                "try adapter_on=attention"
-            ),
+            "adapters",
+            EVERYWHERE,
+            "adapter_on=all-linear: no adapters are modelled beside experts; "
+            "try adapter_on=attention",
         )
-    elif model.transformer is not None:
-        yield _adapter_rank(model.transformer, grid)
-
-
-def _adapter_rank(transformer: Transformer, grid: Grid) -> Reason:
-    """Rule on adapters wider than the layers' input, one side of every projection."""
-    return Reason(
-        rule="adapters",
-        broken=np.asarray((grid.adapter_rank or 0) > transformer.hidden),
-        words=lambda _: (
+    elif model.transformer is not None and grid.adapter_rank > model.transformer.hidden:
+        # The layers' input is one side of every projection.
+        side = model.transformer.hidden
+        yield Reason(
+            "adapters",
+            EVERYWHERE,
             f"adapter_rank={grid.adapter_rank} is wider than the projections, whose one side is "
-            f"{transformer.hidden}; try {transformer.hidden} or less"
-        ),
-    )
+            f"{side}; try {side} or less",
+        )
 
 
 def _batch(grid: Grid) -> Iterator[Reason]:
@@ -452,19 +411,12 @@ def _batch(grid: Grid) -> Iterator[Reason]:
     # (Multiplying back is ten times faster than a remainder, and exact for whole numbers.)
     update = grid.updated
     filled = update.micro_batches * (grid.dp * grid.micro_batch)
-    yield Reason(rule="batch", broken=filled != update.global_batch, words=words)
+    yield Reason("batch", filled != update.global_batch, words)
 
 
 def _schedule(grid: Grid) -> Iterator[Reason]:
     schedule = grid.schedule
-    degrees = {
-        name: value.astype(np.int64)
-        for name, value in (
-            ("pp", grid.pp),
-            ("vpp", grid.vpp),
-            ("micro_batches", grid.updated.micro_batches),
-        )
-    }
+    degrees = {"pp": grid.pp, "vpp": grid.vpp, "micro_batches": grid.updated.micro_batches}
 
     def words(at: Scalars) -> str:
         step = (grid.mini_batches or 1) * at["dp"] * at["micro_batch"]
@@ -472,16 +424,17 @@ def _schedule(grid: Grid) -> Iterator[Reason]:
         found = schedule_reasons(schedule, pp=at["pp"], vpp=at["vpp"], micro_batches=micro_batches)
         return "; ".join(found)
 
-    broken = broken_rules(schedule, **degrees)
-    yield Reason(rule="schedule", broken=np.logical_or.reduce(list(broken.values())), words=words)
+    whole = {name: degree.astype(np.int64) for name, degree in degrees.items()}
+    broken = broken_rules(schedule, **whole)
+    yield Reason("schedule", np.logical_or.reduce(list(broken.values())), words)
 
 
 def _recommender(recommender: Recommender, grid: Grid) -> Iterator[Reason]:
     for name in (name for name in RANK_DEGREES if KNOBS[name].part == "layers"):
         yield Reason(
-            rule=name,
-            broken=getattr(grid, name) > 1,
-            words=lambda at, name=name: (  # type: ignore[misc]
+            name,
+            getattr(grid, name) > 1,
+            lambda at, name=name: (  # type: ignore[misc]
                 f"{name}={at[name]}: a recommender spreads its tables by ep and its batch by dp; "
                 f"try {name}=1"
             ),

@@ -38,7 +38,6 @@ class MatrixProduct(Record, eq=False):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Common shape of the size arrays."""
         return np.broadcast_shapes(self.m.shape, self.k.shape, self.n.shape, self.batch.shape)
 
     @property
@@ -53,7 +52,6 @@ class MatrixProduct(Record, eq=False):
 
     @property
     def dense_flop(self) -> FloatArray:
-        """FLOP of the dense product."""
         return FLOP_PER_MULTIPLY_ADD * self.m * self.k * self.n * self.batch
 
     @property
@@ -65,17 +63,14 @@ class MatrixProduct(Record, eq=False):
 
     @property
     def element_bytes_b(self) -> float:
-        """Bytes per element of `b`."""
         return format_named(self.format_b).bytes_per_element
 
     @property
     def element_bytes_out(self) -> float:
-        """Bytes per element of the result."""
         return format_named(self.format_out).bytes_per_element
 
     @property
     def result_bytes(self) -> FloatArray:
-        """Bytes of the result."""
         return self.batch * self.m * self.n * self.element_bytes_out
 
 

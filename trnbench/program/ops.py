@@ -22,7 +22,7 @@ from trnbench.facts.workload.choices import Op
 from trnbench.facts.workload.recompute import Module
 from trnbench.program.collective import Collective
 from trnbench.program.matrix import MatrixProduct, matrix_product
-from trnbench.program.tensor import ONE, Dim, Tensor, array, element_bytes, one, total_bytes
+from trnbench.program.tensor import ONE, Dim, Tensor, array, element_bytes, one, total, total_bytes
 
 Phase = Literal["F", "recompute", "B_input", "B_weight", "optimizer"]
 Region = Literal["", "core", "experts", "states"]
@@ -50,6 +50,19 @@ def letters_of_roles(letters: str) -> Mapping[str, str]:
     }
 
 
+class _Op(Record, eq=False):
+    """An operation of a block, `count` times in one run of the block."""
+
+    name: str
+    phase: Phase
+    count: FloatArray = field(default_factory=one)
+    region: Region = ""
+
+    @property
+    def backward(self) -> bool:
+        return self.phase in ("B_input", "B_weight")
+
+
 class Term(Record, eq=False):
     """out = left x right, with a letter for each dimension: "bsh,hnd->bsnd"."""
 
@@ -60,11 +73,9 @@ class Term(Record, eq=False):
 
     @property
     def operands(self) -> tuple[str, str, str]:
-        """Letters of left, right and out."""
         return operand_letters(self.letters)
 
     def sizes(self) -> dict[str, FloatArray]:
-        """Size on one rank of each letter's dimension."""
         left, right, _ = self.operands
         names, shape = left + right, (*self.left.shape, *self.right.shape)
         return dict(zip(names, shape, strict=True))
@@ -76,29 +87,23 @@ class Term(Record, eq=False):
         return array(prod({letter: dim.whole for letter, dim in dims}.values(), start=ONE))
 
 
-class MatMul(Record, eq=False):
+class MatMul(_Op, eq=False):
     """Products that run as one: they share the left operand, or add up into one result."""
 
-    name: str
-    phase: Phase
     terms: tuple[Term, ...]
     format: str  # of the operands
     bias: tuple[Tensor, ...] = ()
     # share that the model needs: half of a causal score
     useful: FloatArray = field(default_factory=one)
-    count: FloatArray = field(default_factory=one)
-    region: Region = ""
     module: Module | None = None  # whose output recompute may drop
 
     @property
     def reads(self) -> tuple[Tensor, ...]:
-        """Tensors read, each once."""
         operands = (tensor for term in self.terms for tensor in (term.left, term.right))
         return tuple(dict.fromkeys((*operands, *self.bias)))
 
     @property
     def writes(self) -> tuple[Tensor, ...]:
-        """Tensors written, each once."""
         return tuple(dict.fromkeys(term.out for term in self.terms))
 
     @property
@@ -140,25 +145,22 @@ class MatMul(Record, eq=False):
     def flop(self) -> FloatArray:
         """FLOP of one run on one rank."""
         terms = (prod(term.sizes().values(), start=ONE) for term in self.terms)
-        return array(FLOP_PER_MULTIPLY_ADD * sum(terms, start=np.zeros(())))
+        return array(FLOP_PER_MULTIPLY_ADD * total(terms))
 
     @property
     def bytes(self) -> FloatArray:
-        """Bytes of operands and results in memory, each once."""
         return total_bytes((*self.reads, *self.writes))
 
     @property
     def model_flop(self) -> FloatArray:
         """FLOP of one run that the model needs over all ranks of a stage."""
         terms = (term.whole_multiply_adds() for term in self.terms)
-        return array(FLOP_PER_MULTIPLY_ADD * self.useful * sum(terms, start=np.zeros(())))
+        return array(FLOP_PER_MULTIPLY_ADD * self.useful * total(terms))
 
 
-class AttentionOp(Record, eq=False):
+class AttentionOp(_Op, eq=False):
     """Fused attention: scores never reach memory, and the backward pass computes them again."""
 
-    name: str
-    phase: Phase
     reads: tuple[Tensor, ...]  # query, key, value; backward also result, log sums, gradient
     writes: tuple[Tensor, ...]
     pairs: FloatArray  # (query, key) pairs of a sequence for one rank's queries
@@ -166,8 +168,6 @@ class AttentionOp(Record, eq=False):
     causal: bool
     window: int | None
     format: str
-    count: FloatArray = field(default_factory=one)
-    region: Region = ""
 
     @property
     def query(self) -> Tensor:
@@ -183,11 +183,6 @@ class AttentionOp(Record, eq=False):
     def value(self) -> Tensor:
         """Values [batch, key, kv_head, size]."""
         return self.reads[2]
-
-    @property
-    def backward(self) -> bool:
-        """True for the backward kernel."""
-        return self.phase in ("B_input", "B_weight")
 
     def _per_pair(self, score_products: int, value_products: int) -> FloatArray:
         score, value = self.query.dims[3].size, self.value.dims[3].size
@@ -211,19 +206,16 @@ class AttentionOp(Record, eq=False):
 
     @property
     def bytes(self) -> FloatArray:
-        """Bytes of operands and results, each once; ring keys count in all pieces."""
-        return array(sum((t.bytes for t in (*self.reads, *self.writes)), start=np.zeros(())))
+        return total(tensor.bytes for tensor in (*self.reads, *self.writes))
 
 
-class ScanOp(Record, eq=False):
+class ScanOp(_Op, eq=False):
     """Scan in chunks: the `states` before each, or the `output` of every token from its own.
 
     `states` reads value, key, steps and decays. `output` reads the query in front of these and the
     states after them. Its backward pass also reads its result, for gradients of all but the states.
     """
 
-    name: str
-    phase: Phase
     part: Literal["states", "output"]
     form: Literal["mamba-2", "gated-delta"]
     chunk: int
@@ -234,13 +226,6 @@ class ScanOp(Record, eq=False):
     key_heads: Dim
     tokens: tuple[Dim, Dim]  # batch and chunks
     format: str
-    count: FloatArray = field(default_factory=one)
-    region: Region = ""
-
-    @property
-    def backward(self) -> bool:
-        """True for the backward kernel."""
-        return self.phase in ("B_input", "B_weight")
 
     def _products(self) -> tuple[tuple[bool, str, str, str], ...]:
         """Products of a chunk as (shared by heads, rows, depth, columns).
@@ -307,40 +292,30 @@ class ScanOp(Record, eq=False):
 
     @property
     def bytes(self) -> FloatArray:
-        """Bytes of operands and results, each once."""
         return total_bytes((*self.reads, *self.writes))
 
 
-class Elementwise(Record, eq=False):
+class Elementwise(_Op, eq=False):
     """Pass over memory that computes tensors element by element."""
 
-    name: str
     function: str
-    phase: Phase
     reads: tuple[Tensor, ...]
     writes: tuple[Tensor, ...]
     view: bool = False  # the tensors are in memory already, no bytes move
-    count: FloatArray = field(default_factory=one)
-    region: Region = ""
     module: Module | None = None  # whose output recompute may drop
 
     @property
     def bytes(self) -> FloatArray:
-        """Bytes read and written in one run on one rank."""
         return np.zeros(()) if self.view else total_bytes((*self.reads, *self.writes))
 
 
-class Gather(Record, eq=False):
+class Gather(_Op, eq=False):
     """Rows taken from a tensor by index, or (`scatter_add`) added to it by index."""
 
-    name: str
     function: str
-    phase: Phase
     reads: tuple[Tensor, ...]
     writes: tuple[Tensor, ...]
     lookups: FloatArray = field(default_factory=one)  # rows read for each row written
-    count: FloatArray = field(default_factory=one)
-    region: Region = ""
 
     @property
     def bytes(self) -> FloatArray:
@@ -352,31 +327,25 @@ class Gather(Record, eq=False):
         return array(self.writes[0].bytes * (1 + self.lookups) + index)
 
 
-class CollectiveOp(Record, eq=False):
+class CollectiveOp(_Op, eq=False):
     """Collective of the ranks along an axis; absent (count 0) where the group is one rank."""
 
-    name: str
     op: Op
     axis: str
-    phase: Phase
     read: Tensor
     write: Tensor
-    ranks: FloatArray
-    count: FloatArray  # runs; of a ring, hops
+    ranks: FloatArray  # `count` is of runs; of a ring, of hops
     reduction: Literal["sum", "max"] = "sum"
     ring: Literal["", "gather", "reduce"] = ""  # pieces go round, or parts of a sum
     copies: int = 1  # sent of each token, to ranks that a router draws
     part: FloatArray = field(default_factory=one)  # share of a piece that a hop carries
-    region: Region = ""
 
     @property
     def reads(self) -> tuple[Tensor, ...]:
-        """The tensor sent."""
         return (self.read,)
 
     @property
     def writes(self) -> tuple[Tensor, ...]:
-        """The tensor received."""
         return (self.write,)
 
     @property
@@ -394,6 +363,33 @@ class CollectiveOp(Record, eq=False):
             size_bytes=float(self.size_bytes),
             element_bytes=element_bytes(self.read.format),
         )
+
+
+def collective_op(
+    op: Op,
+    axis: str,
+    phase: Phase,
+    tensors: tuple[Tensor, Tensor],
+    ranks: FloatArray,
+    *,
+    name: str | None = None,
+    count: FloatArray | None = None,
+) -> CollectiveOp:
+    """Collective of the first tensor into the second, whose name it has.
+
+    It runs once where the group has several ranks.
+    """
+    read, write = tensors
+    return CollectiveOp(
+        name=name or write.name,
+        op=op,
+        axis=axis,
+        phase=phase,
+        read=read,
+        write=write,
+        ranks=ranks,
+        count=array(ranks > 1) if count is None else count,
+    )
 
 
 class Send(Record, eq=False):

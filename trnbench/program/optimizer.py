@@ -21,12 +21,20 @@ from typing import TypeGuard, get_args
 import numpy as np
 
 from trnbench.facts.arrays import FloatArray
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, field
 from trnbench.facts.workload.choices import Op
 from trnbench.program.grid import Grid
-from trnbench.program.ops import CollectiveOp, Elementwise, Operation, Phase
+from trnbench.program.ops import Elementwise, Operation, Phase, collective_op
 from trnbench.program.parameters import Parameter, Replicas, Use
-from trnbench.program.tensor import ONE, Tensor, TensorRole, array, element_bytes
+from trnbench.program.tensor import (
+    Tensor,
+    TensorRole,
+    array,
+    element_bytes,
+    nothing,
+    one,
+    total,
+)
 
 MOMENTS = 2
 """AdamW keeps a mean and a mean square of each gradient."""
@@ -40,19 +48,20 @@ class Bucket(Record, eq=False):
     axis: str  # of the ranks that hold the same weights and sum their gradients
     format: str
     frozen: bool  # not trained, without gradients
-    slices: FloatArray  # replicas that share the optimizer's work
     elements: FloatArray  # weights on a rank
-    gradient_elements: FloatArray  # of tables only the rows touched
-    moment_elements: FloatArray  # numbers of optimizer state
     quantised_elements: FloatArray  # with a copy in the format of linear layers
-    alike: FloatArray  # held by all tp ranks, which sum their gradients first
-    shared: FloatArray  # held by groups of `copies` tp ranks: key-value heads
-    copies: FloatArray  # tp ranks with the same key-value heads
-    tied: FloatArray  # held by both ends of a pipeline
+    slices: FloatArray = field(default_factory=one)  # replicas that share the optimizer's work
+    gradient_elements: FloatArray = field(default_factory=nothing)  # of tables only rows touched
+    moment_elements: FloatArray = field(default_factory=nothing)  # numbers of optimizer state
+    # held by all tp ranks, which sum their gradients first
+    alike: FloatArray = field(default_factory=nothing)
+    # held by groups of `copies` tp ranks: key-value heads
+    shared: FloatArray = field(default_factory=nothing)
+    copies: FloatArray = field(default_factory=one)  # tp ranks with the same key-value heads
+    tied: FloatArray = field(default_factory=nothing)  # held by both ends of a pipeline
 
     @property
     def name(self) -> str:
-        """Name that tells the bucket from others of its block."""
         return f"{self.axis}.frozen.{self.format}" if self.frozen else self.axis
 
 
@@ -82,7 +91,6 @@ def buckets(
 def _frozen_bucket(
     grid: Grid, axis: str, members: Sequence[Parameter], quantised: frozenset[str]
 ) -> Bucket:
-    nothing = np.zeros(())
     kept = members[0].weight.format
     # What is kept in a format of its own is kept in no other.
     copied = quantised if kept == grid.recipe.weights else frozenset[str]()
@@ -90,21 +98,13 @@ def _frozen_bucket(
         axis=axis,
         format=kept,
         frozen=True,
-        slices=ONE,
         elements=_count(members),
-        gradient_elements=nothing,
-        moment_elements=nothing,
         quantised_elements=_count([m for m in members if m.weight.name in copied]),
-        alike=nothing,
-        shared=nothing,
-        copies=ONE,
-        tied=nothing,
     )
 
 
 def _count(part: Sequence[Parameter]) -> FloatArray:
-    held = (member.weight.elements * member.held for member in part)
-    return array(sum(held, start=np.zeros(())))
+    return total(member.weight.elements * member.held for member in part)
 
 
 def _bucket(
@@ -117,8 +117,8 @@ def _bucket(
 ) -> Bucket:
     dense = [member for member in members if member.touched is None]
     sparse = [member for member in members if member.touched is not None]
-    rows = array(sum((m.weight.dims[0].size for m in sparse), start=np.zeros(())))
-    touched = array(sum((_touched(m) for m in sparse), start=np.zeros(())))
+    rows = total(m.weight.dims[0].size for m in sparse)
+    touched = total(map(_touched, sparse))
     summed = alike_over_tp(members, gradients)
     alike = [member for member in dense if member.weight.name in summed]
     shared = [member for member in dense if np.any(member.copies > 1)]
@@ -159,7 +159,10 @@ def _touched(member: Parameter) -> FloatArray:
 
 
 class _Flat(Record, eq=False):
-    """Flat tensors of a bucket, and their exchanges among its replicas."""
+    """Flat tensors of a bucket, whole and in slices, and their exchanges among its replicas.
+
+    The ranks of the axis `shard` share slices. Gradients are in the format of their exchange.
+    """
 
     grid: Grid
     bucket: Bucket
@@ -174,29 +177,24 @@ class _Flat(Record, eq=False):
 
     @property
     def shard(self) -> str:
-        """Axis whose ranks share slices."""
         return self.grid.shard_axis(self.bucket.axis)
 
     @property
     def gradient(self) -> Tensor:
-        """All gradients, in the format of their exchange."""
         elements = self.bucket.gradient_elements
         return self.tensor("gradients", elements, self.grid.recipe.reduction, "gradient")
 
     @property
     def gradient_slice(self) -> Tensor:
-        """Gradients this replica sums."""
         elements = array(self.bucket.gradient_elements / self.grid.ranks(self.shard))
         return self.tensor("gradients.slice", elements, self.grid.recipe.reduction, "gradient")
 
     @property
     def weights(self) -> Tensor:
-        """All weights."""
         return self.tensor("weights", self.bucket.elements, self.bucket.format, "weight")
 
     @property
     def weight_slice(self) -> Tensor:
-        """Weights this replica updates."""
         elements = array(self.bucket.elements / self.grid.ranks(self.shard))
         return self.tensor("weights.slice", elements, self.bucket.format, "weight")
 
@@ -208,16 +206,8 @@ class _Flat(Record, eq=False):
         ranks = self.grid.ranks(axis)
         present = (ranks > 1) & (self.bucket.elements > 0)
         if np.any(present):
-            yield CollectiveOp(
-                name=f"{write.name}.{op}",
-                op=op,
-                axis=axis,
-                phase=phase,
-                read=read,
-                write=write,
-                ranks=ranks,
-                count=array(present),
-            )
+            name, count = f"{write.name}.{op}", array(present)
+            yield collective_op(op, axis, phase, (read, write), ranks, name=name, count=count)
 
 
 def synchronise(grid: Grid, bucket: Bucket) -> Iterator[Operation]:
@@ -260,14 +250,13 @@ def _within_stage(grid: Grid, bucket: Bucket, flat: _Flat) -> Iterator[Operation
         if not np.any(present):
             continue
         part = flat.tensor(f"gradients.{axis}", elements, grid.recipe.reduction, "gradient")
-        yield CollectiveOp(
+        yield collective_op(
+            "all-reduce",
+            axis,
+            "optimizer",
+            (part, part),
+            np.maximum(ranks, 1),
             name=f"{part.name}.all-reduce",
-            op="all-reduce",
-            axis=axis,
-            phase="optimizer",
-            read=part,
-            write=part,
-            ranks=np.maximum(ranks, 1),
             count=array(present),
         )
 
@@ -314,7 +303,6 @@ def _update(grid: Grid, bucket: Bucket, flat: _Flat) -> Iterator[Operation]:
 
 
 def is_on_host(op: Operation) -> TypeGuard[Elementwise]:
-    """True when an operation is an update by the host."""
     return isinstance(op, Elementwise) and op.function == ON_HOST
 
 

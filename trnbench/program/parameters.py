@@ -46,7 +46,6 @@ def stored_format(grid: Grid, weight: str) -> str:
 
 
 def is_packed(grid: Grid, weight: Tensor) -> bool:
-    """True when a weight is unpacked before products read it."""
     return weight.frozen and weight.format not in (grid.recipe.weights, grid.recipe.linear)
 
 
@@ -110,7 +109,6 @@ def _parameter(
 
 
 def adapter_parameter(grid: Grid, name: str, dims: Sequence[Dim]) -> Parameter:
-    """One of the two weights of an adapter, which the job trains."""
     cut = tuple(dims)
     weight = Tensor(name=name, dims=cut, format=grid.recipe.weights, role="weight")
     return Parameter(weight=weight, use="trained", copies=_copies(grid, cut))

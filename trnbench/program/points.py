@@ -30,7 +30,6 @@ class Points(Record, eq=False):
     offsets: Memo[tuple[int, ...], IntArray] = field(default_factory=Memo)
 
     def __len__(self) -> int:
-        """Number of layouts."""
         return len(self.index[0])
 
     def pick(self, array: NDArray[Number]) -> NDArray[Number]:

@@ -18,29 +18,22 @@ class PrecisionRecipe(Record):
 
     name: str
     title: str
-    linear: str
-    """Operands of linear layers."""
-    other: str
-    """Operands of attention scores and vocabulary."""
+    linear: str  # operands of linear layers
+    other: str  # operands of attention scores and vocabulary
     activations: str
     weights: str
     gradients: str
-    reduction: str
-    """Gradients on their way between ranks."""
-    master: str | None
-    """Second copy of the weights, which the optimizer updates."""
+    reduction: str  # gradients on their way between ranks
+    master: str | None  # second copy of the weights, which the optimizer updates
     moments: str
+    # true where linear operands are stored beside the weights that are trained
     quantised: bool = False
-    """True where linear operands are stored beside the weights that are trained."""
-    linear_weights: str | None = None
-    """Weights in linear layers, where grouped otherwise."""
-    rounding: Literal["rne", "sr"] = "rne"
-    """Rounding of every write of a weight."""
+    linear_weights: str | None = None  # weights in linear layers, where grouped otherwise
+    rounding: Literal["rne", "sr"] = "rne"  # rounding of every write of a weight
     statistics: str = "fp32"
 
     @property
     def weight_operands(self) -> str:
-        """Format of weights as linear layers read them."""
         return self.linear_weights or self.linear
 
 
@@ -68,80 +61,56 @@ _MIXED = PrecisionRecipe(
     master="fp32",
     moments="fp32",
 )
-_BF16 = replace(
-    _MIXED,
-    name="bf16",
-    title="everything in bf16, rounded to nearest",
-    gradients="bf16",
-    reduction="bf16",
-    master=None,
-    moments="bf16",
-)
 
+
+def _like(
+    base: PrecisionRecipe, name: str, title: str, **formats: str | bool | None
+) -> PrecisionRecipe:
+    return replace(base, name=name, title=title, **formats)
+
+
+def _quantised(
+    name: str, operands: str, linear: str, linear_weights: str | None = None
+) -> PrecisionRecipe:
+    title = f"bf16-master with {operands} in linear layers"
+    formats = {"linear": linear, "linear_weights": linear_weights}
+    return _like(_MIXED, name, title, quantised=True, **formats)
+
+
+_BF16 = _like(
+    _MIXED,
+    "bf16",
+    "everything in bf16, rounded to nearest",
+    **dict.fromkeys(("gradients", "reduction", "moments"), "bf16"),
+    master=None,
+)
 # A recipe states only its differences from a relative.
 _ALL = (
     _FP32,
-    replace(_FP32, name="tf32", title="fp32 storage, tf32 products", linear="tf32", other="tf32"),
+    _like(_FP32, "tf32", "fp32 storage, tf32 products", linear="tf32", other="tf32"),
     _MIXED,
-    replace(
-        _MIXED,
-        name="bf16-sr-master",
-        title="bf16-master, weights rounded stochastically",
-        rounding="sr",
-    ),
+    _like(_MIXED, "bf16-sr-master", "bf16-master, weights rounded stochastically", rounding="sr"),
     _BF16,
-    replace(
-        _BF16, name="bf16-sr", title="everything in bf16, rounded stochastically", rounding="sr"
-    ),
-    replace(
+    _like(_BF16, "bf16-sr", "everything in bf16, rounded stochastically", rounding="sr"),
+    _like(
         _MIXED,
-        name="fp16-master",
-        title="fp16 with fp32 master weights, gradients and moments",
-        linear="fp16",
-        other="fp16",
-        activations="fp16",
-        weights="fp16",
+        "fp16-master",
+        "fp16 with fp32 master weights, gradients and moments",
+        **dict.fromkeys(("linear", "other", "activations", "weights"), "fp16"),
     ),
-    replace(
-        _MIXED,
-        name="fp8",
-        title="bf16-master with fp8 operands in linear layers",
-        linear="fp8_e4m3",
-        quantised=True,
+    _quantised("fp8", "fp8 operands", "fp8_e4m3"),
+    _quantised(
+        "fp8-blockwise", "fp8 operands in blocks of 128", "blockfp8_e4m3", "blockfp8_tile_e4m3"
     ),
-    replace(
-        _MIXED,
-        name="fp8-blockwise",
-        title="bf16-master with fp8 operands in blocks of 128 in linear layers",
-        linear="blockfp8_e4m3",
-        linear_weights="blockfp8_tile_e4m3",
-        quantised=True,
+    _quantised("mxfp8", "micro-scaled fp8 operands", "mxfp8_e4m3"),
+    _quantised("nvfp4", "NVFP4 operands", "nvfp4"),
+    _like(
+        _FP32, "auto-cast-bf16", "fp32 storage, products cast to bf16", linear="bf16", other="bf16"
     ),
-    replace(
-        _MIXED,
-        name="mxfp8",
-        title="bf16-master with micro-scaled fp8 operands in linear layers",
-        linear="mxfp8_e4m3",
-        quantised=True,
-    ),
-    replace(
-        _MIXED,
-        name="nvfp4",
-        title="bf16-master with NVFP4 operands in linear layers",
-        linear="nvfp4",
-        quantised=True,
-    ),
-    replace(
+    _like(
         _FP32,
-        name="auto-cast-bf16",
-        title="fp32 storage, products cast to bf16",
-        linear="bf16",
-        other="bf16",
-    ),
-    replace(
-        _FP32,
-        name="auto-cast-fp8",
-        title="fp32 storage, linear products cast to fp8, others to bf16",
+        "auto-cast-fp8",
+        "fp32 storage, linear products cast to fp8, others to bf16",
         linear="fp8_e4m3",
         other="bf16",
     ),

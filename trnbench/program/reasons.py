@@ -16,12 +16,19 @@ Scalars: TypeAlias = Mapping[str, int]
 FEW = 3
 
 
-class Reason(Record, eq=False):
+EVERYWHERE: BoolArray = np.ones((), dtype=np.bool_)
+"""Mask of all layouts."""
+
+
+class Reason(Record, eq=False, kw_only=False):
     """Rule that layouts of a grid break."""
 
     rule: str
     broken: BoolArray  # True for layouts that break the rule
-    words: Callable[[Scalars], str]  # message for one such layout
+    message: str | Callable[[Scalars], str]  # for all such layouts, or for one
+
+    def words(self, at: Scalars) -> str:
+        return self.message if isinstance(self.message, str) else self.message(at)
 
 
 _OF_TP = (
@@ -70,4 +77,4 @@ def divides(rule: str, degree: FloatArray, name: str, number: int, what: str) ->
         near = divisors_near(number, value)
         return f"{name}={value} does not divide {number} {what}; try {near}"
 
-    return Reason(rule=rule, broken=number % degree != 0, words=words)
+    return Reason(rule, number % degree != 0, words)

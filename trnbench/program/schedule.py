@@ -2,9 +2,9 @@
 
 An order is fixed before anything runs and knows no durations: the emulator plays it, the executor
 follows it, the memory model counts the micro-batches in flight. Every stage has the same number of
-slots. Messages cut an order into waves: a wave has at most one slot of each stage, and every message
-that a slot waits for was sent in an earlier wave. So start times of all stages follow wave by wave,
-whatever the durations.
+slots. Messages cut an order into waves: a wave has at most one slot of each stage, and what a slot
+waits for was sent in an earlier wave. So start times of all stages follow wave by wave, whatever
+the durations.
 
     gpipe         all forwards, then all backwards
     1f1b          pp - stage - 1 forwards ahead, then one forward, one backward in turn
@@ -58,7 +58,6 @@ class SlotOrder(Record, eq=False):
 
     @property
     def slots_per_stage(self) -> int:
-        """Slots of each stage."""
         return int(self.kind.shape[1])
 
     @property

@@ -75,7 +75,6 @@ _SUMMED = ("tp", "kv_copies", "tied")
 
 
 def purpose_of(axis: str) -> Purpose:
-    """Purpose of exchanges along an axis inside a block."""
     if axis not in _PURPOSE_OF:
         raise GapError(axis, "purpose among the exchanges of a step")
     return _PURPOSE_OF[axis]
@@ -130,12 +129,9 @@ def has_experts(block: Block, phase: Phase) -> bool:
 class Launches(Record, eq=False):
     """Launches of a slot of a block."""
 
-    passes: int
-    """Passes through the whole layer."""
-    exchanges: FloatArray
-    """Collectives."""
-    members: FloatArray
-    """Ranks of these collectives, summed over them."""
+    passes: int  # passes through the whole layer
+    exchanges: FloatArray  # collectives
+    members: FloatArray  # ranks of these collectives, summed over them
 
 
 _NONE = Launches(passes=0, exchanges=array(0), members=array(0))
@@ -173,12 +169,9 @@ class SlotTimes(Record, Generic[Seconds], eq=False):
     """Seconds of one micro-batch in its forward, its backward and its weight-gradient slot."""
 
     forward_s: Seconds
-    backward_s: Seconds
-    """Input gradients, and recompute for them."""
-    weight_s: Seconds
-    """Weight gradients; part of the backward slot unless the schedule splits it."""
+    backward_s: Seconds  # input gradients, and recompute for them
+    weight_s: Seconds  # weight gradients; part of the backward slot unless the schedule splits it
 
     @property
     def all_s(self: SlotTimes[FloatArray]) -> FloatArray:
-        """Seconds of the three slots together."""
         return self.forward_s + self.backward_s + self.weight_s

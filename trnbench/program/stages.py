@@ -48,16 +48,11 @@ class StageClass(Record, eq=False):
     """Equal pipeline stages, and the blocks that each of them runs."""
 
     role: StageRole
-    multiplicity: FloatArray
-    """Number of such stages."""
-    index: FloatArray
-    """First such stage, counted from 0."""
-    blocks: Mapping[str, FloatArray]
-    """Runs per micro-batch, by kind."""
-    messages: tuple[Send, ...]
-    """Messages of a micro-batch."""
-    chunks: tuple[Mapping[str, FloatArray], ...] = ()
-    """Blocks of each chunk, if drawn by hand."""
+    multiplicity: FloatArray  # number of such stages
+    index: FloatArray  # first such stage, counted from 0
+    blocks: Mapping[str, FloatArray]  # runs per micro-batch, by kind
+    messages: tuple[Send, ...]  # messages of a micro-batch
+    chunks: tuple[Mapping[str, FloatArray], ...] = ()  # blocks of each chunk, if drawn by hand
 
 
 def is_behind(kind: str) -> bool:

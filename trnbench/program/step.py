@@ -38,7 +38,7 @@ with the reasons (`legality`), and the numbers of such a layout mean nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TypeAlias
 
@@ -55,12 +55,12 @@ from trnbench.program.grid import Grid, grid_of
 from trnbench.program.job_passes import passes_beside
 from trnbench.program.legality import reasons
 from trnbench.program.matrix import MatrixProduct
-from trnbench.program.ops import CollectiveOp, MatMul, Operation, Send, Term
+from trnbench.program.ops import CollectiveOp, MatMul, Operation, Send, Term, collective_op
 from trnbench.program.optimizer import host_bytes
 from trnbench.program.precision import PrecisionRecipe
 from trnbench.program.reasons import Reason, legal
 from trnbench.program.stages import StageClass, StageFlow, stage_classes
-from trnbench.program.tensor import ONE, Dim, Tensor, array
+from trnbench.program.tensor import ONE, Dim, Tensor, array, total
 
 
 class StepProgram(Record, eq=False):
@@ -80,17 +80,14 @@ class StepProgram(Record, eq=False):
 
     @property
     def recipe(self) -> PrecisionRecipe:
-        """Number formats in use."""
         return self.grid.recipe
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the grid of layouts."""
         return self.grid.shape
 
     @property
     def micro_batches(self) -> FloatArray:
-        """Micro-batches of each replica in a step."""
         return self.grid.micro_batches
 
     @property
@@ -115,37 +112,22 @@ class StepProgram(Record, eq=False):
 
     @property
     def legal(self) -> BoolArray:
-        """Mask of the layouts that break no rule."""
         return legal(self.reasons, self.shape)
 
     @cached_property
     def model_flop(self) -> FloatArray:
         """FLOP of a step that the model needs: causal attention halved, no recompute."""
-        return array(
-            self.micro_batches
-            * sum(
-                (
-                    self.times(kind) * self.instances(kind) * b.model_flop
-                    for kind, b in self.blocks.items()
-                ),
-                0.0,
-            )
-        )
+        return array(self.micro_batches * self._over_blocks(lambda block: block.model_flop))
 
     @property
     def hardware_flop(self) -> FloatArray:
         """FLOP of a step that the ranks carry out, with recompute, copies and padding."""
-        return array(
-            self.micro_batches
-            * self.grid.ranks_per_stage
-            * sum(
-                (
-                    self.times(kind) * self.instances(kind) * b.flop()
-                    for kind, b in self.blocks.items()
-                ),
-                0.0,
-            )
-        )
+        ranks = self.grid.ranks_per_stage
+        return array(self.micro_batches * ranks * self._over_blocks(lambda block: block.flop()))
+
+    def _over_blocks(self, flop: Callable[[Block], FloatArray]) -> FloatArray:
+        kinds = self.blocks.items()
+        return total(self.times(kind) * self.instances(kind) * flop(one) for kind, one in kinds)
 
     def times(self, kind: str) -> int:
         """Passes of a micro-batch through blocks of a kind in a step: 1, or its epochs."""
@@ -157,7 +139,7 @@ class StepProgram(Record, eq=False):
 
     def instances(self, kind: str) -> FloatArray:
         """Number of blocks of a kind over all stages."""
-        return array(sum((s.multiplicity * s.blocks.get(kind, array(0)) for s in self.stages), 0.0))
+        return total(s.multiplicity * s.blocks.get(kind, array(0)) for s in self.stages)
 
     def refusals(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
         """Messages that refuse the layout at an index of the grid; empty if legal."""
@@ -169,7 +151,6 @@ class StepProgram(Record, eq=False):
         return tuple(reason.words(at) for reason in broken)
 
     def at(self, index: tuple[int, ...]) -> StepProgram:
-        """Program of the one layout at an index of the grid."""
         return training_step(self.model, self.grid.layout_at(index))
 
 
@@ -229,7 +210,6 @@ def training_step(
 
 
 def stages_alike(layout: Layout, other: Layout) -> bool:
-    """True when stages of two layouts with the same degrees run the same blocks."""
     return _of_stages(layout) == _of_stages(other)
 
 
@@ -247,18 +227,8 @@ def _closing(grid: Grid) -> tuple[CollectiveOp, ...]:
     if not np.any(ranks > 1):
         return ()
     norm = Tensor(name="gradients.norm", dims=(), format=grid.recipe.statistics, role="gradient")
-    return (
-        CollectiveOp(
-            name="gradients.norm.all-reduce",
-            op="all-reduce",
-            axis="world",
-            phase="optimizer",
-            read=norm,
-            write=norm,
-            ranks=ranks,
-            count=array(ranks > 1),
-        ),
-    )
+    name = "gradients.norm.all-reduce"
+    return (collective_op("all-reduce", "world", "optimizer", (norm, norm), ranks, name=name),)
 
 
 def host_states_bytes(program: StepProgram, node_ranks: int) -> FloatArray:
@@ -270,18 +240,13 @@ def host_states_bytes(program: StepProgram, node_ranks: int) -> FloatArray:
     if grid.optimizer_offload != "host":
         return np.zeros(())
     of_kind = {
-        kind: array(sum((host_bytes(grid, bucket) for bucket in block.buckets), np.zeros(())))
+        kind: total(host_bytes(grid, bucket) for bucket in block.buckets)
         for kind, block in program.blocks.items()
     }
+    of_stage = [total(n * of_kind[k] for k, n in s.blocks.items()) for s in program.stages]
+    ranks_of = [s.multiplicity * grid.ranks_per_stage for s in program.stages]
     each, ranks = (
-        np.stack([np.broadcast_to(one, shape) for one in of_stages])
-        for of_stages in (
-            [
-                sum((n * of_kind[k] for k, n in s.blocks.items()), np.zeros(()))
-                for s in program.stages
-            ],
-            [s.multiplicity * grid.ranks_per_stage for s in program.stages],
-        )
+        np.stack([np.broadcast_to(one, shape) for one in stages]) for stages in (of_stage, ranks_of)
     )
     most = np.argsort(-each, axis=0, kind="stable")
     each, ranks = (np.take_along_axis(values, most, axis=0) for values in (each, ranks))
@@ -366,7 +331,7 @@ def _share_of_hops(program: StepProgram, tensor: Tensor) -> FloatArray:
         if send.tensor is tensor and (send.phase, send.direction) == ("F", "send")
     )
     hops = np.maximum(program.grid.pp * program.grid.vpp - 1, 1)
-    return array(sum(sent, start=np.zeros(())) / hops)
+    return array(total(sent) / hops)
 
 
 def _part(send: Send, name: str, share: FloatArray) -> Send:

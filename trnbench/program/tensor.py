@@ -15,6 +15,7 @@ axes it depends on. Axes of a layout:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from math import prod
 from typing import Literal
@@ -44,11 +45,17 @@ _REMEMBERED = 4096
 """Most layouts for which a tensor remembers its bytes, which are asked for repeatedly."""
 _FLOAT64 = np.dtype(np.float64)
 ONE: FloatArray = array(1.0)
+_NOTHING: FloatArray = array(0.0)
 
 
 def one() -> FloatArray:
     """Size of a dimension that is absent; a default of fields."""
     return ONE
+
+
+def nothing() -> FloatArray:
+    """Size of what is not there; a default of fields."""
+    return _NOTHING
 
 
 @cache
@@ -86,12 +93,10 @@ class Tensor(Record, eq=False, dict=True):
 
     @property
     def shape(self) -> tuple[FloatArray, ...]:
-        """Size of each dimension on one rank."""
         return tuple(dim.size for dim in self.dims)
 
     @property
     def axes(self) -> frozenset[str]:
-        """Axes that cut the tensor."""
         return frozenset(axis for dim in self.dims for axis in dim.axes)
 
     @property
@@ -122,7 +127,6 @@ class Tensor(Record, eq=False, dict=True):
 
     @property
     def differentiable(self) -> bool:
-        """True when a gradient may flow into the tensor."""
         return self.role in ("activation", "weight") and not self.frozen
 
 
@@ -142,6 +146,10 @@ def partial_after(reads: tuple[Tensor, ...], dims: tuple[Dim, ...]) -> frozenset
     return frozenset(different)
 
 
-def total_bytes(tensors: tuple[Tensor, ...]) -> FloatArray:
-    """Bytes of the tensors in memory on one rank."""
-    return array(sum((tensor.held_bytes for tensor in tensors), start=np.zeros(())))
+def total(values: Iterable[FloatArray]) -> FloatArray:
+    """Sum of the values; 0 without any."""
+    return array(sum(values, start=np.zeros(())))
+
+
+def total_bytes(tensors: Iterable[Tensor]) -> FloatArray:
+    return total(tensor.held_bytes for tensor in tensors)

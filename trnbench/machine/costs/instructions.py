@@ -53,7 +53,6 @@ class TransferCost(Record):
         return np.maximum(busiest, row_bytes * memory_s)
 
     def engines(self, partitions: float) -> int:
-        """Number of engines that a transfer to or from these partitions uses."""
         return math.ceil(partitions / self.partitions_per_engine)
 
 
@@ -77,7 +76,6 @@ class Instructions(Record):
         return self._streaming(columns, moving) * self.passes
 
     def multiply_s(self, columns: Number, moving: Number) -> FloatArray:
-        """Seconds of one multiply."""
         return self._streaming(columns, moving) * (self.passes / self.tensor_clock_hz)
 
     def weight_load_cycles(self, columns: Number) -> Number:
@@ -185,7 +183,6 @@ class LanePass(Record):
     plain: bool = False  # an element per lane and cycle, whatever the inputs (maxima)
 
     def seconds(self, engine: VectorEngine) -> float:
-        """Seconds of the pass on an engine."""
         elements = max(self.columns * self._cycles_per_element(engine), engine.minimum_cycles)
         extra = engine.reduction_cycles if self.reduces else 0
         return (elements + extra + engine.access_overhead_cycles) / engine.clock_hz

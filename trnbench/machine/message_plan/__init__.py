@@ -28,6 +28,6 @@ A pattern (`algorithm`) lists the messages of each round on one line of ranks; `
 The scatter at one level leaves each rank a share, which is the buffer of the next level. So the
 data on slow outer links shrink with every inner level.
 
-Begin with `algorithm` and `ring`, then `build` and `placed`. `rails`, `pieces` and `chunks` serve the
-engines: one line for many, waits along a tree, and chunks that overlap phases.
+Begin with `algorithm` and `ring`, then `build` and `placed`. `rails`, `pieces` and `chunks` serve
+the engines: one line for many, waits along a tree, and chunks that overlap phases.
 """

@@ -63,16 +63,13 @@ class Site(Record):
     algorithm: Algorithm
 
     def size(self, axes: Sequence[int]) -> int:
-        """Number of ranks along these grid axes."""
         return math.prod(self.grid.ranks.shape[axis] for axis in axes)
 
     def only(self, *levels: int) -> tuple[int, ...]:
-        """Grid axes of these levels."""
         return tuple(i for i, level in enumerate(self.grid.levels) if level in levels)
 
     @property
     def inside(self) -> tuple[int, ...]:
-        """Grid axes inside a node."""
         from trnbench.machine.placement import NODES
 
         return tuple(i for i, level in enumerate(self.grid.levels) if level != NODES)
@@ -164,7 +161,6 @@ class MessagePattern(Record, eq=False):
 
     @property
     def identity(self) -> Hashable:
-        """Key that equal patterns share."""
         # `send` is a closure and compares by identity, so the key lists what it closes over.
         sizes = self.positions, self.blocks, self.channels, self.distinct_rounds
         along = None if self.along is None else self.along.tobytes()
@@ -172,5 +168,4 @@ class MessagePattern(Record, eq=False):
 
 
 def all_positions(positions: int, sources: IntArray | None) -> IntArray:
-    """Sending positions: those asked for, or all."""
     return np.arange(positions) if sources is None else sources

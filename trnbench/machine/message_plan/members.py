@@ -48,12 +48,10 @@ class Members(Record, eq=False):
 
     @property
     def groups(self) -> IntArray:
-        """All groups, rank by rank."""
         return _spread(self) if self.listed is None else self.listed
 
     @property
     def first(self) -> IntArray:
-        """Ranks of the first group."""
         if self.local is None:
             return np.asarray(self.kept[0])
         return np.asarray(self.at(np.arange(self.ranks), slice(0, 1))[0])
@@ -65,7 +63,6 @@ class Members(Record, eq=False):
 
     @property
     def first_nodes(self) -> int:
-        """Number of nodes of the first group."""
         if self.listed is None:
             return len(self.nodes)
         return len(distinct(self.listed[0] // self.placement.fabric.ranks_per_node))

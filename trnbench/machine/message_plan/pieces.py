@@ -59,7 +59,6 @@ def flow_of(rounds: Sequence[PlacedRound]) -> PieceFlow:
 
 
 def last_arrival(flow: PieceFlow, start_s: FloatArray, through_s: FloatArray) -> Arrival:
-    """Last arrival if messages take `through_s` to send and `start_s` on their way."""
     (found,) = last_arrivals(flow, start_s, through_s[None])
     return found
 

@@ -61,12 +61,10 @@ class Placed(Record, eq=False):
 
     @property
     def groups(self) -> IntArray:
-        """All groups, rank by rank."""
         return self.members.groups
 
     @property
     def link_count(self) -> int:
-        """Number of links: one node's, or the cluster's."""
         fabric = self.placement.fabric
         return fabric.links_per_node * (1 if self.of_one_node else fabric.nodes)
 
@@ -83,12 +81,10 @@ class Placed(Record, eq=False):
 
     @property
     def ranks(self) -> int:
-        """Number of ranks of one group."""
         return self.members.ranks
 
     @property
     def steps(self) -> tuple[PlanStep, ...]:
-        """Phases of the plan, without their lines."""
         return self.outlines[0].steps
 
     @property
@@ -97,16 +93,13 @@ class Placed(Record, eq=False):
         return self.plan_on(0)
 
     def plan_on(self, grid: int) -> MessagePlan:
-        """Plan on one of the members' grids."""
         return self.plans.of(grid, lambda: plan_of(self.outlines[grid]))
 
     @property
     def rounds(self) -> tuple[PlacedRound, ...]:
-        """Every round kept, phase after phase."""
         return tuple(found for phase in range(len(self.steps)) for found in self.rounds_of(phase))
 
     def rounds_of(self, phase: int) -> tuple[PlacedRound, ...]:
-        """Rounds of one phase."""
         return self.phase_rounds.of(phase, lambda: _rounds(self, phase))
 
     def round_of(self, phase: int, round_: int, times: int) -> PlacedRound | None:

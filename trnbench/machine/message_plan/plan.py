@@ -69,7 +69,6 @@ class MessagePlan(Record, eq=False):
 
     @property
     def channels(self) -> int:
-        """Number of channels, which every level's channels divide."""
         return math.lcm(*(phase.pattern.channels for phase in self.phases), 1)
 
     @property

@@ -24,7 +24,6 @@ from trnbench.machine.placement import Placement
 
 
 def rings_of(placement: Placement, level: int, places: tuple[int, ...]) -> IntArray:
-    """Ring orders on a placement, which caches them."""
     if placement.fabric.faulty:
         return ring_orders(placement.fabric, level, places)
     return placement.rings.of((level, places), lambda: ring_orders(placement.fabric, level, places))

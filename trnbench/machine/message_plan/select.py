@@ -114,7 +114,6 @@ def select_for(
 
 
 def selected_for(selected: Sequence[Selected], size_bytes: FloatArray) -> IntArray:
-    """Index of the choice that covers each size."""
     starts = np.array([choice.from_bytes for choice in selected])
     return np.searchsorted(starts, size_bytes, side="right") - 1
 

@@ -55,7 +55,6 @@ class Transfer(Record, eq=False):
 
     @property
     def size_bytes(self) -> Number:
-        """Bytes moved in all."""
         return self.partitions * self.rows * self.row_bytes
 
 
@@ -70,7 +69,6 @@ class Operand(Record):
 
     @property
     def dense_bytes(self) -> float:
-        """Bytes per element of the dense operand."""
         return self.stored_bytes / self.ratio
 
     def load(self, columns: Number, contraction: Number) -> Transfer:
@@ -169,7 +167,6 @@ class _Frame(Record):
 
 
 def kernel_reasons(kernel: Kernel, chip: Chip) -> tuple[str, ...]:
-    """Reasons that a chip has no such kernel; empty if it has, or for the default."""
     if chip.unit.has_kernels or kernel == DEFAULT_KERNEL:
         return ()
     return (f"{chip.name} has no kernel {kernel}, NeuronCores have; leave it out",)

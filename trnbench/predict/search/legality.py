@@ -355,7 +355,7 @@ def _routed(question: SearchQuestion, grid: Grid, axes: tuple[str, ...]) -> tupl
 def _not_run(question: SearchQuestion) -> Iterator[Reason]:
     refused = question.refused
     if refused:
-        yield Reason(rule="stack", broken=np.array(True), words=lambda _: "; ".join(refused))
+        yield Reason("stack", np.array(True), "; ".join(refused))
 
 
 def _outer_shape(space: Space) -> tuple[int, ...]:

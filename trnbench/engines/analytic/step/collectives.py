@@ -242,7 +242,7 @@ def numbers_key(values: NDArray[Any]) -> Hashable:
 
 
 def _reason(refusal: Refusal, broken: BoolArray) -> Reason:
-    return Reason(rule="collective", broken=broken, words=lambda _: refusal.reason)
+    return Reason("collective", broken, refusal.reason)
 
 
 def _thin(mask: BoolArray) -> BoolArray:
