@@ -46,7 +46,6 @@ class Arithmetic(Record):
         return np.dtype(np.float64) if self.exact else _FLOAT32
 
     def store(self, numbers: Numbers, number_format: str) -> Numbers:
-        """Numbers as they are after they were written in a format."""
         write = None if self.exact else _writer(number_format, self.recipe.quantised)
         return numbers if write is None else write(numbers)
 

@@ -164,7 +164,6 @@ class TrafficLine(Record):
 
     @property
     def agrees(self) -> bool:
-        """True when both figures agree, up to rounding in sums of thirds of a byte."""
         same = isclose(self.sent_bytes, self.program_bytes, rel_tol=1e-12)
         return self.runs == self.program_runs and same
 

@@ -296,7 +296,6 @@ class Residency:
 
 
 def held_bytes(tensor: Tensor) -> float:
-    """Bytes of a rank's array in the tensor's format; of pieces in a ring, two."""
     pieces = float(tensor.pieces)
     whole = prod(int(size) for size in tensor.shape) * element_bytes(tensor.format)
     return whole * min(pieces, 2.0) / pieces

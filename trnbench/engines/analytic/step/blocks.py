@@ -105,7 +105,6 @@ def _with(so_far: FloatArray, seconds: FloatArray) -> FloatArray:
 
 
 def total(terms: Iterable[FloatArray]) -> FloatArray:
-    """Sum of the terms; NOTHING if there are none."""
     each = list(terms)
     return np.asarray(sum(each[1:], start=each[0])) if each else NOTHING
 

@@ -237,7 +237,6 @@ def groups_key(op: CollectiveOp) -> Hashable:
 
 
 def numbers_key(values: NDArray[Any]) -> Hashable:
-    """Key under which equal arrays are found again."""
     return values.shape, values.tobytes()
 
 

@@ -114,7 +114,6 @@ class JobPrices(Record, eq=False):
         return np.asarray(sum(times.values(), NOTHING) + exposed_s)
 
     def fetched_s(self, phase: JobPhase) -> FloatArray:
-        """Seconds a phase waits for weights from the host's memory, over the grid."""
         fetched = along(phase.fetched_bytes, self.training.exchanges.samples)
         return np.asarray(fetched / self.host_rank_bytes_per_s)
 

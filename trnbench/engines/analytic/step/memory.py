@@ -38,7 +38,6 @@ class StageMemory(Record, eq=False):
 
     @property
     def total_bytes(self) -> FloatArray:
-        """Sum of all categories; 0 where a layout has no such stage."""
         held = sum(self.by_category.values(), start=np.zeros(()))
         return np.asarray(held * (self.stages > 0))
 
@@ -158,7 +157,6 @@ class NeededMemory(Record, eq=False):
 
 
 def reader_of(program: StepProgram) -> StageReader:
-    """Reader of a program over its whole grid, one copy of each part."""
     return StageReader(program, None, lambda array: array, {}, GridSums())
 
 

@@ -70,7 +70,6 @@ class MemoryTimeline(Record):
 
     @property
     def peak(self) -> MemoryInstant:
-        """The first instant with the most bytes."""
         return max(self.instants, key=lambda instant: instant.total_bytes)
 
 

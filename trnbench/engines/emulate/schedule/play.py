@@ -121,7 +121,6 @@ class PlayedSchedule(Record, eq=False):
 
     @property
     def exposed_s(self) -> FloatArray:
-        """Communication that nothing hides, seconds by stage."""
         return self.collectives_s + self.sends_s + self.gradients_s + self.parameters_s
 
     def at(self, index: int) -> PlayedSchedule:
@@ -156,7 +155,6 @@ def play(
     jitter: Jitter | None = None,
     stragglers: tuple[Straggler, ...] = (),
 ) -> PlayedSchedule:
-    """Step of every layout of a batch; all see the same jitter."""
     part = run(order, times, rules, slowdown(jitter, stragglers, pp=order.pp))
     return account(part).reshaped(batch_shape(order, times))
 

@@ -153,7 +153,6 @@ class PlayedExchanges(Record, eq=False):
         return self._lane(self._along(op))
 
     def where(self, op: CollectiveOp) -> GroupPlace:
-        """The place of a collective's groups on the nodes."""
         return self._where(self._along(op))
 
     def message_lane(self) -> Lane:

@@ -47,7 +47,6 @@ def in_turn(runs: Iterable[BusyRun]) -> BusyRun:
 
 
 def side_by_side(one: BusyRun, other: BusyRun) -> BusyRun:
-    """Longer of two runs that use different parts of the machine."""
     return one if one.time_s >= other.time_s else other
 
 

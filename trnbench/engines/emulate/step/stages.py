@@ -202,7 +202,6 @@ class PlayedStages(Record, eq=False):
         )
 
     def blocks_of(self, stage: int) -> tuple[tuple[BlockRun, float], ...]:
-        """Instances of each kind of block on a stage."""
         counts = stage_counts(self.chunks[stage])
         return tuple((self.blocks[kind], count) for kind, count in counts.items())
 

@@ -51,7 +51,6 @@ class Blocks(Record, eq=False):
 
     @property
     def size_bytes(self) -> float:
-        """Storage of elements and scales in bytes, elements packed."""
         rows = self.scales.shape[-2] if self.scales.ndim > 1 else 1
         scales = self.scales.size // rows * -(-rows // self.format.tile)
         return self.elements.size * self.format.bits / 8 + scales * self.format.scale_bits / 8

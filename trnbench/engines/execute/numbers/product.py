@@ -286,5 +286,4 @@ def _accumulate(
 
 
 def dense_operand(stationary: Float32Array | Compressed) -> Float32Array:
-    """Stationary operand as a dense matrix, zeros where it was pruned."""
     return decompress(stationary) if isinstance(stationary, Compressed) else stationary
