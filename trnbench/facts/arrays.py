@@ -121,8 +121,5 @@ def expected_maximum(count: FloatArray) -> FloatArray:
 
 
 def slowest_node(scatter: FloatArray | float, nodes: FloatArray) -> FloatArray:
-    """Time of the slowest of `nodes` nodes over a typical node's, at least 1.
-
-    Nodes differ by a relative scatter, normally distributed.
-    """
+    """Time of the slowest of `nodes` nodes over a typical one's, with a normal relative scatter."""
     return np.asarray(1 + scatter * expected_maximum(nodes))

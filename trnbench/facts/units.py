@@ -122,10 +122,7 @@ _NUMBER = re.compile(
 
 
 def parse(text: str, dimension: Dimension, *, bare: bool = False, example: str = "") -> float:
-    """Value of `text` in base SI; with `bare`, a missing unit means the base unit.
-
-    `example` replaces the dimension's example in the message.
-    """
+    """Value of `text` in base SI; `bare` allows no unit, `example` replaces the usual one."""
     match = _NUMBER.fullmatch(text.strip())
     expected = f"expected e.g. {example or EXAMPLES[dimension]}"
     if match is None:

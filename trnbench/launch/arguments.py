@@ -82,10 +82,7 @@ LISTS = ("recompute_modules", "hierarchical_context_parallel_sizes")
 
 
 def read_flags(of: str, text: str) -> Flags:
-    """Flags in a script, with its variables replaced.
-
-    Nothing is run: command substitutions stay as they are written.
-    """
+    """Flags in a script, with its variables replaced; command substitutions stay as they are."""
     # Continued lines first, so that a flag and its value on the next line stand together.
     text = re.sub(r"\\\n", " ", text)
     variables = {

@@ -29,10 +29,7 @@ def frameworks_on(platform: Platform) -> tuple[Framework, ...]:
 
 
 def framework_for(catalog: Catalog, platform: Platform, name: str, job: str | None) -> Framework:
-    """The framework of this name, or the one behind the training stack of this name.
-
-    Of several, the first that has the job.
-    """
+    """The framework of this name, or the first behind this stack that has the job."""
     if name in FRAMEWORKS:
         return FRAMEWORKS[name]
     stacks = Stacks(catalog)

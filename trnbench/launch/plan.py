@@ -111,10 +111,7 @@ class LaunchPlan(Record):
 
 
 def host_type(instance: Instance) -> str | None:
-    """EC2 type of an instance's hosts; None where there is none or none is published.
-
-    An instance of several hosts has an EC2 type only if its data name one for the host.
-    """
+    """EC2 type of a host, if published; of several hosts only where the data name one."""
     if instance.provider != AWS or (instance.hosts > 1 and instance.host_instance is None):
         return None
     return instance.host_instance or instance.name

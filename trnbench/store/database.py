@@ -128,10 +128,7 @@ def written(path: Path, work: Callable[[sqlite3.Connection], Done], *, say: Say)
 def begin_anew(
     path: Path, say: Say, is_sound: Callable[[sqlite3.Connection], bool] | None = None
 ) -> None:
-    """Put a damaged file aside, unless it is found sound, as after a repair by another process.
-
-    `is_sound` checks more than the file's pages.
-    """
+    """Put a damaged file aside, unless its pages, and all that `is_sound` checks, are sound."""
     # The file is checked again under the lock: of two processes that saw the same damage, the
     # second would otherwise put the fresh file of the first aside.
     try:

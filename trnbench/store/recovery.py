@@ -101,10 +101,7 @@ def put_aside(path: Path) -> list[Path]:
 
 @contextmanager
 def salvaged(path: Path) -> Iterator[tuple[sqlite3.Connection, list[str]]]:
-    """Give the readable rows of a file as a sound one, and the ids of all its runs.
-
-    The file itself is not touched.
-    """
+    """Give the readable rows of a file as a sound copy, and the ids of all its runs."""
     if not own_file(path):
         raise StoreFault(f"{path} is not there")
     with tempfile.TemporaryDirectory(prefix="trnbench-") as folder:

@@ -150,11 +150,7 @@ def load_stack(catalog: Catalog, name: str) -> CollectiveStack:
 
 
 def stack_of(catalog: Catalog, instance: str) -> CollectiveStack:
-    """The stack of an instance, by name, not alias.
-
-    Without a stack that lists the instance: the nearest instance's, with wider ranges if they
-    differ.
-    """
+    """The stack of an instance (by name, not alias), or of the nearest one, with wider ranges."""
     entry, nearest = stack_file(catalog, instance, FILE_PREFIX, STACK_KEYS)
     found = load_once(catalog, entry.path, CollectiveStack)
     if nearest is None or nearest.same:

@@ -32,11 +32,7 @@ Dispatch = Literal["eager", "compiled", "graph"]
 
 
 class HostLaunch(Record):
-    """Host processor time of a rank per launched item, s.
-
-    The times hold for `cores` vCPUs per accelerator core in use; fewer vCPUs take longer in
-    proportion.
-    """
+    """Host processor time of a rank per launched item, s, with `cores` vCPUs or in proportion."""
 
     dispatch: Dispatch
     """Launch of single kernels (`eager`), fused kernels (`compiled`), or whole graphs (`graph`)."""

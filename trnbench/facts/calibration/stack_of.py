@@ -60,10 +60,7 @@ class Stacks(State, kw_only=False):
         return self._known
 
     def of(self, framework: str, release: str, platform: Platform) -> FoundStack:
-        """The stack of a software release on a platform.
-
-        A stack serves every instance with its chips; a stack that lists the instance has priority.
-        """
+        """The stack of a release: one that lists the instance, or else one with its chips."""
         key = framework, release, platform.instance.name
         return self._found.of(key, lambda: self._of(framework, release, platform))
 

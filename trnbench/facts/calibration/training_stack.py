@@ -259,18 +259,12 @@ class TrainingStack(Sourced):
         return None
 
     def basis_on(self, instance: str, family: str | None = None) -> Basis:
-        """Basis of the numbers on an instance, and for a model family if given.
-
-        Without measured steps there, the numbers are transferred.
-        """
+        """Basis on an instance, and for a family: transferred without measured steps there."""
         there = instance in self.fitted_on and (family is None or family in self.fitted_to)
         return "transferred" if self.basis == "measured" and not there else self.basis
 
     def spread_on(self, instance: str, family: str | None = None) -> Spread:
-        """Scatter of times on an instance, and for a model family if given.
-
-        Other instances with the same chips lie half way to an unmeasured chip.
-        """
+        """Scatter on an instance; others with its chips lie half way to an unmeasured chip."""
         # What was never seen scatters no less than what was.
         unseen = widest(self.spread, self.unseen or self.spread)
         if family is not None and family.endswith(WITH_EXPERTS) and self.expert_spread is not None:
@@ -362,10 +356,7 @@ class TrainingEfficiency(Record):
 
 
 def load_chip_efficiency(catalog: Catalog, chip: str) -> ChipEfficiency:
-    """Efficiency of a chip, by the chip's name.
-
-    An uncalibrated chip gets the nearest chip's, with wider ranges.
-    """
+    """Efficiency of a chip by name; without one, the nearest chip's, with wider ranges."""
     entry = listing(catalog, CHIP_PREFIX, "chips", chip)
     if entry is not None:
         return load_once(catalog, entry.path, ChipEfficiency)
@@ -378,10 +369,7 @@ def load_chip_efficiency(catalog: Catalog, chip: str) -> ChipEfficiency:
 def load_training_stack(
     catalog: Catalog, name: str, *, instance: str | None = None
 ) -> TrainingStack:
-    """The training stack with this name, with or without its prefix.
-
-    `instance` only orders the suggestions of an error.
-    """
+    """The training stack of a name; `instance` only orders the suggestions of an error."""
     entry = training_file(catalog, name)
     if entry is None:
         raise unknown_stack(catalog, name, instance)
@@ -401,10 +389,7 @@ def refuse_other_sort(catalog: Catalog, entry: Entry, instance: str | None = Non
 
 
 def training_file(catalog: Catalog, name: str) -> Entry | None:
-    """File of the training stack with this name, with or without its prefix; None if unknown.
-
-    A user's file that replaces the stack under another name comes first.
-    """
+    """File of a training stack, first a user's that replaces it by name; None if unknown."""
     full = full_name(name)
     # The user's files come first in the list, so the first shipped one ends the look.
     for entry in entries_of(catalog, STACK_PREFIX):
@@ -423,10 +408,7 @@ def full_name(name: str) -> str:
 
 
 def training_stack_of(catalog: Catalog, instance: str) -> TrainingStack:
-    """Default stack of an instance (by name, not alias).
-
-    Without a stack that lists the instance: the nearest instance's, with wider ranges.
-    """
+    """Default stack of an instance (by name), or the nearest one's, with wider ranges."""
     return _serving(catalog, *stack_file(catalog, instance, STACK_PREFIX, STACK_KEYS))
 
 

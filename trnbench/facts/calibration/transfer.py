@@ -128,10 +128,7 @@ def nearest_instance(catalog: Catalog, own: Instance, known: Iterable[str]) -> N
 def taken_over(
     catalog: Catalog, own: Instance, made_for: Mapping[str, Iterable[str]]
 ) -> tuple[str, ...]:
-    """Remarks on stacks made for other instances, with their origin.
-
-    `made_for`: stack -> its instances.
-    """
+    """Remarks on stacks (with the instances they were `made_for`) that another one hands on."""
     found: dict[str, list[str]] = {}
     for stack, known in made_for.items():
         if own.name not in known:

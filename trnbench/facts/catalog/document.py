@@ -60,10 +60,7 @@ def load_once(catalog: Catalog, path: Path, record: type[D]) -> D:
 
 
 def load(path: Path, record: type[D], catalog: Catalog | None = None) -> D:
-    """The record of a file, or DataFileError with every fault.
-
-    A file with `like` needs the catalogue that holds the other file.
-    """
+    """The record of a file, or DataFileError with every fault; `like` needs the catalogue."""
     content, remarks, faults = _content(path, record, catalog)
     built = structure(content.plain, record)
     evidence, missing = collect(content.plain, record, content.notes, content.sources)

@@ -52,10 +52,7 @@ def bases(catalog: Catalog, section: str, path: Path) -> tuple[Path, ...]:
 
 
 def handed_on(base: Content, name: str, own_only: tuple[str, ...]) -> Content:
-    """Content that a file with `like` inherits: everything except `own_only`.
-
-    A file without a title is titled after its base.
-    """
+    """Content that a file with `like` inherits: all but `own_only`, titled after its base."""
     plain = {key: value for key, value in base.plain.items() if key not in own_only}
     # Keys with a dot lie in a table, whose other keys are inherited: the table is copied without.
     for key in own_only:

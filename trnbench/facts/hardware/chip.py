@@ -117,10 +117,7 @@ class Chip(Sourced):
         return self.unit.peak_flop_per_s(number_format)
 
     def bandwidth_gain(self, active: int, logical_size: int | None = None) -> float:
-        """Bandwidth of a rank with `active` ranks at work, over its share with all ranks at work.
-
-        The active ranks share the memory, each up to the limit of its own cores.
-        """
+        """Bandwidth of a rank with `active` ranks at work, over its share with all at work."""
         ranks = self.ranks(logical_size)
         one_core = self.memory.bandwidth_per_core_bytes_per_s
         if active >= ranks or one_core is None:

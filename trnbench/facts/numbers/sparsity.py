@@ -77,9 +77,7 @@ def parse_pattern(text: str) -> SparsityPattern:
 
 
 def pattern_problem(pattern: SparsityPattern, k: int) -> str | None:
-    """Why a contraction of length k cannot have this pattern, with the nearest valid k; None if
-    valid.
-    """
+    """Why a contraction of length k cannot have a pattern, with the nearest valid k, or None."""
     if k % pattern.group == 0:
         return None
     below = k - k % pattern.group

@@ -62,9 +62,7 @@ def started(
     passed: Connection | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a command line in its own session, out of reach of Ctrl-C; `passed` stays open in the
-    child.
-    """
+    """Start a command line out of reach of Ctrl-C; `passed` stays open in the child."""
     return subprocess.Popen(
         words,
         stdin=stdin,

@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from trnbench.errors import Fault, did_you_mean
 from trnbench.facts.catalog.quantity import kind_of
@@ -20,6 +20,9 @@ from trnbench.facts.workload.model import ROTARY_BASE
 
 _STAND_IN = 1
 """Value in place of a faulty number, so that one pass finds every fault."""
+
+
+T = TypeVar("T")
 
 
 class Fields:
@@ -66,66 +69,35 @@ class Fields:
         return default
 
     def flag(self, key: str, *, default: bool) -> bool:
-        """A boolean, or the default."""
-        value = self._present(key, default)
-        if isinstance(value, bool):
-            return value
-        self.fault(key, f"expected true or false, found {kind_of(value)}")
-        return default
+        return self._fitting(key, default, lambda value: isinstance(value, bool), "true or false")
 
     def text(self, key: str, default: str) -> str:
-        """A text, or the default."""
-        value = self._present(key, default)
-        if isinstance(value, str):
-            return value
-        self.fault(key, f"expected a text, found {kind_of(value)}")
-        return default
-
-    def choice(self, key: str, known: Mapping[str, str], default: str) -> str:
-        """The value in `known` for the text under the key, or for the default."""
-        value = self.text(key, default)
-        if value not in known:
-            hint = did_you_mean(value, known)
-            self.fault(key, f"{kind_of(value)} is not one of {', '.join(sorted(known))}{hint}")
-            return known[default]
-        return known[value]
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts; empty if the key is absent."""
-        value = self._present(key, [])
-        if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return tuple(value)
-        self.fault(key, f"expected a list of texts, found {kind_of(value)}")
-        return ()
+        return self._fitting(key, default, lambda value: isinstance(value, str), "a text")
 
     def items(self, key: str) -> list[object]:
         """A list of texts or numbers; empty if the key is absent."""
-        value = self._present(key, [])
-        if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
-            return value
-        self.fault(key, f"expected a list of texts or numbers, found {kind_of(value)}")
-        return []
+
+        def fits(value: object) -> bool:
+            return isinstance(value, list) and all(isinstance(one, str | int) for one in value)
+
+        return self._fitting(key, list[object](), fits, "a list of texts or numbers")
 
     def table(self, key: str) -> Mapping[str, object]:
         """A table; empty if the key is absent."""
-        value = self._present(key, {})
-        if isinstance(value, Mapping):
-            return value
-        self.fault(key, f"expected a table, found {kind_of(value)}")
-        return {}
+        none: Mapping[str, object] = {}
+        return self._fitting(key, none, lambda value: isinstance(value, Mapping), "a table")
+
+    def _fitting(self, key: str, default: T, fits: Callable[[Any], bool], what: str) -> T:
+        value = self._present(key, default)
+        if fits(value):
+            return cast("T", value)
+        self.fault(key, f"expected {what}, found {kind_of(value)}")
+        return default
 
     def only(self, key: str, value: bool | int | str, why: str) -> None:
         found = self._config.get(key)
         if found is not None and (type(found) is not type(value) or found != value):
             self.fault(key, f"only {value!r} can be imported, found {kind_of(found)}: {why}")
-
-    def share(self, of: str, key: str) -> int:
-        """The number under `of` divided by the number under `key`, which must divide it."""
-        known = len(self.faults)
-        whole, parts = self.whole(of), self.whole(key)
-        if len(self.faults) == known and whole % parts:
-            self.fault(key, f"{parts} does not divide `{of}` {whole}")
-        return max(whole // parts, _STAND_IN)
 
     def _present(self, key: str, default: object) -> object:
         value = self._config.get(key)

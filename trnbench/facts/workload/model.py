@@ -436,9 +436,7 @@ class Model(Sourced):
         return ""
 
     def with_depths(self, depths: int | None) -> Model:
-        """The model with `depths` modules of multi-token prediction; unchanged if None or
-        impossible.
-        """
+        """The model with `depths` modules of multi-token prediction, where it can have them."""
         if depths is None or self.without_depths:
             return self
         return replace(self, mtp_depths=depths)

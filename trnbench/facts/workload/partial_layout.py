@@ -49,10 +49,7 @@ class PartialLayout:
 
     @classmethod
     def of(cls, layout: Layout) -> PartialLayout:
-        """All knobs of a layout with scalar degrees.
-
-        Stages drawn by hand share nothing evenly, so `stage_split` is left out.
-        """
+        """All knobs of a layout with scalar degrees; drawn stages have no `stage_split`."""
         values = {name: getattr(layout, name) for name in KNOBS}
         if layout.pipeline_layout is not None:
             del values["stage_split"]

@@ -208,10 +208,7 @@ def _arguments(plan: LaunchPlan) -> Iterator[str]:
 
 
 def gpu_environment(plan: LaunchPlan) -> Mapping[str, str]:
-    """Environment that makes the GPU run exchanges and products in the order of their calls.
-
-    Megatron FSDP and context parallelism on more than one level need the opposite.
-    """
+    """Environment that keeps calls in order; Megatron FSDP needs the opposite."""
     return {} if plan.layout.zero in SHARDED else {"CUDA_DEVICE_MAX_CONNECTIONS": "1"}
 
 

@@ -104,10 +104,16 @@ def _devices(plan: LaunchPlan) -> list[dict[str, str]]:
     return [{"hostPath": path} for path in (*paths, *(f"/dev/neuron{n}" for n in range(chips)))]
 
 
+def _room(plan: LaunchPlan) -> tuple[int, int]:
+    """Virtual processors and memory (MiB) of a host that a container may ask for."""
+    # Services want numbers even where the host's are unknown: the least that can be asked for.
+    cpus, memory_mib = plan.host_cpus or 1, plan.host_memory_mib or 1024
+    return int(cpus * _CPU_SHARE), int(memory_mib * _MEMORY_SHARE)
+
+
 def _needs(plan: LaunchPlan) -> list[dict[str, str]]:
-    # Batch wants numbers even where the host's are unknown: the least that can be asked for.
-    cpus, memory = plan.host_cpus or 1, plan.host_memory_mib or 1024
-    wanted = {"VCPU": int(cpus * _CPU_SHARE), "MEMORY": int(memory * _MEMORY_SHARE)}
+    cpus, memory_mib = _room(plan)
+    wanted = {"VCPU": cpus, "MEMORY": memory_mib}
     if not plan.neuron:
         wanted["GPU"] = plan.host_chips
     return [{"type": kind, "value": str(amount)} for kind, amount in wanted.items()]
@@ -160,20 +166,16 @@ def _batch(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
 
 
 def _ecs(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
-    cpus, memory = plan.host_cpus or 1, plan.host_memory_mib or 1024
-    device = (
-        {"type": "NeuronDevice", "value": "ALL"}
-        if plan.neuron
-        else {"type": "GPU", "value": str(plan.host_chips)}
-    )
+    cpus, memory_mib = _room(plan)
+    kind, value = ("NeuronDevice", "ALL") if plan.neuron else ("GPU", str(plan.host_chips))
     container = {
         "name": "train",
         "image": "${IMAGE}",
         "essential": True,
         "command": _script(framework),
-        "cpu": 1024 * int(cpus * _CPU_SHARE),
-        "memory": int(memory * _MEMORY_SHARE),
-        "resourceRequirements": [device],
+        "cpu": 1024 * cpus,
+        "memory": memory_mib,
+        "resourceRequirements": [{"type": kind, "value": value}],
         "linuxParameters": {"sharedMemorySize": 65_536},
         "mountPoints": [{"sourceVolume": "shared", "containerPath": SHARED_FOLDER}],
     }

@@ -122,10 +122,7 @@ def block_offers(
 def plan_offers(
     items: Iterable[Mapping[str, Any]], known: Known
 ) -> tuple[tuple[CapacityOffer, ...], tuple[str, ...]]:
-    """SageMaker training plans on offer, and warnings about prices not in USD.
-
-    A plan of several parts is described by its first part, at the price of all parts.
-    """
+    """SageMaker training plans, each told by its first part, and warnings on other money."""
     found = []
     for item in items:
         parts = item.get("ReservedCapacityOfferings")

@@ -53,11 +53,7 @@ KINDS = (
 
 
 def read_price_file(path: Path, instances: Mapping[str, str], day: datetime.date) -> RatesRead:
-    """Rates in a file, or DataFileError.
-
-    `instances` maps names and aliases to instance names. `day` is the file's date, for files
-    without one.
-    """
+    """Rates in a file; `instances` maps names and aliases, `day` dates files without a date."""
     with foreign(path, "a list of prices"), open_text(path, what="prices") as file:
         return _read(file, path, instances, day)
 

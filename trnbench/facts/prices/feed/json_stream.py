@@ -43,7 +43,9 @@ class JsonReader:
             return
         while self._peek() != "}":
             key = self.value()
-            self._expect(":")
+            if self._peek() != ":":
+                raise self._wrong("expected :")
+            self._at += 1
             if not isinstance(key, str):
                 raise self._wrong("expected a key")
             yield key
@@ -99,11 +101,6 @@ class JsonReader:
             return False
         self._at += 1
         return True
-
-    def _expect(self, mark: str) -> None:
-        if self._peek() != mark:
-            raise self._wrong(f"expected {mark}")
-        self._at += 1
 
     def _peek(self) -> str:
         """The next non-blank character; raise at the end of the file."""
