@@ -16,31 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from trnbench.store.place import (
-    FAILURES,
-    REMEDY,
-    Damaged,
-    StoreFault,
-    fault_found,
-    fault_of,
-    identity,
-    is_null,
-    journal_mode,
-    locked,
-    make_file,
-    make_private,
-    own_file,
-    primary,
-    shared,
-)
-from trnbench.store.schema import (
-    APPLICATION,
-    MIGRATIONS,
-    add_functions,
-    migrate,
-    transaction,
-    version_of,
-)
+from trnbench.store import place, schema
 
 
 class Connection(sqlite3.Connection):
@@ -83,7 +59,7 @@ def read(path: Path) -> Iterator[sqlite3.Connection]:
     """
     try:
         connection = _sound(path)
-    except (StoreFault, OSError):
+    except (place.StoreFault, OSError):
         # A read that failed once, as on network homes, may succeed on another connection.
         connection = _to_fault(path, lambda: _sound(path))
     with closing(connection), _faults(path):
@@ -97,11 +73,11 @@ def opened(path: Path, *, say: Say | None = None, thorough: bool = False) -> Ite
     A damaged file is put aside, which `say` reports; without `say`, damage is a fault. Every fault
     of SQLite inside the block is a StoreFault.
     """
-    if is_null(path):
-        raise StoreFault(f"{path} keeps nothing", hint=REMEDY)
+    if place.is_null(path):
+        raise place.StoreFault(f"{path} keeps nothing", hint=place.REMEDY)
     try:
         connection = _to_fault(path, lambda: _writable(path, thorough))
-    except Damaged:
+    except place.Damaged:
         if say is None:
             raise
         begin_anew(path, say)
@@ -114,15 +90,15 @@ def written(path: Path, work: Callable[[sqlite3.Connection], Done], *, say: Say)
     """Do work in one transaction of the file; repeated where the file was put aside meanwhile."""
     for _ in range(_MOST_TRIES):
         try:
-            with opened(path, say=say) as connection, transaction(connection):
+            with opened(path, say=say) as connection, schema.transaction(connection):
                 done = work(connection)
-        except Damaged:
+        except place.Damaged:
             begin_anew(path, say)
             continue
         # Work committed into a file that was renamed meanwhile is out of sight, so it is repeated.
-        if identity(path) == connection.file:
+        if place.identity(path) == connection.file:
             return done
-    raise StoreFault(f"{path} is replaced again and again")
+    raise place.StoreFault(f"{path} is replaced again and again")
 
 
 def begin_anew(
@@ -132,12 +108,12 @@ def begin_anew(
     # The file is checked again under the lock: of two processes that saw the same damage, the
     # second would otherwise put the fresh file of the first aside.
     try:
-        with locked(path):
-            if not own_file(path) or _is_sound(path, is_sound):
+        with place.locked(path):
+            if not place.own_file(path) or _is_sound(path, is_sound):
                 return
             aside = _set_aside(path)
     except OSError as error:
-        raise fault_of(path, error) from error
+        raise place.fault_of(path, error) from error
     say(
         f"trnbench: the file of kept runs was damaged and is now {aside}; "
         "`trnbench runs recover` brings back what can be read"
@@ -147,7 +123,7 @@ def begin_anew(
 def check_whole(connection: sqlite3.Connection, path: Path) -> None:
     """Read every page; a damaged or unreadable page is a fault."""
     problems = connection.execute(f"PRAGMA integrity_check({_MOST_FOUND})").fetchall()
-    fault = fault_found(path, [str(row[0]) for row in problems])
+    fault = place.fault_found(path, [str(row[0]) for row in problems])
     if fault is not None:
         raise fault
 
@@ -161,7 +137,7 @@ def connected(path: Path) -> Connection:
         timeout=_BUSY_MS / 1000,
         factory=CONNECTION,
     )
-    add_functions(connection)
+    schema.add_functions(connection)
     return connection
 
 
@@ -169,15 +145,15 @@ def _to_fault(path: Path, connect: Callable[[], Done]) -> Done:
     try:
         return connect()
     except OSError as error:
-        raise fault_of(path, error) from error
+        raise place.fault_of(path, error) from error
 
 
 @contextmanager
 def _faults(path: Path) -> Iterator[None]:
     try:
         yield
-    except FAILURES as error:
-        raise fault_of(path, error) from error
+    except place.FAILURES as error:
+        raise place.fault_of(path, error) from error
 
 
 @contextmanager
@@ -200,13 +176,13 @@ def _open(path: Path, lock: int | None = None) -> Iterator[Connection]:
 
 def _sound(path: Path) -> sqlite3.Connection:
     """Connection for reading; in memory for a missing file or an older schema."""
-    if is_null(path) or not own_file(path):
+    if place.is_null(path) or not place.own_file(path):
         return _in_memory()
-    with _open(path, shared(path)) as connection:
+    with _open(path, place.shared(path)) as connection:
         version = known_version(connection, path)
         if version:
             check_whole(connection, path)
-        if version == len(MIGRATIONS):
+        if version == len(schema.MIGRATIONS):
             connection.execute("PRAGMA query_only = ON")
             return connection
         # A reader migrates a copy in memory: the file on disk stays readable to older programs.
@@ -220,8 +196,8 @@ def _in_memory(older: sqlite3.Connection | None = None) -> sqlite3.Connection:
     memory = sqlite3.connect(":memory:", isolation_level=None)
     if older is not None:
         older.backup(memory)
-    add_functions(memory)
-    migrate(memory)
+    schema.add_functions(memory)
+    schema.migrate(memory)
     return memory
 
 
@@ -231,9 +207,9 @@ def _writable(path: Path, thorough: bool) -> Connection:
     while True:
         try:
             return _settled(path, thorough)
-        except StoreFault as fault:
+        except place.StoreFault as fault:
             error = fault.__cause__
-            busy = isinstance(error, sqlite3.Error) and primary(error) == sqlite3.SQLITE_BUSY
+            busy = isinstance(error, sqlite3.Error) and place.primary(error) == sqlite3.SQLITE_BUSY
             if not busy or time.monotonic() > end:
                 raise
         time.sleep(0.01)
@@ -241,32 +217,36 @@ def _writable(path: Path, thorough: bool) -> Connection:
 
 def _settled(path: Path, thorough: bool) -> Connection:
     for _ in range(_MOST_TRIES):
-        if not own_file(path):
+        if not place.own_file(path):
             _make(path)
         # No lock file is made beside a file that may not be ours.
-        lock = shared(path)
-        before = identity(path)
+        lock = place.shared(path)
+        before = place.identity(path)
         with _open(path, lock) as connection:
             version = known_version(connection, path)
             connection.file = before
             # Another process may have replaced the file between lock and connection.
-            if lock is not None and version == len(MIGRATIONS) and identity(path) == before:
+            if (
+                lock is not None
+                and version == len(schema.MIGRATIONS)
+                and place.identity(path) == before
+            ):
                 if thorough:
                     check_whole(connection, path)
                 for ending in ENDINGS:
                     with suppress(FileNotFoundError):
-                        make_private(path.with_name(path.name + ending))
+                        place.make_private(path.with_name(path.name + ending))
                 _set_up(connection, path)
                 return connection
             connection.close()
         # The shared lock is gone with the connection, as a migration needs the exclusive lock.
-        with locked(path):
+        with place.locked(path):
             _bring_on(path)
-    raise StoreFault(f"{path} is replaced again and again")
+    raise place.StoreFault(f"{path} is replaced again and again")
 
 
 def _set_up(connection: sqlite3.Connection, path: Path) -> None:
-    mode = journal_mode(path)
+    mode = place.journal_mode(path)
     (now,) = connection.execute("PRAGMA journal_mode").fetchone()
     if now != mode.lower():
         with suppress(sqlite3.OperationalError):  # others have it open: a later one changes it
@@ -279,20 +259,20 @@ def _set_up(connection: sqlite3.Connection, path: Path) -> None:
 
 def _bring_on(path: Path) -> None:
     """Bring a file to the newest schema, while no other process has it open."""
-    if not own_file(path):
+    if not place.own_file(path):
         return
-    make_private(path)
+    place.make_private(path)
     with _open(path) as connection, closing(connection):
         version = known_version(connection, path)
-        if version == len(MIGRATIONS):
+        if version == len(schema.MIGRATIONS):
             return
         if version:
             _back_up(connection, path, version)
         else:
             # The owner is written first, so that the file shows it even if it is damaged later.
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
+            connection.execute(f"PRAGMA application_id = {schema.APPLICATION}")
         _set_up(connection, path)
-        migrate(connection)
+        schema.migrate(connection)
 
 
 def known_version(connection: sqlite3.Connection, file: Path, path: Path | None = None) -> int:
@@ -301,18 +281,18 @@ def known_version(connection: sqlite3.Connection, file: Path, path: Path | None 
     try:
         # One transaction reads all three values, as another process may be making the file.
         connection.execute("BEGIN")
-        version = version_of(connection)
+        version = schema.version_of(connection)
         owner = connection.execute("PRAGMA application_id").fetchone()[0]
         tables = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         connection.execute("COMMIT")
-    except FAILURES as error:
-        if isinstance(fault_of(path, error), Damaged) and not _says_ours(file):
-            raise StoreFault(f"{path} is no file of kept runs", hint=REMEDY) from None
+    except place.FAILURES as error:
+        if isinstance(place.fault_of(path, error), place.Damaged) and not _says_ours(file):
+            raise place.StoreFault(f"{path} is no file of kept runs", hint=place.REMEDY) from None
         raise
-    if owner != APPLICATION and (version or tables):
-        raise StoreFault(f"{path} is a database of another program", hint=REMEDY)
-    if version > len(MIGRATIONS):
-        raise StoreFault(f"{path} was written by a newer trnbench, and is left as it is")
+    if owner != schema.APPLICATION and (version or tables):
+        raise place.StoreFault(f"{path} is a database of another program", hint=place.REMEDY)
+    if version > len(schema.MIGRATIONS):
+        raise place.StoreFault(f"{path} was written by a newer trnbench, and is left as it is")
     return version
 
 
@@ -320,7 +300,7 @@ def _says_ours(path: Path) -> bool:
     # SQLite itself refuses a damaged file, so the owner is read from the bytes of its header.
     with path.open("rb") as file:
         head = file.read(_OWNER_AT.stop)
-    return head.startswith(_MAGIC) and head[_OWNER_AT] == APPLICATION.to_bytes(4, "big")
+    return head.startswith(_MAGIC) and head[_OWNER_AT] == schema.APPLICATION.to_bytes(4, "big")
 
 
 def _is_sound(path: Path, more: Callable[[sqlite3.Connection], bool] | None) -> bool:
@@ -329,15 +309,15 @@ def _is_sound(path: Path, more: Callable[[sqlite3.Connection], bool] | None) -> 
             version = known_version(connection, path)
             if version:
                 check_whole(connection, path)
-            return more is None or version < len(MIGRATIONS) or more(connection)
-    except Damaged:
+            return more is None or version < len(schema.MIGRATIONS) or more(connection)
+    except place.Damaged:
         return False
 
 
 def _make(path: Path) -> None:
     """Make an empty file, once; SQLite's files of a damaged one are put aside too."""
-    with locked(path):
-        if own_file(path):
+    with place.locked(path):
+        if place.own_file(path):
             return
         put_aside = sorted(path.parent.glob(f"{path.name}{ASIDE}*[0-9]"))
         for ending in ENDINGS[1:]:
@@ -345,7 +325,7 @@ def _make(path: Path) -> None:
             if os.path.lexists(left):
                 name = f"{put_aside[-1].name if put_aside else path.name + ASIDE}{ending}"
                 left.rename(path.with_name(name))
-        make_file(path)
+        place.make_file(path)
         _bring_on(path)
 
 
@@ -353,7 +333,7 @@ def _back_up(connection: sqlite3.Connection, path: Path, version: int) -> None:
     """Copy the file in an older version; the copy appears whole or not at all."""
     copy = path.with_name(f"{path.name}.version-{version}")
     beside = path.with_name(f"{path.name}.copying-{os.getpid()}")
-    make_file(beside)
+    place.make_file(beside)
     try:
         with closing(sqlite3.connect(beside)) as target:
             connection.backup(target)

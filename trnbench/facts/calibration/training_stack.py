@@ -10,6 +10,7 @@ import math
 from typing import Literal
 
 from trnbench.errors import InputError, did_you_mean
+from trnbench.facts.calibration import transfer
 from trnbench.facts.calibration.chip_efficiency import (
     ChipEfficiency,
     ComputeEfficiency,
@@ -31,18 +32,6 @@ from trnbench.facts.calibration.supports import (
     Support,
     SupportLine,
     named_twice,
-)
-from trnbench.facts.calibration.transfer import (
-    HANDED_ON,
-    Nearest,
-    entries_of,
-    known_stacks,
-    listed_in,
-    listing,
-    nearest_chip,
-    stack_file,
-    unknown_stack,
-    widened,
 )
 from trnbench.facts.calibration.transfer import STACK_KEYS as STACK_KEYS
 from trnbench.facts.calibration.transfer import STACK_PREFIX as STACK_PREFIX
@@ -357,13 +346,13 @@ class TrainingEfficiency(Record):
 
 def load_chip_efficiency(catalog: Catalog, chip: str) -> ChipEfficiency:
     """Efficiency of a chip by name; without one, the nearest chip's, with wider ranges."""
-    entry = listing(catalog, CHIP_PREFIX, "chips", chip)
+    entry = transfer.listing(catalog, CHIP_PREFIX, "chips", chip)
     if entry is not None:
         return load_once(catalog, entry.path, ChipEfficiency)
-    nearest = load_chip_efficiency(catalog, nearest_chip(catalog, chip, _described(catalog)))
-    return replace(
-        nearest, inherits_from=nearest.name, provenance=widened(nearest.provenance, HANDED_ON)
-    )
+    other = transfer.nearest_chip(catalog, chip, _described(catalog))
+    nearest = load_chip_efficiency(catalog, other)
+    wider = transfer.widened(nearest.provenance, transfer.HANDED_ON)
+    return replace(nearest, inherits_from=nearest.name, provenance=wider)
 
 
 def load_training_stack(
@@ -372,7 +361,7 @@ def load_training_stack(
     """The training stack of a name; `instance` only orders the suggestions of an error."""
     entry = training_file(catalog, name)
     if entry is None:
-        raise unknown_stack(catalog, name, instance)
+        raise transfer.unknown_stack(catalog, name, instance)
     refuse_other_sort(catalog, entry, instance)
     return load_once(catalog, entry.path, TrainingStack)
 
@@ -384,7 +373,7 @@ def refuse_other_sort(catalog: Catalog, entry: Entry, instance: str | None = Non
         if key in keys and "overlaps" not in keys:
             raise InputError(
                 f"--stack: {entry.name} is a {sort} calibration, and a training stack is wanted",
-                hint=f"known: {', '.join(known_stacks(catalog, instance))}",
+                hint=f"known: {', '.join(transfer.known_stacks(catalog, instance))}",
             )
 
 
@@ -392,7 +381,7 @@ def training_file(catalog: Catalog, name: str) -> Entry | None:
     """File of a training stack, first a user's that replaces it by name; None if unknown."""
     full = full_name(name)
     # The user's files come first in the list, so the first shipped one ends the look.
-    for entry in entries_of(catalog, STACK_PREFIX):
+    for entry in transfer.entries_of(catalog, STACK_PREFIX):
         if entry.origin == BUILT_IN:
             break
         if catalog.table(entry.path).get("stands_for") == full:
@@ -409,16 +398,16 @@ def full_name(name: str) -> str:
 
 def training_stack_of(catalog: Catalog, instance: str) -> TrainingStack:
     """Default stack of an instance (by name), or the nearest one's, with wider ranges."""
-    return _serving(catalog, *stack_file(catalog, instance, STACK_PREFIX, STACK_KEYS))
+    return _serving(catalog, *transfer.stack_file(catalog, instance, STACK_PREFIX, STACK_KEYS))
 
 
 def generic_stack(catalog: Catalog, dispatch: Dispatch, instance: Instance) -> TrainingStack:
     """Stack assumed for software known only by its way of launching work."""
     prefix = f"{STACK_PREFIX}{dispatch}-"
-    return _serving(catalog, *stack_file(catalog, instance, prefix, STACK_KEYS[1:]))
+    return _serving(catalog, *transfer.stack_file(catalog, instance, prefix, STACK_KEYS[1:]))
 
 
-def _serving(catalog: Catalog, entry: Entry, nearest: Nearest | None) -> TrainingStack:
+def _serving(catalog: Catalog, entry: Entry, nearest: transfer.Nearest | None) -> TrainingStack:
     """The stack of a file for an instance: unchanged, or transferred with a wider spread."""
     found = load_once(catalog, entry.path, TrainingStack)
     if nearest is None:
@@ -431,7 +420,9 @@ def _serving(catalog: Catalog, entry: Entry, nearest: Nearest | None) -> Trainin
         inherits_from=found.name,
         basis="transferred" if found.basis == "measured" else "assumed",
         spread=_between(found.spread, unseen) if same else unseen,
-        provenance=found.provenance if same else widened(found.provenance, HANDED_ON),
+        provenance=found.provenance
+        if same
+        else transfer.widened(found.provenance, transfer.HANDED_ON),
     )
 
 
@@ -439,15 +430,15 @@ def stacks_fitted_on(catalog: Catalog, instance: str) -> tuple[TrainingStack, ..
     """Training stacks with measured steps on an instance (by name), the user's first."""
     return tuple(
         load_training_stack(catalog, entry.name)
-        for entry in entries_of(catalog, STACK_PREFIX)
-        if instance in listed_in(catalog, entry, "fitted_on")
+        for entry in transfer.entries_of(catalog, STACK_PREFIX)
+        if instance in transfer.listed_in(catalog, entry, "fitted_on")
     )
 
 
 def _described(catalog: Catalog) -> list[str]:
     return [
         chip
-        for entry in entries_of(catalog, CHIP_PREFIX)
-        for chip in listed_in(catalog, entry, "chips")
+        for entry in transfer.entries_of(catalog, CHIP_PREFIX)
+        for chip in transfer.listed_in(catalog, entry, "chips")
         if chip in catalog.names("chips")
     ]

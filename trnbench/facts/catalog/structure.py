@@ -10,33 +10,8 @@ from functools import cache, partial
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args
 
 from trnbench.errors import Fault, TrnbenchError, did_you_mean
+from trnbench.facts.catalog import quantity, schema
 from trnbench.facts.catalog.provenance import join
-from trnbench.facts.catalog.quantity import (
-    MOST_LARGE,
-    Correlation,
-    Count,
-    Misfit,
-    Total,
-    correlation,
-    exactly,
-    kind_of,
-    number,
-    quantity,
-    whole,
-)
-from trnbench.facts.catalog.schema import (
-    TypeForm,
-    by_tag,
-    dimension_of,
-    entries,
-    forms_of,
-    is_record,
-    is_tagged_union,
-    keys_of,
-    origin_of,
-    tag_field,
-    tagged,
-)
 from trnbench.facts.records import MISSING, fields
 
 R = TypeVar("R")
@@ -47,20 +22,20 @@ ValueReader: TypeAlias = Callable[[object, str, list[Fault]], Any]
 def structure(table: Mapping[str, object], record: type[R]) -> R | list[Fault]:
     """The record that `table` describes, or every fault in it."""
     faults: list[Fault] = []
-    kind: TypeForm = record
+    kind: schema.TypeForm = record
     built: R = _reader(kind)(table, "", faults)
     return faults or built
 
 
 @cache
-def _reader(form: TypeForm) -> ValueReader:
-    dimension = dimension_of(form)
+def _reader(form: schema.TypeForm) -> ValueReader:
+    dimension = schema.dimension_of(form)
     if dimension is not None:
-        return _leaf(lambda value: quantity(value, dimension))
+        return _leaf(lambda value: quantity.quantity(value, dimension))
     if form in _LEAVES:
         return _leaf(_LEAVES[form])
-    origin = origin_of(form)
-    if is_record(form):
+    origin = schema.origin_of(form)
+    if schema.is_record(form):
         return _record_reader(form)
     if origin is Literal:
         return _leaf(lambda value: _choice(value, get_args(form)))
@@ -71,23 +46,23 @@ def _reader(form: TypeForm) -> ValueReader:
         return _list_reader(get_args(form)[0])
     if origin is dict:
         return _table_reader(get_args(form)[1])
-    if is_tagged_union(form):
-        return _union_reader(tag_field(form), tagged(form))
+    if schema.is_tagged_union(form):
+        return _union_reader(schema.tag_field(form), schema.tagged(form))
     if origin in (Union, types.UnionType) and type(None) in get_args(form):
         (there,) = (kind for kind in get_args(form) if kind is not type(None))
         return lambda value, *at: None if value is None else _reader(there)(value, *at)
     raise TypeError(f"no data file can hold {form}")
 
 
-_LEAVES: Mapping[TypeForm, Callable[[object], object]] = {
-    int: whole,
-    float: number,
-    str: exactly(str, "a text"),
-    bool: exactly(bool, "true or false"),
-    datetime.date: exactly(datetime.date, "a date"),
-    Count: partial(whole, least=1),
-    Total: partial(whole, most=MOST_LARGE),
-    Correlation: correlation,
+_LEAVES: Mapping[schema.TypeForm, Callable[[object], object]] = {
+    int: quantity.whole,
+    float: quantity.number,
+    str: quantity.exactly(str, "a text"),
+    bool: quantity.exactly(bool, "true or false"),
+    datetime.date: quantity.exactly(datetime.date, "a date"),
+    quantity.Count: partial(quantity.whole, least=1),
+    quantity.Total: partial(quantity.whole, most=quantity.MOST_LARGE),
+    quantity.Correlation: quantity.correlation,
     Any: lambda value: value,
 }
 
@@ -96,21 +71,21 @@ def _leaf(make: Callable[[object], object]) -> ValueReader:
     def read(value: object, path: str, faults: list[Fault]) -> object:
         try:
             return make(value)
-        except Misfit as error:
+        except quantity.Misfit as error:
             faults.append(Fault(path, str(error)))
             return None
 
     return read
 
 
-def _record_reader(record: TypeForm) -> ValueReader:
-    forms = {name: form for name, (_, form) in forms_of(record).items()}
-    keys = keys_of(record)
+def _record_reader(record: schema.TypeForm) -> ValueReader:
+    forms = {name: form for name, (_, form) in schema.forms_of(record).items()}
+    keys = schema.keys_of(record)
     needed = {field.name for field in fields(record) if field.default is MISSING}
     # Readers of fields are made on first use: a record may hold records of its own kind.
     readers: dict[str, ValueReader] = {}
-    tagged_by_key = {name: by_tag(form) for name, form in forms.items() if by_tag(form)}
-    known = entries(record)
+    tagged_by_key = {name: tags for name, form in forms.items() if (tags := schema.by_tag(form))}
+    known = schema.entries(record)
 
     def read(value: Any, path: str, faults: list[Fault]) -> object:  # noqa: ANN401
         before = len(faults)
@@ -132,7 +107,7 @@ def _record_reader(record: TypeForm) -> ValueReader:
         for name, tags in tagged_by_key.items():
             values = given[name]
             assert isinstance(values, tuple)
-            is_list = origin_of(next(iter(tags.values()))) is tuple
+            is_list = schema.origin_of(next(iter(tags.values()))) is tuple
             if not values or (len(values) > 1 and not is_list):
                 there = "" if is_list else f"; found {', '.join(_there(value, tags)) or 'none'}"
                 message = f"expected one of {', '.join(tags)}{there}"
@@ -148,12 +123,12 @@ def _record_reader(record: TypeForm) -> ValueReader:
     return _of_kind(dict, "a table", read)
 
 
-def _there(value: Mapping[str, object], tags: Mapping[str, TypeForm]) -> list[str]:
+def _there(value: Mapping[str, object], tags: Mapping[str, schema.TypeForm]) -> list[str]:
     return [tag for tag in tags if tag in value]
 
 
 def _under_tags(
-    value: Mapping[str, object], tags: Mapping[str, TypeForm], path: str, faults: list[Fault]
+    value: Mapping[str, object], tags: Mapping[str, schema.TypeForm], path: str, faults: list[Fault]
 ) -> tuple[object, ...]:
     """Records of a union that stand under their tags, in the order of the union."""
     read: list[object] = []
@@ -169,13 +144,13 @@ def _of_kind(kind: type, what: str, read: ValueReader) -> ValueReader:
     def checked(value: object, path: str, faults: list[Fault]) -> object:
         if isinstance(value, kind):
             return read(value, path, faults)
-        faults.append(Fault(path, f"expected {what}, found {kind_of(value)}"))
+        faults.append(Fault(path, f"expected {what}, found {quantity.kind_of(value)}"))
         return None
 
     return checked
 
 
-def _list_reader(item: TypeForm) -> ValueReader:
+def _list_reader(item: schema.TypeForm) -> ValueReader:
     def read(value: Any, path: str, faults: list[Fault]) -> object:  # noqa: ANN401
         reader = _reader(item)
         return tuple(reader(each, f"{path}[{i}]", faults) for i, each in enumerate(value))
@@ -183,7 +158,7 @@ def _list_reader(item: TypeForm) -> ValueReader:
     return _of_kind(list, "a list", read)
 
 
-def _table_reader(item: TypeForm) -> ValueReader:
+def _table_reader(item: schema.TypeForm) -> ValueReader:
     def read(value: Any, path: str, faults: list[Fault]) -> object:  # noqa: ANN401
         reader = _reader(item)
         return {key: reader(each, join(path, key), faults) for key, each in value.items()}
@@ -191,11 +166,11 @@ def _table_reader(item: TypeForm) -> ValueReader:
     return _of_kind(dict, "a table", read)
 
 
-def _union_reader(key: str, classes: Mapping[str, TypeForm]) -> ValueReader:
+def _union_reader(key: str, classes: Mapping[str, schema.TypeForm]) -> ValueReader:
     def read(value: Any, path: str, faults: list[Fault]) -> object:  # noqa: ANN401
         tag = value.get(key)
         if not isinstance(tag, str) or tag not in classes:
-            message = f"`{key}` must be one of {', '.join(classes)}; found {kind_of(tag)}"
+            message = f"`{key}` must be one of {', '.join(classes)}; found {quantity.kind_of(tag)}"
             faults.append(Fault(path, message))
             return None
         rest = {name: item for name, item in value.items() if name != key}
@@ -209,5 +184,5 @@ def _choice(value: object, allowed: tuple[Any, ...]) -> object:
     if isinstance(value, bool | list | dict) or value not in allowed:
         known = ", ".join(map(str, allowed))
         hint = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""
-        raise Misfit(f"expected one of {known}; found {kind_of(value)}{hint}")
+        raise quantity.Misfit(f"expected one of {known}; found {quantity.kind_of(value)}{hint}")
     return value

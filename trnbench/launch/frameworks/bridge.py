@@ -13,22 +13,7 @@ from trnbench.errors import InputError
 from trnbench.facts.workload.choices import neighbours_of
 from trnbench.facts.workload.layout import Value
 from trnbench.launch.arguments import Flags, number, whole
-from trnbench.launch.frameworks.megatron import (
-    EXCHANGES,
-    FIXED,
-    HYBRID,
-    NO_JOBS,
-    RECOMPUTE,
-    SHARDED,
-    WRITES,
-    drawn_knobs,
-    exchange_of,
-    gpu_environment,
-    offload_of,
-    recompute_of,
-    recompute_settings,
-    refusals,
-)
+from trnbench.launch.frameworks import megatron
 from trnbench.launch.plan import LaunchPlan
 from trnbench.launch.software import Framework
 
@@ -77,10 +62,10 @@ def _settings(plan: LaunchPlan) -> Iterator[tuple[str, object]]:
     yield "dataset.seq_length", layout.sequence
     yield "model.sequence_parallel", _spelled(layout.sequence_parallel)
     if layout.cp > 1:
-        yield "model.cp_comm_type", EXCHANGES.get(layout.context_parallel, HYBRID)
+        yield "model.cp_comm_type", megatron.EXCHANGES.get(layout.context_parallel, megatron.HYBRID)
         if inside := neighbours_of(layout.context_parallel):
             yield INSIDE, f"[{inside},{layout.cp // inside}]"
-    again = recompute_settings(layout.recompute) or {"recompute_granularity": "null"}
+    again = megatron.recompute_settings(layout.recompute) or {"recompute_granularity": "null"}
     for name, value in again.items():
         yield f"model.{name}", f"[{','.join(value)}]" if isinstance(value, list) else value
     yield "model.attention_backend", "flash" if layout.attention == "fused" else "unfused"
@@ -89,9 +74,9 @@ def _settings(plan: LaunchPlan) -> Iterator[tuple[str, object]]:
         yield OFFLOAD, "true"
         yield OFFLOAD_SHARE, "1.0"
         yield "optimizer.use_precision_aware_optimizer", "true"
-    if layout.zero in SHARDED:
+    if layout.zero in megatron.SHARDED:
         yield "ddp.use_megatron_fsdp", "true"
-        yield "ddp.data_parallel_sharding_strategy", SHARDED[layout.zero]
+        yield "ddp.data_parallel_sharding_strategy", megatron.SHARDED[layout.zero]
     yield "mixed_precision", _PRECISIONS[layout.precision]
     if layout.expert_tp is not None:
         yield EXPERT_TP, layout.expert_tp
@@ -134,7 +119,7 @@ def layout_of(flags: Flags) -> dict[str, Value]:
     if overrides.get(DEGREES["vpp"]) == "null":
         found["vpp"] = 1
     if (drawn := overrides.get(DRAWN, "null").strip("'\"")) != "null":
-        found |= drawn_knobs(flags.of, drawn, int(found.get("pp", 1)))
+        found |= megatron.drawn_knobs(flags.of, drawn, int(found.get("pp", 1)))
     if "vpp" in found:
         found["schedule"] = "interleaved" if found["vpp"] != 1 else "1f1b"
     switches = {"true": True, "false": False}
@@ -144,13 +129,13 @@ def layout_of(flags: Flags) -> dict[str, Value]:
         value := switches.get(overrides.get("ddp.use_distributed_optimizer", "").lower())
     ) is not None:
         found["zero"] = int(value)
-    fsdp = {cut: stage for stage, cut in SHARDED.items()}
+    fsdp = {cut: stage for stage, cut in megatron.SHARDED.items()}
     cut = overrides.get("ddp.data_parallel_sharding_strategy", "")
     if overrides.get("ddp.use_megatron_fsdp", "").lower() == "true" and cut in fsdp:
         found["zero"] = fsdp[cut]
     if (kept := overrides.get("model.recompute_granularity")) is not None:
         some = overrides.get("model.recompute_num_layers", "1")
-        found["recompute"] = recompute_of(
+        found["recompute"] = megatron.recompute_of(
             flags.of,
             kept,
             overrides.get("model.recompute_method"),
@@ -159,8 +144,11 @@ def layout_of(flags: Flags) -> dict[str, Value]:
         )
     if (backend := overrides.get("model.attention_backend")) is not None:
         found["attention"] = "naive" if backend in ("unfused", "local") else "fused"
-    if (how := overrides.get("model.cp_comm_type")) in (HYBRID, *EXCHANGES.values()):
-        found["context_parallel"] = exchange_of(how, overrides.get(INSIDE))
+    if (how := overrides.get("model.cp_comm_type")) in (
+        megatron.HYBRID,
+        *megatron.EXCHANGES.values(),
+    ):
+        found["context_parallel"] = megatron.exchange_of(how, overrides.get(INSIDE))
     recipes = {spelled: name for name, spelled in _PRECISIONS.items()}
     recipes["bf16_with_fp8_current_scaling_mixed"] = "fp8"
     if (recipe := overrides.get("mixed_precision", "null")) != "null":
@@ -174,7 +162,9 @@ def layout_of(flags: Flags) -> dict[str, Value]:
     if overrides.get(EXPERT_TP, "null") != "null":
         found["expert_tp"] = whole(flags.of, EXPERT_TP, overrides[EXPERT_TP])
     if overrides.get(OFFLOAD, "").lower() == "true":
-        found["optimizer_offload"] = offload_of(flags.of, overrides.get(OFFLOAD_SHARE, "1.0"))
+        found["optimizer_offload"] = megatron.offload_of(
+            flags.of, overrides.get(OFFLOAD_SHARE, "1.0")
+        )
     if (depths := overrides.get(DEPTHS)) is not None:
         found["mtp_depths"] = 0 if depths == "null" else whole(flags.of, DEPTHS, depths)
     if (factor := overrides.get("model.moe_expert_capacity_factor")) is not None:
@@ -196,20 +186,20 @@ FACTS = Framework(
     source="Megatron-Bridge: scripts/training, guide from Megatron-LM",
     date=datetime.date(2026, 8, 22),
     jobs=("pretrain", "finetune", "lora"),
-    no_jobs=NO_JOBS,
-    fixed=FIXED,
-    recompute=RECOMPUTE,
+    no_jobs=megatron.NO_JOBS,
+    fixed=megatron.FIXED,
+    recompute=megatron.RECOMPUTE,
     precisions=_PRECISIONS,
-    refusals=refusals,
+    refusals=megatron.refusals,
     folder="${CODE_DIR}",
     script=("scripts/training/run_recipe.py",),
     arguments=_arguments,
-    environment=gpu_environment,
+    environment=megatron.gpu_environment,
     defaults={"LEARNING_RATE": "3e-4"},
     assumes=(
         "CODE_DIR is a clone of github.com/NVIDIA-NeMo/Megatron-Bridge as of 2026-08, with its "
         "requirements, or the NeMo container",
         "RECIPE is a recipe of this very model: the shape is not written here",
     ),
-    writes=WRITES,
+    writes=megatron.WRITES,
 )

@@ -10,18 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from trnbench.errors import MOST_NAMED, InputError, listed
+from trnbench.facts.workload import recompute
 from trnbench.facts.workload.choices import Job, neighbours_of
 from trnbench.facts.workload.layout import Value
 from trnbench.facts.workload.model import ROTARY_BASE
 from trnbench.facts.workload.pipeline_layout import drawn_text, stages_of
-from trnbench.facts.workload.recompute import (
-    PLAIN,
-    SOME_LAYERS,
-    Module,
-    modules_of,
-    recompute_named,
-    repeated_layers,
-)
 from trnbench.launch.arguments import BESIDE, Flags, number
 from trnbench.launch.plan import LaunchPlan
 from trnbench.launch.software import Framework, unwritten
@@ -54,7 +47,7 @@ HYBRID = "a2a+p2p"
 first."""
 
 
-MODULES: Mapping[Module, str] = {
+MODULES: Mapping[recompute.Module, str] = {
     "attention-core": "core_attn",
     "norms": "layernorm",
     "activations": "moe_act",
@@ -67,10 +60,10 @@ def recompute_settings(mode: str) -> dict[str, object]:
     """Fields of Megatron Core's configuration for a mode of recompute."""
     if mode == "none":
         return {}
-    if modules := modules_of(mode):
+    if modules := recompute.modules_of(mode):
         spelled = [MODULES[one] for one in modules]
         return {"recompute_granularity": "selective", "recompute_modules": spelled}
-    some = repeated_layers(mode)
+    some = recompute.repeated_layers(mode)
     return {
         "recompute_granularity": "full",
         "recompute_method": "uniform" if some is None else "block",
@@ -107,7 +100,7 @@ def _selected(of: str, modules: str) -> str:
             hint=BESIDE,
         )
     chosen = dict.fromkeys(named[word] for word in words)
-    return recompute_named(",".join(chosen) or "selective")
+    return recompute.recompute_named(",".join(chosen) or "selective")
 
 
 def _model(plan: LaunchPlan) -> Iterator[str]:
@@ -216,7 +209,7 @@ def refusals(plan: LaunchPlan) -> Iterator[str]:
     """Yield reasons why Megatron Core cannot run a plan."""
     layout, transformer = plan.layout, plan.transformer
     yield from unwritten(plan)
-    if "activations" in modules_of(layout.recompute) and transformer.moe is None:
+    if "activations" in recompute.modules_of(layout.recompute) and transformer.moe is None:
         yield "Megatron runs activations of experts again, not those of a dense MLP; try norms"
     if transformer.moe is not None and (transformer.moe.shared_experts or transformer.dense_layers):
         yield "no arguments for shared experts and leading dense layers are written here"
@@ -338,7 +331,7 @@ FIXED: Mapping[str, tuple[Value, str]] = {
     "frozen_format": ("none", "it stores frozen weights as the precision has them"),
 }
 WRITES = frozenset({"expert_tp", "pipeline_layout", "mtp_depths", "optimizer_offload"})
-RECOMPUTE = (*PLAIN, SOME_LAYERS, *MODULES)
+RECOMPUTE = (*recompute.PLAIN, recompute.SOME_LAYERS, *MODULES)
 _OF_NEMO_RL = (
     "NeMo RL runs it with Megatron Core as one of its backends (docs.nvidia.com/nemo/rl), from a "
     "configuration of its own, which is not written here"

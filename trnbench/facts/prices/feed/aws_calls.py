@@ -11,18 +11,12 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from trnbench.errors import EnvironmentFault
 from trnbench.facts.hardware.instance import Instance
-from trnbench.facts.prices.feed.aws_answers import (
-    CapacityOffer,
-    block_offers,
-    block_reading,
-    plan_offers,
-    savings_reading,
-    spot_reading,
-)
+from trnbench.facts.prices.feed import aws_answers
 from trnbench.facts.prices.feed.offer_file import WANTED, read_products
 from trnbench.facts.prices.feed.reading import Known, RatesRead
 from trnbench.facts.prices.purchase import Quota
@@ -79,7 +73,7 @@ class AwsReading(State):
     """Answers of the services: rates by source, offers, limits, and failures."""
 
     readings: list[RatesRead] = field(default_factory=list)
-    offers: list[CapacityOffer] = field(default_factory=list)
+    offers: list[aws_answers.CapacityOffer] = field(default_factory=list)
     limits: list[AccountLimit] = field(default_factory=list)
     held: list[HeldCapacity] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -133,10 +127,7 @@ def read_aws(
             "quotas": asking.limits,
             "capacity reservations": asking.held,
         }
-        steps += [
-            (f"{name} in {region}", lambda ask=ask, region=region: ask(region))  # type: ignore[misc]
-            for name, ask in asked.items()
-        ]
+        steps += [(f"{name} in {region}", partial(ask, region)) for name, ask in asked.items()]
     for name, step in steps:
         asking.attempt(name, step)
     return asking.found
@@ -194,7 +185,7 @@ class _Asking(Record):
             "savingsplans", HOME, "describe_savings_plans_offering_rates", asked, "searchResults"
         )
         day = self.question.now.date()
-        self.found.readings.append(savings_reading(answers, self.question.known, day))
+        self.found.readings.append(aws_answers.savings_reading(answers, self.question.known, day))
 
     def spot(self, region: str) -> None:
         """Query the spot rates of the last days."""
@@ -210,7 +201,7 @@ class _Asking(Record):
         answers = self._pages(
             "ec2", region, "describe_spot_price_history", asked, "SpotPriceHistory"
         )
-        self.found.readings.append(spot_reading(answers, self.question.known))
+        self.found.readings.append(aws_answers.spot_reading(answers, self.question.known))
 
     def blocks(self, region: str) -> None:
         """Query the Capacity Blocks and UltraServers on offer."""
@@ -230,10 +221,10 @@ class _Asking(Record):
                 operation = "describe_capacity_block_offerings"
                 answers = self._pages("ec2", region, operation, asked, "CapacityBlockOfferings")
                 items += self._of_sold(answers)
-        offers, warnings = block_offers(items, self.question.known)
+        offers, warnings = aws_answers.block_offers(items, self.question.known)
         self.found.offers += offers
         day = self.question.now.date()
-        self.found.readings.append(block_reading(offers, day, warnings))
+        self.found.readings.append(aws_answers.block_reading(offers, day, warnings))
 
     def plans(self, region: str) -> None:
         """Query the SageMaker training plans on offer."""
@@ -250,7 +241,7 @@ class _Asking(Record):
                 items += self._of_sold(
                     self._pages("sagemaker", region, operation, asked, "TrainingPlanOfferings")
                 )
-        offers, warnings = plan_offers(items, self.question.known)
+        offers, warnings = aws_answers.plan_offers(items, self.question.known)
         self.found.offers += offers
         self.found.failures += warnings
 
