@@ -16,16 +16,7 @@ import msgspec
 
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.records import Record
-from trnbench.store.content import (
-    WrongContent,
-    digest,
-    is_data,
-    json_text,
-    masked,
-    packed,
-    plain,
-    unpacked,
-)
+from trnbench.store import content
 from trnbench.store.place import CHECKS, Damaged
 from trnbench.store.schema import ANSWER_SEAL, RUN_SEAL, transaction
 from trnbench.store.snapshot import blob, put_blob
@@ -133,20 +124,20 @@ def add(
         f"INSERT INTO run ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})",
         [_cell(getattr(run, name)) for name in _NAMES],
     )
-    content = {"rows": answer.rows, "summary": answer.summary, "columns": answer.columns}
+    shown = {"rows": answer.rows, "summary": answer.summary, "columns": answer.columns}
     connection.execute(
         "INSERT INTO answer (run, inputs, inputs_bytes, content, content_bytes) "
         "VALUES (?, ?, ?, ?, ?)",
-        (run.id, *packed(answer.inputs), *packed(content)),
+        (run.id, *content.packed(answer.inputs), *content.packed(shown)),
     )
     for path in dict.fromkeys((*inputs, *digested)):
         if path.is_file():
             data = path.read_bytes()
-            has_text = len(data) <= LARGEST_INPUT and is_data(path) and path not in digested
-            kept = put_blob(connection, masked(data)) if has_text else ""
+            has_text = len(data) <= LARGEST_INPUT and content.is_data(path) and path not in digested
+            kept = put_blob(connection, content.masked(data)) if has_text else ""
             connection.execute(
                 "INSERT OR IGNORE INTO input_file VALUES (?, ?, ?, ?, ?)",
-                (run.id, plain(str(path)), len(data), digest(data), kept),
+                (run.id, content.plain(str(path)), len(data), content.digest(data), kept),
             )
     seal(connection, run.id)
 
@@ -166,7 +157,7 @@ def listed(
         "verb = ?": wanted.verb,
         "EXISTS (SELECT 1 FROM json_each(models) WHERE value = ?)": wanted.model,
         "EXISTS (SELECT 1 FROM json_each(instances) WHERE value = ?)": wanted.instance,
-        "tag = ?": wanted.tag and plain(wanted.tag),
+        "tag = ?": wanted.tag and content.plain(wanted.tag),
         "started_at >= ?": wanted.since,
         "started_at < ?": wanted.until,
     }
@@ -194,7 +185,7 @@ def damaged_runs(connection: sqlite3.Connection) -> list[str]:
 
 def found(connection: sqlite3.Connection, name: str) -> KeptRun:
     """Run with this id, newest with this tag, run whose id begins so, or the last run."""
-    name = plain(name)
+    name = content.plain(name)
     if name == LAST:
         # Runs dated in the future come last, so a clock that was wrong once does no lasting harm.
         order = "1 ORDER BY started_at > ?, started_at DESC, rowid DESC"
@@ -245,16 +236,16 @@ def answer_of(connection: sqlite3.Connection, run: KeptRun) -> KeptAnswer:
     if not sound:
         _refuse(run.id, "its answer was changed")
     try:
-        return _shaped(unpacked(*sized[:2]), unpacked(*sized[2:]))
-    except WrongContent as error:
+        return _shaped(content.unpacked(*sized[:2]), content.unpacked(*sized[2:]))
+    except content.WrongContent as error:
         _refuse(run.id, f"of its answer, {error}")
 
 
-def _shaped(inputs: Any, content: Any) -> KeptAnswer:  # noqa: ANN401 - plain data of any shape
+def _shaped(inputs: Any, shown: Any) -> KeptAnswer:  # noqa: ANN401 - plain data of any shape
     try:
-        return msgspec.convert({**content, "inputs": inputs}, KeptAnswer)
+        return msgspec.convert({**shown, "inputs": inputs}, KeptAnswer)
     except (TypeError, msgspec.ValidationError):
-        raise WrongContent("it has not the form of an answer") from None
+        raise content.WrongContent("it has not the form of an answer") from None
 
 
 def inputs_of(connection: sqlite3.Connection, run: KeptRun) -> tuple[KeptInput, ...]:
@@ -267,7 +258,7 @@ def inputs_of(connection: sqlite3.Connection, run: KeptRun) -> tuple[KeptInput, 
             KeptInput(path=path, sha256=sha256, content=blob(connection, kept) if kept else None)
             for path, sha256, kept in rows
         )
-    except WrongContent as error:
+    except content.WrongContent as error:
         _refuse(run.id, f"of a file that it read, {error}")
 
 
@@ -348,5 +339,5 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _cell(value: object) -> object:
     if isinstance(value, tuple | Mapping):
-        return json_text(value)
-    return plain(value) if isinstance(value, str) else value
+        return content.json_text(value)
+    return content.plain(value) if isinstance(value, str) else value

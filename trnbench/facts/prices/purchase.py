@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import datetime
-from typing import Annotated
 
 from trnbench.errors import UnknownNameError
 from trnbench.facts.catalog.document import load_named
 from trnbench.facts.catalog.provenance import Sourced
-from trnbench.facts.catalog.quantity import Bytes, Ratio, Seconds
+from trnbench.facts.catalog.quantity import Bytes, Ratio, Seconds, Usd
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import Instance, PurchaseOption
 from trnbench.facts.records import Record
-from trnbench.facts.units import Dimension
-
-Usd = Annotated[float, Dimension.USD]
 
 
 class MeteredRules(Record):

@@ -19,15 +19,14 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from trnbench.facts.catalog.document import load_question
 from trnbench.facts.catalog.provenance import Sourced
-from trnbench.facts.catalog.quantity import Seconds
+from trnbench.facts.catalog.quantity import Seconds, Usd
 from trnbench.facts.records import Record, field
-from trnbench.facts.units import DAY_S, Dimension
+from trnbench.facts.units import DAY_S
 
-Usd = Annotated[float, Dimension.USD]
 FIRST_YEAR, LAST_YEAR = 1970, 2200
 LONGEST_DAYS = 3 * 366
 

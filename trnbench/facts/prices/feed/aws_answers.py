@@ -17,6 +17,7 @@ from trnbench.facts.prices.feed.reading import (
     mapping,
     real,
     settled,
+    term_text,
     usd,
 )
 from trnbench.facts.records import Record
@@ -239,8 +240,7 @@ def savings_reading(
                     instance=name,
                     region=region,
                     option="savings-plan",
-                    terms=f"{years} year{'s' * (years > 1)}, {payment}, "
-                    f"{plan.get('planType', 'unnamed')} plan",
+                    terms=term_text(years, payment, f"{plan.get('planType', 'unnamed')} plan"),
                     usd_per_hour=rate,
                     day=day,
                 )

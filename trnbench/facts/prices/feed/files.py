@@ -18,12 +18,7 @@ from trnbench.errors import DataFileError, Fault, did_you_mean
 from trnbench.facts.catalog.foreign import foreign
 from trnbench.facts.catalog.text_file import open_text, refused
 from trnbench.facts.hardware.instance import PurchaseOption
-from trnbench.facts.prices.feed.aws_answers import (
-    block_offers,
-    block_reading,
-    savings_reading,
-    spot_reading,
-)
+from trnbench.facts.prices.feed import aws_answers
 from trnbench.facts.prices.feed.json_stream import JsonReader
 from trnbench.facts.prices.feed.offer_file import read_offer_csv, read_offer_json, read_products
 from trnbench.facts.prices.feed.reading import (
@@ -34,6 +29,7 @@ from trnbench.facts.prices.feed.reading import (
     RatesRead,
     over_zones,
     settled,
+    term_text,
     usd,
 )
 from trnbench.facts.records import replace
@@ -98,11 +94,11 @@ def _answer(
             raise refused(path, f"a text in PriceList is not valid JSON: {error.msg}") from None
     items = [item for item in items if isinstance(item, dict)]
     if key == "SpotPriceHistory":
-        return spot_reading(items, known)
+        return aws_answers.spot_reading(items, known)
     if key == "searchResults":
-        return savings_reading(items, known, day)
-    offers, warnings = block_offers(items, known)
-    return block_reading(offers, day, warnings, ignored=len(items) - len(offers))
+        return aws_answers.savings_reading(items, known, day)
+    offers, warnings = aws_answers.block_offers(items, known)
+    return aws_answers.block_reading(offers, day, warnings, ignored=len(items) - len(offers))
 
 
 def read_vantage(file: TextIO, path: Path, known: Known, day: datetime.date) -> RatesRead:
@@ -144,9 +140,8 @@ def _vantage(
     for key, text in reserved.items() if isinstance(reserved, dict) else ():
         match, rate = _TERM.fullmatch(key), usd(text)
         if match and rate is not None:
-            years = int(match["years"])
-            terms = f"{years} year{'s' * (years > 1)}, {match['offering'].lower()}"
-            terms += f", {match['payment'].lower()} upfront"
+            words = match["offering"].lower(), f"{match['payment'].lower()} upfront"
+            terms = term_text(int(match["years"]), *words)
             yield rate_of(option="reserved", terms=terms, usd_per_hour=rate)
 
 

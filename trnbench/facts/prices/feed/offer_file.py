@@ -16,7 +16,15 @@ from typing import Any, TextIO
 
 from trnbench.facts.catalog.text_file import refused
 from trnbench.facts.prices.feed.json_stream import JsonReader
-from trnbench.facts.prices.feed.reading import FoundRate, Known, RatesRead, mapping, settled, usd
+from trnbench.facts.prices.feed.reading import (
+    FoundRate,
+    Known,
+    RatesRead,
+    mapping,
+    settled,
+    term_text,
+    usd,
+)
 from trnbench.facts.records import State, field
 
 TITLE = "AWS Price List"
@@ -223,7 +231,7 @@ def _terms(about: Mapping[str, Any]) -> str:
     if years is None:
         return ""
     kinds = (str(about.get(key)).lower() for key in ("OfferingClass", "PurchaseOption"))
-    return ", ".join((f"{years} year{'s' * (years > 1)}", *kinds))
+    return term_text(years, *kinds)
 
 
 def _day(text: object) -> datetime.date | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.records import Record, replace
-from trnbench.facts.units import SANE, Dimension
+from trnbench.facts.units import SANE, Dimension, counted
 
 LEAST_USD, MOST_USD = SANE[Dimension.USD_PER_HOUR]
 Known = Callable[[str], str | None]
@@ -114,3 +114,8 @@ def real(text: object) -> float | None:
 def mapping(value: object) -> Mapping[str, Any]:
     """The value if it is a JSON object, else an empty one, for a part that a seller left out."""
     return value if isinstance(value, Mapping) else {}
+
+
+def term_text(years: int, *words: str) -> str:
+    """The terms of a commitment in the wording of price lists, such as "3 years, no upfront"."""
+    return ", ".join((counted(years, "year"), *words))
