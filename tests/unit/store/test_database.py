@@ -98,8 +98,7 @@ def test_who_reads_makes_no_file_and_migrates_none(path, monkeypatch):
     with read(path) as connection:
         assert connection.execute("SELECT count(*) FROM run").fetchone() == (0,)
     assert not path.parent.exists()
-    for module in ("schema", "database"):
-        monkeypatch.setattr(f"trnbench.store.{module}.MIGRATIONS", schema.MIGRATIONS[:1])
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
     with opened(path, say=print) as connection, transaction(connection):
         connection.execute("INSERT INTO blob VALUES ('a', x'00')")
     monkeypatch.undo()
@@ -237,7 +236,6 @@ def test_a_migration_is_whole_or_not_at_all_and_leaves_a_copy(path, monkeypatch)
     before = len(schema.MIGRATIONS)
     failing = (*schema.MIGRATIONS, "CREATE TABLE later (x); CREATE TABLE run (x)")
     monkeypatch.setattr(schema, "MIGRATIONS", failing)
-    monkeypatch.setattr("trnbench.store.database.MIGRATIONS", failing)
     with pytest.raises(StoreFault), opened(path, say=print):
         pass
     with sqlite3.connect(path) as plain:
@@ -246,7 +244,6 @@ def test_a_migration_is_whole_or_not_at_all_and_leaves_a_copy(path, monkeypatch)
     plain.close()
     good = (*failing[:-1], "CREATE TABLE later (x)")
     monkeypatch.setattr(schema, "MIGRATIONS", good)
-    monkeypatch.setattr("trnbench.store.database.MIGRATIONS", good)
     with opened(path, say=print) as connection:
         assert "later" in tables(connection)
         assert connection.execute("SELECT count(*) FROM blob").fetchone() == (1,)
