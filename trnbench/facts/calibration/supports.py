@@ -73,7 +73,7 @@ def named_twice(lines: Iterable[SupportLine]) -> str | None:
     return None
 
 
-class KnownFramework(Record):
+class KnownFramework(Record, kw_only=False):
     """A framework: its name in calibrations, its Neuron chips, and its support of GPUs."""
 
     called: str
@@ -81,24 +81,18 @@ class KnownFramework(Record):
     gpus: bool = False
 
     def runs_on(self, platform: Platform) -> bool:
-        """True when the framework runs on the platform."""
-        from trnbench.facts.hardware.compute_unit import (
-            NeuronCores,  # names alone are quick to complete
-        )
+        # Imported here, so that names alone are quick to complete.
+        from trnbench.facts.hardware.compute_unit import NeuronCores
 
         chip = platform.chip
         return chip.name in self.neuron_chips if isinstance(chip.unit, NeuronCores) else self.gpus
 
 
 SOFTWARE: Mapping[str, KnownFramework] = {
-    "nxdt": KnownFramework(called="nxd-training", neuron_chips=("trainium1", "trainium2")),
-    "optimum-neuron": KnownFramework(
-        called="optimum-neuron", neuron_chips=("trainium1", "trainium2")
-    ),
-    "torchtitan": KnownFramework(
-        called="torchtitan", neuron_chips=("trainium2", "trainium3"), gpus=True
-    ),
-    "megatron": KnownFramework(called="Megatron-LM", gpus=True),
-    "megatron-bridge": KnownFramework(called="Megatron-Bridge", gpus=True),
+    "nxdt": KnownFramework("nxd-training", ("trainium1", "trainium2")),
+    "optimum-neuron": KnownFramework("optimum-neuron", ("trainium1", "trainium2")),
+    "torchtitan": KnownFramework("torchtitan", ("trainium2", "trainium3"), gpus=True),
+    "megatron": KnownFramework("Megatron-LM", gpus=True),
+    "megatron-bridge": KnownFramework("Megatron-Bridge", gpus=True),
 }
 """Frameworks by their `--stack` name."""

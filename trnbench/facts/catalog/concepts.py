@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
+
+import msgspec
 
 from trnbench.errors import UnknownNameError
 from trnbench.facts.catalog.toml_file import read_toml
@@ -37,15 +39,9 @@ def explained(name: str) -> Concept | None:
     topics, terms = topic_titles(), glossary()
     wanted = name.strip().casefold()
     if wanted in topics:
-        table = cast("Mapping[str, Mapping[str, object]]", _file()["topics"])[wanted]
-        words = cast("list[str]", table["terms"])
-        return Concept(
-            name=wanted,
-            title=str(table["title"]),
-            text=str(table["text"]),
-            terms={word: terms[word] for word in words},
-            commands=tuple(cast("list[str]", table["commands"])),
-        )
+        table = _topics()[wanted]
+        used = {word: terms[word] for word in table["terms"]}
+        return msgspec.convert({**table, "name": wanted, "terms": used}, Concept)
     for word, meaning in terms.items():
         if word.casefold() == wanted:
             return Concept(name=word, title=word, text=meaning, terms={})
@@ -53,8 +49,11 @@ def explained(name: str) -> Concept | None:
 
 
 def topic_titles() -> Mapping[str, str]:
-    topics = cast("Mapping[str, Mapping[str, object]]", _file()["topics"])
-    return {name: str(table["title"]) for name, table in topics.items()}
+    return {name: table["title"] for name, table in _topics().items()}
+
+
+def _topics() -> Mapping[str, Mapping[str, Any]]:
+    return cast("Mapping[str, Mapping[str, Any]]", _file()["topics"])
 
 
 def glossary() -> Mapping[str, str]:
