@@ -58,7 +58,8 @@ def schedule_figure(
     whole = window_s is None
     return GanttChart(
         title="pipeline schedule of a step",
-        caption="simulated slot by slot; bubble: the share of the step that a stage waits",
+        caption="simulated slot by slot; bubble: share of the step that a stage waits; in the "
+        "table: the slowest's",
         axis=_axis(end_s),
         start=start_s,
         end=end_s,
