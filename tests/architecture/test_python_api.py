@@ -149,7 +149,7 @@ def test_faults_are_input_errors(verb, arguments, said):
         getattr(trnbench, verb)(**arguments)
 
 
-_FORKING = ("trnbench.verbs.quotes.searching", "trnbench.verbs.compare.side_by_side")
+_FORKING = ("trnbench.verbs.quotes.searching", "trnbench.verbs.compare.run")
 
 
 def test_the_command_line_owns_the_signals():

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 
 from tests.bench.figure import best_of, show
-from trnbench.cli.interrupts import processors
+from trnbench.cli.watching import processors
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.verbs.asking.run_parts import Part
+from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.compare.answer import CompareAnswer
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import compare_run
@@ -19,7 +20,6 @@ from trnbench.verbs.plan.question import PlanQuestion
 from trnbench.verbs.plan.run import plan_run
 from trnbench.verbs.quotes.buying import Buying
 from trnbench.verbs.quotes.question import RunRequest
-from trnbench.verbs.quotes.searching import Watch
 
 RUN = RunRequest(
     model="llama3.1-70b",

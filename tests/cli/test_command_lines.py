@@ -42,7 +42,7 @@ from trnbench.verbs.matrix.question import MatrixQuestion
 from trnbench.verbs.measure.question import MeasureQuestion
 from trnbench.verbs.plan.question import PlanQuestion
 from trnbench.verbs.quotes.buying import Buying
-from trnbench.verbs.quotes.question import RunRequest
+from trnbench.verbs.quotes.question import RunRequest, StackChoice
 from trnbench.verbs.train.question import TrainQuestion
 from trnbench.verbs.validate.question import ValidateQuestion
 
@@ -153,8 +153,11 @@ RUNS = st.builds(
     layout=LAYOUTS,
     max_nodes=st.integers(1, 10**4),
     headroom=SHARES,
-    stack=st.sampled_from((None, "nxd-trn1")),
-    logical_size=st.sampled_from((None, 2)),
+    software=st.builds(
+        StackChoice,
+        stack=st.sampled_from((None, "nxd-trn1")),
+        logical_size=st.sampled_from((None, 2)),
+    ),
     bought=st.builds(
         Buying,
         purchase=st.sampled_from([(), ("spot",), ("on-demand", "reserved")]),
@@ -232,7 +235,7 @@ def test_a_step_is_asked_again(asked_by, layout, nodes, engines, seed, factor):
         places=tuple(("trn1.32xlarge", count) for count in nodes),
         layout=layout,
         engines=engines,
-        stack="nxd-trn1",
+        software=StackChoice(stack="nxd-trn1"),
         seed=seed if played else None,
         stragglers=(Straggler(stage=1, factor=factor),) if played else (),
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.lines import verbs
-from trnbench.cli.names import completes, completes_stacks
+from trnbench.cli.derived_options import completes, completes_stacks
 from trnbench.facts.catalog.concepts import concept, glossary, topic_titles
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.show.text_table import TextTable, markdown

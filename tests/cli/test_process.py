@@ -115,7 +115,7 @@ def test_a_path_variable_that_leads_nowhere(run, monkeypatch):
 
 
 def test_completion_offers_names_without_reading_files(monkeypatch, tmp_path):
-    from trnbench.cli.names import completes
+    from trnbench.cli.derived_options import completes
 
     chips = tmp_path / "chips"
     chips.mkdir()

@@ -16,8 +16,8 @@ from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.prediction import RankMemory, StepFigures
 from trnbench.program.slots import STEP_CATEGORIES
-from trnbench.show.interval import Interval
 from trnbench.show.report import Report, columns
+from trnbench.show.row import Interval
 from trnbench.tui.app import TrnbenchApp
 from trnbench.tui.questions.scenarios import COMPARE_COLUMNS, CompareFound
 from trnbench.verbs.quotes.answer import Quote

@@ -31,7 +31,7 @@ from trnbench.tui.questions.layouts import Window
 from trnbench.tui.widgets.bars import draw_bars
 from trnbench.tui.widgets.chart import flowed
 from trnbench.tui.widgets.line_input import completed
-from trnbench.verbs.collective.steps import Plane
+from trnbench.verbs.collective.answer import Plane
 from trnbench.verbs.plan.details import break_even_block
 from trnbench.verbs.quotes.charts import (
     ClusterPoint,

@@ -10,6 +10,7 @@ from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import EvidenceCase, Reader
 from trnbench.facts.catalog.search import built_in_folder, open_catalog
 from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.verbs.quotes.question import StackChoice
 from trnbench.verbs.train.question import TrainQuestion
 from trnbench.verbs.train.run import run
 
@@ -43,7 +44,7 @@ def test_train_prints_what_validate_scores(file, row):
         model=case.setup.model.name,
         places=((case.setup.platform.instance.name, case.setup.nodes),),
         layout=PartialLayout.of(layout),
-        stack=case.setup.stack.name,
+        software=StackChoice(stack=case.setup.stack.name),
     )
     (answer,) = run(CATALOG, question)
     assert answer.step is not None, answer.reasons
@@ -77,7 +78,7 @@ def test_selective_of_a_stack_that_repeats_half_a_pass_is_the_mean_of_two_answer
                     sequence_parallel=True,
                     recompute=mode,
                 ),
-                stack="torchtitan-trn2",
+                software=StackChoice(stack="torchtitan-trn2"),
             ),
         )[0]
         for mode in ("none", "selective", "full")

@@ -104,7 +104,6 @@ def files_read(options: Options, converted: Mapping[str, object]) -> list[Path]:
 
 
 def question_options(group: Any, verb: str) -> frozenset[str]:  # noqa: ANN401
-    """Return the names of what a verb can be asked; how it prints is left out."""
     known = frozenset(str(parameter.name) for parameter in group.commands[verb].params)
     return known - NOT_ASKED - _NO_QUESTION
 

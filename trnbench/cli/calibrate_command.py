@@ -10,7 +10,7 @@ from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.output import STDOUT
 from trnbench.cli.printing import keeping
-from trnbench.cli.progress import ProgressLine
+from trnbench.cli.watching import ProgressLine
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import user_folder
 from trnbench.facts.catalog.whole_file import write_whole
@@ -38,9 +38,8 @@ def calibrate(
     """
     from trnbench.evidence.fit.files import CalibratedCollectives
     from trnbench.verbs.asking.measured_files import unread
-    from trnbench.verbs.calibrate.links_text import links_report
     from trnbench.verbs.calibrate.run import run
-    from trnbench.verbs.calibrate.text import calibration_report
+    from trnbench.verbs.calibrate.text import calibration_report, links_report
 
     into = showing.into
     _check_destination(out, question, into)
@@ -115,8 +114,7 @@ def _refuse_replaced(out: Output, files: Mapping[Path, tuple[str, str]], into: P
     if there:
         more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
         raise InputError(
-            f"{there[0]} is there already{more}; nothing is overwritten",
-            hint="--force replaces it",
+            f"{there[0]} is there already{more}; nothing is overwritten", hint="--force replaces it"
         )
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.interrupts import Interrupts, processors
 from trnbench.cli.printing import keeping
-from trnbench.cli.progress import ProgressLine
+from trnbench.cli.watching import watching
 from trnbench.errors import InputError
 from trnbench.facts.parsing import literal
 from trnbench.verbs.asking.question import Question, group, option
@@ -27,17 +26,14 @@ class CompareShowing(Question):
 
     scenario: Path | None = option(
         "A scenario that the terminal UI saved; options beside it win.",
-        default=None,
         metavar="FILE",
         fills=scenario_file_options,
     )
     scaling: str | None = option(
-        "Instead: the chosen layout on every cluster size, replicas scaled.",
-        default=None,
-        metavar="strong|weak",
+        "Instead: the chosen layout on every cluster size, replicas scaled.", metavar="strong|weak"
     )
     held: AgainstKept = group(AgainstKept)
-    plot: bool = option("Draw cost over days, or scaling.", default=False)
+    plot: bool = option("Draw cost over days, or scaling.")
     details: bool = DETAILS
 
 
@@ -54,7 +50,6 @@ def compare(
     """
     from trnbench.verbs.compare.run import compare_run
     from trnbench.verbs.compare.text import compare_report
-    from trnbench.verbs.quotes.searching import Watch
 
     question = question.settled(catalog)
     if showing.plot:
@@ -63,8 +58,7 @@ def compare(
         if showing.held.against is not None:
             raise InputError("--against holds a comparison, not its --scaling, against a run")
         return _scaling(out, catalog, question, showing.scaling, plot=showing.plot)
-    with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:
-        watch = Watch(progress=progress, cancel=interrupts.asked, workers=processors())
+    with watching(out) as watch:
         answer = compare_run(catalog, question, watch=watch)
     report = compare_report(answer, question.inputs(), plot=showing.plot, details=showing.details)
     report, regressed = showing.held.beside(report)
@@ -77,14 +71,10 @@ def compare(
 def _scaling(
     out: Output, catalog: Catalog, question: CompareQuestion, scaling: str, *, plot: bool
 ) -> int:
-    from trnbench.verbs.compare.scaling import scale_run
-    from trnbench.verbs.compare.scaling_answer import Scaling
-    from trnbench.verbs.compare.scaling_text import scaling_report
-    from trnbench.verbs.quotes.searching import Watch
+    from trnbench.verbs.compare.scaling import Scaling, scale_run, scaling_report
 
     how = literal("scaling", scaling, Scaling)
-    with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:
-        watch = Watch(progress=progress, cancel=interrupts.asked, workers=processors())
+    with watching(out) as watch:
         answer = scale_run(catalog, question, cast("Scaling", how), watch=watch)
     inputs = question.inputs() | {"scaling": scaling}
     out.write(scaling_report(answer, inputs, plot=plot))

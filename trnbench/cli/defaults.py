@@ -60,6 +60,5 @@ def money_origins(context: typer.Context) -> tuple[str, ...]:
 
 
 def _is_default(context: typer.Context, option: str) -> bool:
-    """Return whether a command takes an option from its defaults."""
     source = context.get_parameter_source(option)
     return source is not None and source.name == "DEFAULT_MAP"

@@ -13,9 +13,49 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from trnbench.cli.names import completes, completes_stacks
+from trnbench.errors import TrnbenchError
 from trnbench.verbs.asking.option import Option
 from trnbench.verbs.asking.question import Question
+
+
+def completes(
+    sections: Sequence[str], *, several: bool = False, prefix: str = "", cut: bool = False
+) -> Callable[[str], list[str]]:
+    """Return a completion function for the names in some sections of the catalogue.
+
+    With `several`, a name behind a comma is completed too, by one that is not yet there. `prefix`:
+    only names that begin so, without it if `cut`.
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        from trnbench.facts.catalog.search import open_catalog
+
+        try:
+            catalog = open_catalog()
+        except TrnbenchError:
+            return []
+        before, comma, begun = incomplete.rpartition(",") if several else ("", "", incomplete)
+        taken = {name.partition(":")[0] for name in before.split(",")}
+        names = {entry.name for section in sections for entry in catalog.entries(section)}
+        found = {name for name in names if name.startswith(prefix)} - taken
+        offered = {name.removeprefix(prefix) for name in found} if cut else found
+        return [f"{before}{comma}{name}" for name in sorted(offered) if name.startswith(begun)]
+
+    return complete
+
+
+def completes_stacks() -> Callable[[str], list[str]]:
+    """Return a completion function for training stacks, as --stack takes them."""
+    calibrated = completes(("calibration",), prefix="training-", cut=True)
+
+    def complete(incomplete: str) -> list[str]:
+        from trnbench.facts.calibration.supports import SOFTWARE
+
+        named = (name for name in SOFTWARE if name.startswith(incomplete))
+        return sorted({*calibrated(incomplete), *named})
+
+    return complete
+
 
 Command = Callable[..., int | None]
 Q = TypeVar("Q", bound=Question)
@@ -60,7 +100,6 @@ def asks(*kinds: type[Question], ahead_of: str = "") -> Callable[[Command], Comm
 
 
 def taken(kind: type[Q], options: dict[str, Any]) -> Q:
-    """Return the question of some of a command's options, which are taken out of them."""
     given = {one.name: options.pop(_place(one), None) for one in _shown(kind)}
     return kind.read({name: _plain(value) for name, value in given.items()})
 
@@ -165,13 +204,11 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
 
 
 def with_signature(command: Command, parameters: Sequence[Parameter]) -> Command:
-    """Return the command with the parameters that Typer shall see."""
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
 
 
 def typed_option(name: str, kind: Any, option: Any, default: object = None) -> Parameter:  # noqa: ANN401
-    """Return a parameter that Typer makes this option (or argument) of."""
     form = Annotated[kind, option]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=form)

@@ -41,11 +41,17 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-def help_alone(context: typer.Context) -> None:
-    """Print the help of a command group that was called without a command, and end."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit
+def command_group(help: str) -> typer.Typer:
+    """Group of commands that shows its help where none of them is named."""
+    group = typer.Typer(help=help, invoke_without_command=True, rich_markup_mode=None)
+
+    @group.callback()
+    def help_alone(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            typer.echo(context.get_help())
+            raise typer.Exit
+
+    return group
 
 
 def say(text: str) -> None:
@@ -58,7 +64,6 @@ def say(text: str) -> None:
 
 
 def watched() -> bool:
-    """Tell whether a person watches stderr: a terminal, and not a CI job's."""
     return sys.stderr.isatty() and not os.environ.get("CI")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.printing import printing
-from trnbench.cli.progress import ProgressLine
+from trnbench.cli.watching import ProgressLine
 from trnbench.verbs.explain.question import ExplainQuestion
 
 if TYPE_CHECKING:

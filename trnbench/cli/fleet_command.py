@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.interrupts import Interrupts, processors
 from trnbench.cli.printing import keeping
-from trnbench.cli.progress import ProgressLine
+from trnbench.cli.watching import watching
 from trnbench.verbs.fleet.question import FleetQuestion
 
 if TYPE_CHECKING:
@@ -27,13 +26,11 @@ def fleet(out: Output, catalog: Catalog, question: FleetQuestion) -> int:
     """
     from trnbench.verbs.fleet.run import fleet_run
     from trnbench.verbs.fleet.text import fleet_report
-    from trnbench.verbs.quotes.searching import Watch
 
     question = question.settled(catalog)
-    with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:
-        watch = Watch(progress=progress, cancel=interrupts.asked, workers=processors())
+    with watching(out) as watch:
         answer = fleet_run(catalog, question, watch=watch)
     out.write(fleet_report(answer, question.inputs()))
-    if interrupts.asked():
+    if watch.cancel():
         return ExitCode.INTERRUPTED
     return ExitCode.DONE if answer.feasible else ExitCode.ANSWER_IS_NO

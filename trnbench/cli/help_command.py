@@ -15,7 +15,6 @@ class HelpQuestion(Question):
 
     topic: str | None = option(
         "A concept, a word of the glossary, a knob, or a command; default: list them.",
-        default=None,
         metavar="TOPIC",
         argument=True,
         completes=("topics",),

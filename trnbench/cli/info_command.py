@@ -6,11 +6,30 @@ from typing import TYPE_CHECKING
 
 from trnbench.cli.derived_options import asks
 from trnbench.cli.printing import printing
-from trnbench.verbs.info.question import InfoQuestion
+from trnbench.errors import InputError
+from trnbench.verbs.asking.question import Question, option
 
 if TYPE_CHECKING:
     from trnbench.cli.output import Output
     from trnbench.facts.catalog.search import Catalog
+
+
+class InfoQuestion(Question):
+    """Which of the facts about the installation are shown; `init` writes a file instead."""
+
+    support: bool = option(
+        "Which kinds of models run with which stack on which instance, and how that is known."
+    )
+    jobs: bool = option("Which jobs run with which stack, and who refuses what.")
+    init: bool = option("Write a trnbench.toml of all defaults, as remarks, for you.")
+    force: bool = option("Let --init replace a file that is there.")
+
+    def __post_init__(self) -> None:
+        """Refuse options that do not go together."""
+        if self.force and not self.init:
+            raise InputError("--force goes with --init")
+        if self.support and self.jobs and not self.init:
+            raise InputError("--support and --jobs are two tables; give one of them")
 
 
 @printing

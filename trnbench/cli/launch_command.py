@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.printing import into_folder
-from trnbench.cli.progress import ProgressLine
+from trnbench.cli.watching import ProgressLine
 from trnbench.verbs.launch.question import LaunchQuestion, LaunchShowing
 
 if TYPE_CHECKING:
     from trnbench.cli.output import Output
     from trnbench.facts.catalog.search import Catalog
+    from trnbench.verbs.launch.run import Launched
 
 
 @into_folder
@@ -46,7 +47,12 @@ def launch(out: Output, catalog: Catalog, question: LaunchQuestion, showing: Lau
         out.narrate(f"written: {into}; {into / 'README.md'} says how to start it")
     else:
         out.narrate("nothing is written without -o FOLDER")
-    if answer.folder.empty:
+    say_empty(out, answer)
+    return ExitCode.DONE
+
+
+def say_empty(out: Output, answer: Launched) -> None:
+    """Name the values that stay to be filled in."""
+    if answer.folder is not None and answer.folder.empty:
         named = ", ".join(value.name for value in answer.folder.empty)
         out.narrate(f"to fill in, in values.env: {named}")
-    return ExitCode.DONE

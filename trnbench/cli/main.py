@@ -17,6 +17,7 @@ from trnbench.cli.asking import Options, answering, asked, question_options
 from trnbench.cli.defaults import configured
 from trnbench.cli.derived_options import parameter_of, with_signature
 from trnbench.cli.diagnostics import DEBUG_VARIABLE, guarded
+from trnbench.cli.plain_command import KEPT, plain_command
 from trnbench.verbs.asking.question import Question, option
 
 if TYPE_CHECKING:
@@ -63,14 +64,16 @@ VERBS: Mapping[str, str] = {
     "runs": "Answers kept: list, show, compare, export.",
     "study": "One verb over many options, resumable.",
 }
-"""Every verb and its line, in the order of the help; `cli/VERB_command.py` has its options."""
+"""Every verb and its line, in the order of the help.
+
+`cli/VERB_command.py` has its command, unless it is a plain one.
+"""
 
 
 class _AllVerbs(typer.core.TyperGroup):
     """Every verb by its name and line; one becomes a command when words ask for it."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
-        """Return the command that the words ask for, and the words behind it."""
         if args and args[0] in VERBS:
             self.commands[args[0]] = _commands(args[0]).commands[args[0]]
         return super().resolve_command(ctx, args)
@@ -99,6 +102,9 @@ def application(*verbs: str) -> typer.Typer:
     for verb in () if verbs else VERBS:
         made.command(verb, short_help=VERBS[verb])(_nothing)
     for verb in verbs:
+        if verb in KEPT:
+            made.command(verb, short_help=VERBS[verb])(plain_command(verb))
+            continue
         module = import_module(f"trnbench.cli.{verb}_command")
         if hasattr(module, "application"):
             made.add_typer(module.application, name=verb, short_help=VERBS[verb])
@@ -113,7 +119,6 @@ def _nothing() -> None:
 
 
 def _command(verb: str) -> Any:  # noqa: ANN401 - a type of Typer's that it does not export
-    """Return the command for a verb, or for all of them where it is none."""
     return _commands(*({verb} & {*VERBS}))
 
 
@@ -132,8 +137,8 @@ def _version(wanted: bool) -> None:
 class StartQuestion(Question):
     """What may be said before the verb."""
 
-    version: bool = option("Show the version.", default=False)
-    debug: bool = option("Show tracebacks of errors.", default=False)
+    version: bool = option("Show the version.")
+    debug: bool = option("Show tracebacks of errors.")
 
 
 def _options(context: typer.Context, **_: bool) -> None:
@@ -144,13 +149,11 @@ def _options(context: typer.Context, **_: bool) -> None:
 
 
 def ask(verb: str, options: Options, catalog: Catalog | None = None) -> tuple[Report | None, int]:
-    """Answer a question on these data files without printing; return report and exit code."""
     with answering((), ask):
         return asked(_command(verb), verb, options, catalog)
 
 
 def options_of(verb: str) -> frozenset[str]:
-    """Return the names of the options that make a question to a verb."""
     return question_options(_command(verb), verb)
 
 

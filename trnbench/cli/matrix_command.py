@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.printing import keeping
-from trnbench.cli.progress import ProgressLine
+from trnbench.cli.watching import ProgressLine
 from trnbench.errors import InputError
 from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.facts.records import replace

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.interrupts import Interrupts
 from trnbench.cli.output import STDOUT
 from trnbench.cli.printing import keeping
-from trnbench.cli.progress import ProgressLine
+from trnbench.cli.watching import Interrupts, ProgressLine
 from trnbench.errors import InputError
 from trnbench.facts.records import replace
 from trnbench.facts.units import counted
@@ -35,8 +34,8 @@ def measure(
     install 'trnbench[measure]'.
     """
     from trnbench.evidence.columns import measured_text
+    from trnbench.verbs.measure.answer import measure_report
     from trnbench.verbs.measure.run import run, write_machine
-    from trnbench.verbs.measure.text import measure_report
 
     path = None if out.destination == STDOUT else Path(out.destination)
     if path is not None and path.suffix not in _ENDINGS:

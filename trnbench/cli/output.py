@@ -41,11 +41,7 @@ class OutputFormat(StrEnum):
 
 
 SPEC_DIRS: Any = option(
-    "Look here first for specs and workloads.",
-    default=(),
-    name="spec_dir",
-    several="repeated",
-    metavar="DIR",
+    "Look here first for specs and workloads.", name="spec_dir", several="repeated", metavar="DIR"
 )
 
 
@@ -54,20 +50,18 @@ class Printed(Question):
 
     said_format: OutputFormat | None = option(
         "How to print the rows; default: table.",
-        default=None,
         name="format",
         choices=tuple(OutputFormat),
         parse=OutputFormat,
     )
-    json: bool = option("Short for --format json.", default=False)
+    json: bool = option("Short for --format json.")
     destination: str | None = option(
         "Write to FILE (.json, .csv, .md ... as named); - is stdout.",
-        default=None,
         name="output",
         short="-o",
         metavar="FILE",
     )
-    quiet: bool = option("No narration on stderr.", default=False, short="-q")
+    quiet: bool = option("No narration on stderr.", short="-q")
     spec_dirs: tuple[Path, ...] = SPEC_DIRS
 
 
@@ -98,7 +92,6 @@ class Output(Record):
 
     @property
     def format(self) -> OutputFormat:
-        """The format: as said, or as the ending of the destination says."""
         ending = _ENDINGS.get(Path(self.destination).suffix.lower(), OutputFormat.TABLE)
         return self.said_format or ending
 
@@ -133,12 +126,10 @@ class Output(Record):
             write_whole(Path(self.destination), data)
 
     def refuse_plot(self) -> None:
-        """Refuse to draw in a format for programs."""
         if self.format is not OutputFormat.TABLE:
             raise InputError("--plot draws for people; it needs --format table")
 
     def narrate(self, text: str) -> None:
-        """Write a line to stderr, unless quiet."""
         if not self.quiet:
             say(text)
 
@@ -211,7 +202,6 @@ def _is_below(path: Path, folder: Path) -> bool:
 
 
 def terminal_width() -> int:
-    """Return the characters per line of the terminal, or of what stands in for it."""
     return max(shutil.get_terminal_size((WIDTH, 24)).columns, NARROWEST)
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.interrupts import Interrupts, processors
+from trnbench.cli.launch_command import say_empty
 from trnbench.cli.printing import keeping
-from trnbench.cli.progress import ProgressLine
+from trnbench.cli.watching import watching
 from trnbench.errors import InputError
 from trnbench.verbs.plan.question import PlanQuestion, PlanShowing
 
@@ -30,7 +30,6 @@ def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanSho
     from trnbench.verbs.launch.folders import known_scheduler, refuse_full
     from trnbench.verbs.plan.run import plan_run
     from trnbench.verbs.plan.text import plan_report
-    from trnbench.verbs.quotes.searching import Watch
 
     into, scheduler = showing.into, showing.scheduler
     if showing.plot:
@@ -41,15 +40,14 @@ def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanSho
         known_scheduler(scheduler)
         refuse_full(into, force=False)
     question = question.settled(catalog)
-    with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:
-        watch = Watch(progress=progress, cancel=interrupts.asked, workers=processors())
+    with watching(out) as watch:
         answer = plan_run(catalog, question, watch=watch)
     out.write(plan_report(answer, question.inputs(), plot=showing.plot, details=showing.details))
     if into is None or answer.best is None or scheduler is None:
         launched = True
     else:
         launched = _launched(out, catalog, answer.best, into, scheduler)
-    if not answer.complete or interrupts.asked():
+    if not answer.complete or watch.cancel():
         return ExitCode.INTERRUPTED
     return ExitCode.DONE if answer.best is not None and launched else ExitCode.ANSWER_IS_NO
 
@@ -68,7 +66,5 @@ def _launched(out: Output, catalog: Catalog, best: Quote, folder: Path, schedule
         return False
     write_launch(folder, answer, question.inputs())
     out.narrate(f"written: {folder}; {folder / 'README.md'} says how to start it")
-    if answer.folder.empty:
-        named = ", ".join(value.name for value in answer.folder.empty)
-        out.narrate(f"to fill in, in values.env: {named}")
+    say_empty(out, answer)
     return True

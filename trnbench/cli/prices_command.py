@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
 from trnbench.cli.derived_options import asks
-from trnbench.cli.diagnostics import ExitCode, help_alone
+from trnbench.cli.diagnostics import ExitCode, command_group
 from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import printing
 from trnbench.errors import InputError
@@ -17,12 +15,7 @@ if TYPE_CHECKING:
     from trnbench.cli.output import Output
     from trnbench.facts.catalog.search import Catalog
 
-application = typer.Typer(
-    help="Prices: show what was paid when, refresh from AWS or from a file.",
-    callback=help_alone,
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
+application = command_group("Prices: show what was paid when, refresh from AWS or from a file.")
 
 
 @application.command("show")

@@ -26,6 +26,7 @@ from trnbench.verbs.asking.question import Question, option
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
+    from trnbench.show.report import Report
 
 _WRITTEN = ("trace", "into", "output")
 """Options whose paths are written, not read."""
@@ -38,10 +39,8 @@ _SAYS_PATH = ("source",)
 class Keeping(Question):
     """Whether an answer is kept, and under which name."""
 
-    no_keep: bool = option("Leave the answer out of `trnbench runs`.", default=False)
-    tag: str | None = option(
-        "Keep the answer under this name.", default=None, read=short_text, metavar="TEXT"
-    )
+    no_keep: bool = option("Leave the answer out of `trnbench runs`.")
+    tag: str | None = option("Keep the answer under this name.", read=short_text)
 
 
 def printing(
@@ -74,6 +73,7 @@ def printing(
     @functools.wraps(command)
     def run(**options: Any) -> int | None:  # noqa: ANN401
         from trnbench.facts.catalog.search import open_catalog
+        from trnbench.store.place import keeps
 
         said = {one.name: options.pop(one.name) for one in shared}
         context = options.pop("context") if kept else None
@@ -87,69 +87,64 @@ def printing(
         folders = () if "force" in options else [folder.path for folder in catalog.folders]
         outputs, inputs = _paths(out.destination, options)
         check_outputs(outputs | made.outputs, inputs, folders)
-        if kept:
-            assert context is not None
+        if context is not None:
             out = replace(out, origins=money_origins(context))
         if made.outputs:
             out = replace(out, beside=functools.partial(made.write, quiet=printed.quiet))
         began = time.time()
         code = command(out, catalog, **options)
-        if kept and out.reports and not keep.no_keep:
-            asked = {"context": context, "tag": keep.tag}
-            _keep(out, catalog, code or 0, began, options, asked)
+        if context is not None and out.reports and not keep.no_keep and keeps():
+            about = functools.partial(_asked, context, options, keep.tag)
+            keep_answer(catalog, out.reports[-1], code or 0, began, about)
         return code
 
     return with_signature(run, parameters)
 
 
 def keeping(*, reports: bool = False, plots: bool = False) -> Callable[[Command], Command]:
-    """Return a decorator of printing commands whose answer is kept after it was printed."""
     return functools.partial(printing, kept=True, reports=reports, plots=plots)
 
 
 def into_folder(command: Command) -> Command:
-    """Return a printing command whose own `-o` names a folder that it writes."""
     return printing(command, to_file=False)
 
 
-def _keep(
-    out: Output,
-    catalog: Catalog,
-    code: int,
-    began: float,
-    options: Mapping[str, object],
-    asked: Mapping[str, Any],
+def keep_answer(
+    catalog: Catalog, report: Report, code: int, began: float, about: Callable[[], dict[str, Any]]
 ) -> None:
-    """Keep an answer; what stands in the way is a line on stderr and changes nothing else."""
-    from trnbench.store.place import keeps
+    """Keep an answer; what stands in the way is a line on stderr and changes nothing else.
 
-    if not keeps():
-        return
+    `about` says what else is known of it, such as its options, by fields of `GivenAnswer`.
+    """
     seconds = time.time() - began
+    from datetime import UTC, datetime
+
     from trnbench.verbs.runs.keeping import GivenAnswer, keep, kept_or_said
 
     def keep_it() -> None:
-        from datetime import UTC, datetime
-
-        question = given_options(asked["context"])
-        configuration = options.get(_CONFIGURATION)
-        keep(
-            catalog,
-            GivenAnswer(
-                report=out.reports[-1],
-                options=question,
-                command=shlex.join(("trnbench", *WORDS.get())),
-                started_at=datetime.fromtimestamp(began, tz=UTC),
-                seconds=seconds,
-                exit_code=code,
-                inputs=files_read(question, options),
-                digested=[configuration] if isinstance(configuration, Path) else (),
-                tag=asked["tag"],
-            ),
-            say=say,
+        given = GivenAnswer(
+            report=report,
+            command=shlex.join(("trnbench", *WORDS.get())),
+            started_at=datetime.fromtimestamp(began, tz=UTC),
+            seconds=seconds,
+            exit_code=code,
+            **about(),
         )
+        keep(catalog, given, say=say)
 
     kept_or_said(keep_it, say, "trnbench: this answer is")
+
+
+def _asked(
+    context: typer.Context, options: Mapping[str, object], tag: str | None
+) -> dict[str, Any]:
+    question, configuration = given_options(context), options.get(_CONFIGURATION)
+    return {
+        "options": question,
+        "inputs": files_read(question, options),
+        "digested": [configuration] if isinstance(configuration, Path) else (),
+        "tag": tag,
+    }
 
 
 def _paths(output: str, options: Mapping[str, object]) -> tuple[dict[str, Path], list[Path]]:

@@ -23,17 +23,10 @@ class Beside(Question):
     """Which files are made beside an answer, and whether the report leaves money out."""
 
     page: Path | None = option(
-        "Also write a report to hand on: FILE.html or FILE.md.",
-        default=None,
-        name="report",
-        metavar="FILE",
+        "Also write a report to hand on: FILE.html or FILE.md.", name="report", metavar="FILE"
     )
-    redacted: bool = option(
-        "Leave out of the report what tells a price.", default=False, name="redact_prices"
-    )
-    chart: Path | None = option(
-        "Also write a chart: FILE.svg.", default=None, name="plot_file", metavar="FILE"
-    )
+    redacted: bool = option("Leave out of the report what tells a price.", name="redact_prices")
+    chart: Path | None = option("Also write a chart: FILE.svg.", name="plot_file", metavar="FILE")
 
     def __post_init__(self) -> None:
         """Refuse files that are named for another kind, and money left out of no file."""
@@ -46,7 +39,6 @@ class Beside(Question):
 
     @property
     def outputs(self) -> dict[str, Path]:
-        """The files by the option that names them."""
         named = {"--report": self.page, "--plot-file": self.chart}
         return {option: path for option, path in named.items() if path is not None}
 

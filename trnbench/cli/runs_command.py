@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-import typer
-
 from trnbench.cli.asking import ASK
 from trnbench.cli.derived_options import asks
-from trnbench.cli.diagnostics import ExitCode, help_alone, say
+from trnbench.cli.diagnostics import ExitCode, command_group, say
 from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import printing
-from trnbench.cli.progress import ProgressLine
+from trnbench.cli.watching import ProgressLine
 from trnbench.errors import InputError
 from trnbench.verbs.runs.question import (
     RecoverQuestion,
@@ -27,11 +25,8 @@ if TYPE_CHECKING:
     from trnbench.cli.output import Output
     from trnbench.facts.catalog.search import Catalog
 
-application = typer.Typer(
-    help="Answers that were given before: list, show, compare, export, remove, check, recover.",
-    callback=help_alone,
-    invoke_without_command=True,
-    rich_markup_mode=None,
+application = command_group(
+    "Answers that were given before: list, show, compare, export, remove, check, recover."
 )
 
 

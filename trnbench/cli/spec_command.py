@@ -6,10 +6,8 @@ import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from trnbench.cli.derived_options import asks
-from trnbench.cli.diagnostics import ExitCode, help_alone
+from trnbench.cli.diagnostics import ExitCode, command_group
 from trnbench.cli.output import STDOUT
 from trnbench.cli.printing import printing
 from trnbench.facts.catalog.search import SPEC_SECTIONS, listed, sections_of
@@ -27,11 +25,8 @@ if TYPE_CHECKING:
     from trnbench.cli.output import Output
     from trnbench.facts.catalog.search import Catalog
 
-application = typer.Typer(
-    help="Chips, instances, prices and calibrations: list, show, compare, validate, new.",
-    callback=help_alone,
-    invoke_without_command=True,
-    rich_markup_mode=None,
+application = command_group(
+    "Chips, instances, prices and calibrations: list, show, compare, validate, new."
 )
 
 
@@ -88,13 +83,13 @@ def new_spec(out: Output, catalog: Catalog, question: SpecNewQuestion) -> None:
         out.narrate(f"trnbench: warning: {warning}")
     if out.said and file is None:
         # A rate is a file of its own, whose place a comment tells.
-        texts = [f"# {'/'.join(new.path.parts[-2:])}\n{new.text}" for new in made.files]
+        texts = [f"# {'/'.join(path.parts[-2:])}\n{text}" for path, text in made.files]
         out.write_bytes("\n".join(texts).encode())
         return
-    for new in made.files:
-        make_folder(new.path.parent)
-        write_whole(new.path, new.text.encode())
-    paths = [new.path for new in made.files]
+    for path, text in made.files:
+        make_folder(path.parent)
+        write_whole(path, text.encode())
+    paths = [path for path, _ in made.files]
     spec_dir = None if file is None else file.parent.parent
     replace(out, destination=STDOUT).write(
         new_cluster_report(question.name, paths, spec_dir, made.terms, made.usd_per_hour)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from trnbench.cli.asking import ASK, WORDS
+from trnbench.cli.asking import ASK
 from trnbench.cli.derived_options import asks
-from trnbench.cli.diagnostics import ExitCode, help_alone, say
-from trnbench.cli.interrupts import Interrupts, processors
+from trnbench.cli.diagnostics import ExitCode, command_group, say
 from trnbench.cli.output import STDOUT
-from trnbench.cli.printing import printing
-from trnbench.cli.progress import ProgressLine
+from trnbench.cli.printing import keep_answer, printing
+from trnbench.cli.watching import Interrupts, ProgressLine, processors
 from trnbench.errors import EnvironmentFault
 from trnbench.facts.units import counted
 from trnbench.verbs.study.question import StudyEffort, StudyView
@@ -24,12 +20,7 @@ if TYPE_CHECKING:
     from trnbench.cli.output import Output
     from trnbench.facts.catalog.search import Catalog
 
-application = typer.Typer(
-    help="Studies, one verb over many options: run, show.",
-    callback=help_alone,
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
+application = command_group("Studies, one verb over many options: run, show.")
 PARQUET = ".parquet"
 
 
@@ -42,13 +33,9 @@ def run_command(out: Output, catalog: Catalog, effort: StudyEffort) -> int:
     A study that was stopped goes on where it was; Ctrl-C loses nothing. It is the same study as
     long as its cells, the data files and the program are the same.
     """
-    from datetime import UTC, datetime
-
     from trnbench.cli.main import options_of
     from trnbench.store.place import keeps
-    from trnbench.verbs.runs.keeping import GivenAnswer, kept_or_said
-    from trnbench.verbs.runs.keeping import keep as keep_answer
-    from trnbench.verbs.study.options import check_options
+    from trnbench.verbs.study.checks import check_options
     from trnbench.verbs.study.run import kept_study, run_study, study_named
     from trnbench.verbs.study.text import study_report
 
@@ -63,12 +50,7 @@ def run_command(out: Output, catalog: Catalog, effort: StudyEffort) -> int:
     began = time.time()
     with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:
         answer = run_study(
-            before,
-            ASK.get(),
-            effort,
-            say=say,
-            progress=progress,
-            cancel=interrupts.asked,
+            before, ASK.get(), effort, say=say, progress=progress, cancel=interrupts.asked
         )
     report = study_report(study, tuple(answer.each()), StudyView())
     out.write(report)
@@ -86,24 +68,14 @@ def run_command(out: Output, catalog: Catalog, effort: StudyEffort) -> int:
         return ExitCode.INTERRUPTED
     code = ExitCode.ANSWER_IS_NO if report.summary["failed"] else ExitCode.DONE
     if not effort.no_keep:
-
-        def keep_it() -> None:
-            given = GivenAnswer(
-                report=report,
-                options={
-                    "file": study.provenance.path if study.name != effort.file else effort.file
-                },
-                command=shlex.join(("trnbench", *WORDS.get())),
-                started_at=datetime.fromtimestamp(began, tz=UTC),
-                seconds=time.time() - began,
-                exit_code=code,
-                inputs=[Path(study.provenance.path)],
-                tag=effort.tag,
-                id=answer.id,
-            )
-            keep_answer(catalog, given, say=say)
-
-        kept_or_said(keep_it, say, "trnbench: this answer is")
+        source = study.provenance.path
+        about = {
+            "options": {"file": source if study.name != effort.file else effort.file},
+            "inputs": [Path(source)],
+            "tag": effort.tag,
+            "id": answer.id,
+        }
+        keep_answer(catalog, report, code, began, lambda: about)
     return code
 
 
@@ -116,7 +88,7 @@ def show_command(out: Output, catalog: Catalog, view: StudyView) -> int:
     -o FILE.parquet writes the rows for other tools; that needs pyarrow.
     """
     from trnbench.cli.main import options_of
-    from trnbench.verbs.study.options import check_options
+    from trnbench.verbs.study.checks import check_options
     from trnbench.verbs.study.run import kept_study, study_named
     from trnbench.verbs.study.text import study_report
 
@@ -127,7 +99,7 @@ def show_command(out: Output, catalog: Catalog, view: StudyView) -> int:
     answer = kept_study(catalog, study, say=say, required=True)
     report = study_report(study, tuple(answer.each()), view)
     if out.destination != STDOUT and out.destination.endswith(PARQUET):
-        from trnbench.show.parquet import write_parquet
+        from trnbench.show.formats import write_parquet
 
         write_parquet(Path(out.destination), report)
     else:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.interrupts import Interrupts
 from trnbench.cli.printing import keeping
-from trnbench.cli.progress import ProgressLine
+from trnbench.cli.watching import Interrupts, ProgressLine
 from trnbench.errors import InputError
 from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.verbs.train.question import FUNCTIONAL, TrainQuestion, TrainShowing
@@ -69,8 +68,7 @@ def _steps(out: Output, catalog: Catalog, question: TrainQuestion, showing: Trai
 
 
 def _whole_runs(out: Output, catalog: Catalog, question: TrainQuestion) -> int:
-    from trnbench.verbs.train.run_text import train_run_report
-    from trnbench.verbs.train.whole_run import quotes_of_runs
+    from trnbench.verbs.train.whole_run import quotes_of_runs, train_run_report
 
     with ProgressLine(quiet=out.quiet) as progress:
         quotes = quotes_of_runs(catalog, question, progress=progress)
@@ -80,16 +78,16 @@ def _whole_runs(out: Output, catalog: Catalog, question: TrainQuestion) -> int:
 
 
 def _write_trace(out: Output, path: Path, played: Timeline | None) -> None:
-    from trnbench.verbs.train.schedule_trace import schedule_trace
+    from trnbench.verbs.train.schedule_chart import schedule_trace
 
     if played is None:
         out.narrate("no trace: nothing was played")
         return
-    trace = schedule_trace(played)
-    write_whole(path, trace.content)
+    content, holds = schedule_trace(played)
+    write_whole(path, content)
     out.narrate(f"trace: {path} (open it at ui.perfetto.dev)")
-    if trace.holds is not None:
-        out.narrate(f"the trace holds {trace.holds}")
+    if holds is not None:
+        out.narrate(f"the trace holds {holds}")
 
 
 def _with_numbers(

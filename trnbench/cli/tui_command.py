@@ -25,32 +25,22 @@ class TuiQuestion(Question):
 
     view: str | None = option(
         "compare, plan, layouts, memory, schedule, matrix, collective, evidence, run or runs.",
-        default=None,
         metavar="[VIEW]",
         argument=True,
     )
     spec_dirs: tuple[Path, ...] = SPEC_DIRS
-    no_keep: bool = option("Leave the answers out of `trnbench runs`.", default=False)
-    serve: bool = option("In a browser: print an address and wait.", default=False)
-    host: str | None = option(
-        "With --serve: reachable as; default: 127.0.0.1.", default=None, metavar="ADDRESS"
-    )
+    no_keep: bool = option("Leave the answers out of `trnbench runs`.")
+    serve: bool = option("In a browser: print an address and wait.")
+    host: str | None = option("With --serve: reachable as; default: 127.0.0.1.", metavar="ADDRESS")
     port: int | None = option(
-        "With --serve: default: 8000.",
-        default=None,
-        read=partial(parsing.whole, most=65535),
-        metavar="N",
+        "With --serve: default: 8000.", read=partial(parsing.whole, most=65535)
     )
     idle_s: float | None = option(
         "With --serve: end a tab that nobody uses for so long; default: 30min.",
-        default=None,
-        name="idle",
         read=parsing.duration,
-        metavar="TIME",
     )
 
     def __post_init__(self) -> None:
-        """Refuse options of a server where nothing is served."""
         given = any(one is not None for one in (self.host, self.port, self.idle_s))
         if given and not self.serve:
             raise InputError("--host, --port and --idle go with --serve")

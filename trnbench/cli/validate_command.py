@@ -8,7 +8,7 @@ from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
 from trnbench.cli.output import OutputFormat
 from trnbench.cli.printing import keeping
-from trnbench.cli.progress import ProgressLine
+from trnbench.cli.watching import ProgressLine
 from trnbench.errors import InputError
 from trnbench.verbs.validate.question import ValidateQuestion, ValidateShowing
 

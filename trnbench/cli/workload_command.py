@@ -5,30 +5,76 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from trnbench.cli.derived_options import asks
-from trnbench.cli.diagnostics import ExitCode, help_alone, say
+from trnbench.cli.diagnostics import ExitCode, command_group, say
 from trnbench.cli.output import STDOUT, Printed, check_outputs, chosen_output
 from trnbench.cli.printing import printing
+from trnbench.errors import InputError
 from trnbench.facts.catalog.search import WORKLOAD_SECTIONS, listed, sections_of
+from trnbench.verbs.asking.question import Question, option
 from trnbench.verbs.asking.shared_options import PathsQuestion
-from trnbench.verbs.workload.question import (
-    ImportQuestion,
-    WorkloadListQuestion,
-    WorkloadShowQuestion,
-)
 
 if TYPE_CHECKING:
     from trnbench.cli.output import Output
     from trnbench.facts.catalog.search import Catalog
 
-application = typer.Typer(
-    help="Models and benchmark suites: list, show, validate, import.",
-    callback=help_alone,
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
+
+class WorkloadListQuestion(Question):
+    """The models and suites of a kind, or of all kinds."""
+
+    kind: str | None = option(
+        f"One of {', '.join(WORKLOAD_SECTIONS)}; default: all.",
+        metavar="KIND",
+        argument=True,
+        completes=("kinds of workloads",),
+    )
+
+
+class WorkloadShowQuestion(Question):
+    """A model or suite by its name, or `section/name`."""
+
+    name: str = option(
+        "",
+        metavar="NAME",
+        argument=True,
+        required=True,
+        completes=("models", "matrix", "collective", "training"),
+    )
+
+
+class ImportQuestion(Question):
+    """A Hugging Face configuration, read as a model of a family.
+
+    `depths`: modules that predict further tokens are taken in. `output` is a file, or - for stdout.
+    """
+
+    config: Path = option(
+        "A config.json, or its folder.", metavar="CONFIG_JSON|FOLDER", argument=True, required=True
+    )
+    name: str | None = option("Name of the model; default: the output's stem, or the folder.")
+    family: str | None = option(
+        "Read it as this family, whatever it says.", name="as", metavar="FAMILY"
+    )
+    depths: bool = option("Take in modules of multi-token prediction.", name="mtp")
+    output: str = option("Write to FILE; - is stdout.", default=STDOUT, metavar="FILE", short="-o")
+    save: bool = option("Keep it among your own models, for all verbs.")
+
+    def __post_init__(self) -> None:
+        """Refuse two places, and a file that is not named for its model."""
+        if self.save and self.output != STDOUT:
+            raise InputError("--save and --output both say where the model goes; give one")
+        if self.output.endswith(".toml") and Path(self.output).stem != self.model:
+            raise InputError(
+                f"--name {self.model} contradicts --output {self.output}: a model file has its "
+                "model's name"
+            )
+
+    @property
+    def model(self) -> str | None:
+        return self.name or (Path(self.output).stem if self.output != STDOUT else None)
+
+
+application = command_group("Models and benchmark suites: list, show, validate, import.")
 
 
 @application.command("list")

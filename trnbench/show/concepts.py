@@ -29,7 +29,6 @@ def knob_text(knob: Knob, width: int) -> str:
 
 
 def list_text(topics: Mapping[str, str], terms: Mapping[str, str], width: int) -> str:
-    """Return the topics, and the words that can be asked for."""
     words = wrap(f"words: {', '.join(terms)}", width, "")
     return f"trnbench help TOPIC explains:\n\n{_defined(topics, width)}\n\n{words}"
 

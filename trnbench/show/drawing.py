@@ -14,7 +14,6 @@ GIGABITS_PER_S = unit_scale("Gbit/s", Dimension.BYTES_PER_S)
 
 
 def topology(instance: Instance) -> str:
-    """Return a drawing of every level of the instance's fabric, innermost first."""
     return "\n\n".join(_level(level, instance) for level in instance.fabric)
 
 

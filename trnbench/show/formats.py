@@ -7,12 +7,15 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from trnbench import __version__
+from trnbench.errors import EnvironmentFault
+from trnbench.facts.catalog.whole_file import put_whole
 from trnbench.facts.records import replace
 from trnbench.facts.terminal_text import json_shown, markdown_text, shown, shown_lines
-from trnbench.show.figures import LOW
-from trnbench.show.report import Column, Report, as_table, draw_rows
+from trnbench.show.figures import LOW, figure_of
+from trnbench.show.report import Column, Report, as_table, cell_text, draw_rows
 from trnbench.show.row import Cell
 from trnbench.show.text_table import Style, markdown
 
@@ -39,7 +42,6 @@ def _markdown(report: Report, style: Style) -> str:
 
 
 def with_intervals(report: Report) -> Report:
-    """Return the report with the ends of intervals behind their figures."""
     return replace(report, columns=tuple(_with_interval(report, one) for one in report.columns))
 
 
@@ -128,6 +130,56 @@ RENDERERS: Mapping[str, Callable[[Report, Style], str]] = {
 
 
 def render(report: Report, output_format: str, style: Style) -> bytes:
-    """Return the report in one of RENDERERS' formats, ending in a newline unless it is empty."""
     text = RENDERERS[output_format](report, style)
     return (text + "\n").encode() if text else b""
+
+
+TELLING: Mapping[str, tuple[str, ...]] = {
+    "matrix": ("time_s", "utilization"),
+    "collective": ("time_s", "busbw_bytes_per_s"),
+    "train": ("step_time_s", "mfu", "loss"),
+    "plan": ("instance", "nodes", "days", "cost_usd"),
+    "fleet": ("job", "instance", "nodes", "cost_usd"),
+    "calibrate": ("calibration", "number", "value"),
+    "measure": ("kind", "name", "case", "time_s"),
+    "numerics": ("precision", "final_loss", "gap"),
+}
+_LONGEST = 400
+
+
+def headline(report: Report) -> str:
+    """Return what a list of answers shows of one."""
+    verdict = report.summary.get("verdict")
+    if isinstance(verdict, Mapping):
+        verdict = verdict.get("says")
+    if isinstance(verdict, str) and verdict:
+        return _short(verdict)
+    told = [f"{len(report.rows):,} rows"] if len(report.rows) > 1 else []
+    rows = [row for row in report.rows if row.get("feasible") is not False]
+    for row in rows[-1:] if report.verb == "train" else rows[:1]:
+        for key in TELLING.get(report.verb, ()):
+            if row.get(key) is not None:
+                figure = figure_of(key)
+                text = cell_text(row[key], figure)
+                told.append(text if isinstance(row[key], str) else f"{figure.title} {text}")
+    if report.rows and not rows:
+        reasons = report.rows[0].get("reasons")
+        told.append(f"no: {reasons[0]}" if isinstance(reasons, list | tuple) and reasons else "no")
+    return _short(", ".join(told))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def write_parquet(path: Path, report: Report) -> None:
+    """Write the rows of a report; the file appears whole or not at all."""
+    try:
+        from pyarrow import Table, parquet
+    except ImportError:
+        raise EnvironmentFault(
+            f"{path}: writing Parquet needs pyarrow",
+            hint="pip install 'trnbench[parquet]', or write .csv",
+        ) from None
+    table = Table.from_pylist([finite(row) for row in report.rows])
+    put_whole(path, lambda file: parquet.write_table(table, file))

@@ -15,8 +15,7 @@ from trnbench.facts.units import money_text
 from trnbench.show.charts.record import AnyChart
 from trnbench.show.charts.svg import caption_of, chart_style, chart_svg
 from trnbench.show.figures import FIGURES, figure_of
-from trnbench.show.formats import finite, with_intervals
-from trnbench.show.headline import headline
+from trnbench.show.formats import finite, headline, with_intervals
 from trnbench.show.report import Column, Report, as_table, cell_text, figure_or_key
 from trnbench.show.row import Cell, Row
 from trnbench.show.text_table import TextTable, markdown, text_table
@@ -55,7 +54,6 @@ def html_page(report: Report, command: str) -> bytes:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     def finished(value: object) -> object:
-        """Texts of data files and paths without control characters; markup as it is."""
         return shown(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
     templates = Environment(
@@ -104,7 +102,7 @@ def _parts(report: Report, command: str) -> Iterator[PagePart]:
     rows = report.rows[:_LONGEST_TABLE]
     if rows:
         left = len(report.rows) - len(rows)
-        first = sorted(report.columns, key=lambda one: _rank(one.key))
+        first = sorted(report.columns, key=lambda one: (*DECIDING, one.key).index(one.key))
         table = replace(report, rows=rows, columns=tuple(first))
         yield PagePart(
             title="Answer", table=as_table(with_intervals(table)), note=_table_note(report, left)
@@ -127,12 +125,7 @@ def _parts(report: Report, command: str) -> Iterator[PagePart]:
         yield PagePart(title="What figures mean", lines=tuple(told))
 
 
-def _rank(key: str) -> int:
-    return DECIDING.index(key) if key in DECIDING else len(DECIDING)
-
-
 def _used(words: str, keys: set[str]) -> bool:
-    """Whether a convention is about a column of the page, or about no figure in particular."""
     figures = [word for word in words.split(", ") if word in FIGURES]
     return not figures or any(word in keys for word in figures)
 
@@ -218,7 +211,6 @@ def _texts(value: Cell | object) -> list[str]:
 
 
 def _assumed(value: object) -> list[str]:
-    """Assumptions, a line each: name, value and reason."""
     return [
         f"{_plain(one['name'])} {_plain(one['value'])}: {one['why']}" for one in _mappings(value)
     ]

@@ -38,14 +38,12 @@ _OWN_OPTION = re.compile(r"(--(?:price|assume-price|discount|budget))([= ])('[^'
 
 
 def tells_own_money(options: Mapping[str, Any], inputs: Mapping[str, Any]) -> bool:
-    """Tell whether prices or discounts of the user's own are in a question."""
     return any(options.get(name) for name in OWN_MONEY) or any(
         inputs.get(name) for name in OWN_INPUTS
     )
 
 
 def without_own_options(command: str) -> str:
-    """Return a command line without the values of options that tell money."""
     return _OWN_OPTION.sub(rf"\1\2{REDACTED}", command)
 
 

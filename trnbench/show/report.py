@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import Scale, scale_for, show, significant, unit_scale
 from trnbench.show.figures import HIGH, LOW, NOTHING, Figure, figure_of
-from trnbench.show.interval import Interval
-from trnbench.show.row import Cell, Row
+from trnbench.show.row import Cell, Interval, Row
 from trnbench.show.text_table import Style, TextTable, draw, folded, width_of
 
 if TYPE_CHECKING:
@@ -30,12 +29,10 @@ class Column(Record):
 
     @property
     def key(self) -> str:
-        """The key of the figure in a row."""
         return self.figure.key
 
 
 def columns(*keys: str, interval: bool = False, spare: bool = False) -> tuple[Column, ...]:
-    """Return the columns of some figures."""
     return tuple(Column(figure=figure_of(key), interval=interval, spare=spare) for key in keys)
 
 
@@ -112,7 +109,6 @@ def draw_rows(report: Report, style: Style, *, bold: Collection[int] = ()) -> st
 
 
 def draw_marked(report: Report, legend: str, style: Style) -> str:
-    """Return the table where all of it has room, rows marked * bold, and what marks mean."""
     bold = [place for place, row in enumerate(report.rows) if row.get("mark") == "*"]
     table = replace(report, columns=fitting_columns(report, style))
     return f"{draw_rows(table, style, bold=bold)}\n{style.faint(style.wrap(legend))}"

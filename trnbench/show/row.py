@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
+
+from trnbench.facts.records import Record
 
 NestedRow = Mapping[str, object]
 Cell = (
@@ -39,3 +42,28 @@ def cells(record: object, *keys: str) -> dict[str, Any]:
 def _places(keys: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     named = (word.partition("=") for word in keys.split())
     return tuple((key, tuple((place or key).split("."))) for key, _, place in named)
+
+
+class Interval(Record):
+    """A figure with the ends of its 80 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def scaled(self, factor: float) -> Interval:
+        return Interval(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+
+
+def with_end(value: float | None) -> float | None:
+    """Return a number as a cell; None for what has no end, such as days of a run that never ends.
+
+    The reasons of its row say so.
+    """
+    return None if value == math.inf else value
+
+
+def interval_cells(name: str, span: Interval | None) -> dict[str, Cell]:
+    of_span = (None, None, None) if span is None else (span.value, span.low, span.high)
+    ends = tuple(map(with_end, of_span))
+    return dict(zip((name, f"low_{name}", f"high_{name}"), ends, strict=True))

@@ -31,19 +31,15 @@ class Style(Record):
     terminal: bool = False
 
     def strong(self, text: str) -> str:
-        """Return `text` in bold, where colour is on."""
         return f"{BOLD}{text}{RESET}" if self.colour and text else text
 
     def faint(self, text: str) -> str:
-        """Return `text` dimmed, where colour is on."""
         return f"{DIM}{text}{RESET}" if self.colour and text else text
 
     def wrap(self, text: str, indent: str = "") -> str:
-        """Return `text` broken into lines of the width, each behind `indent`."""
         return wrap(text, self.width, indent)
 
     def lines(self, texts: Iterable[str], indent: str = "") -> str:
-        """Return texts below each other, each wrapped."""
         return "\n".join(self.wrap(text, indent) for text in texts)
 
     def table(
@@ -58,7 +54,6 @@ class Style(Record):
         return draw(folded(table, self.width - len(indent))[0], self, indent=indent)
 
     def titled(self, title: str, text: str) -> str:
-        """Return a text right below its title; nothing where there is no text."""
         return f"{self.strong(title)}\n{text}" if text else ""
 
 
@@ -105,7 +100,6 @@ def without_last_column(table: TextTable) -> TextTable:
 
 
 def width_of(table: TextTable) -> int:
-    """Return how many characters a line of the drawn table has."""
     columns = zip_longest(table.headings, *table.rows, fillvalue="")
     return sum(max(map(len, column)) + len(GAP) for column in columns) - len(GAP)
 

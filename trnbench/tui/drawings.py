@@ -17,7 +17,7 @@ from trnbench.show.drawing import loaded_torus
 
 if TYPE_CHECKING:
     from trnbench.engines.analytic.step.memory_timeline import MemoryInstant
-    from trnbench.verbs.collective.steps import Plane
+    from trnbench.verbs.collective.answer import Plane
 
 LEVELS = (0.25, 0.5, 0.75, 0.9)
 SHADES = (" ", ".", ":", "+", "#")

@@ -28,7 +28,7 @@ from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.program.ops import Elementwise
 from trnbench.program.step import training_step
-from trnbench.verbs.spec.records import READERS, cross_faults
+from trnbench.verbs.spec.run import SPEC_READERS, cross_faults
 
 CATALOG = open_catalog()
 CALIBRATION = built_in_folder() / "specs" / "calibration"
@@ -45,7 +45,7 @@ PRIORS = open_catalog([built_in_folder() / "specs" / "priors"])
 def chips_by_file() -> dict[str, ChipEfficiency]:
     found = {}
     for entry in CATALOG.entries("calibration"):
-        record = READERS["calibration"](entry.path)
+        record = SPEC_READERS["calibration"](entry.path)
         if isinstance(record, ChipEfficiency):
             found[entry.name] = record
     return found
@@ -81,7 +81,7 @@ def test_every_chip_has_exactly_one_efficiency():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_calibration_is_read_as_what_it_holds_and_names_what_exists(name):
-    record: Any = READERS["calibration"](CALIBRATION / f"{name}.toml")
+    record: Any = SPEC_READERS["calibration"](CALIBRATION / f"{name}.toml")
     kinds: dict[str, type] = {
         CHIP_PREFIX: ChipEfficiency,
         STACK_PREFIX: TrainingStack,
@@ -204,7 +204,7 @@ def test_a_calibration_of_no_known_sort_says_so(tmp_path):
     path = tmp_path / "odd.toml"
     path.write_text('name = "odd"\n')
     with pytest.raises(DataFileError, match="cannot tell which calibration this is"):
-        READERS["calibration"](path)
+        SPEC_READERS["calibration"](path)
 
 
 def test_names_of_nothing_are_faults():

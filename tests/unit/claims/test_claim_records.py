@@ -9,7 +9,7 @@ from trnbench.evidence.claims.claim import load_claims, measure, multiple, thres
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_chip, load_instance
 from trnbench.facts.units import Dimension
-from trnbench.verbs.spec.records import READERS, cross_faults, section_of
+from trnbench.verbs.spec.run import SPEC_READERS, cross_faults, section_of
 
 CATALOG = open_catalog(environment={})
 HEAD = """
@@ -112,7 +112,7 @@ def test_names_of_nothing_are_found(tmp_path):
 
 def test_a_file_of_claims_is_known_by_its_contents():
     assert section_of({"name": "x", "statement": []}) == "claims"
-    assert READERS["claims"] is load_claims
+    assert SPEC_READERS["claims"] is load_claims
 
 
 def test_every_claim_that_the_specs_quote_is_examined():

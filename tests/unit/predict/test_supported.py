@@ -21,7 +21,7 @@ from trnbench.predict.step import predict
 from trnbench.program.features import EXPERTS_APART, features_of, known_features
 from trnbench.verbs.asking.command_lines import command_question
 from trnbench.verbs.compare.run import compare
-from trnbench.verbs.spec.records import cross_faults
+from trnbench.verbs.spec.run import cross_faults
 from trnbench.verbs.train.run import train
 
 ROOT = Path(__file__).parents[3]

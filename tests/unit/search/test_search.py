@@ -36,7 +36,8 @@ from trnbench.predict.search.runs import Seen
 from trnbench.predict.search.search import SearchHooks, search
 from trnbench.program.schedule import slot_order
 from trnbench.program.step import training_step
-from trnbench.verbs.quotes.searching import Watch, search_all
+from trnbench.verbs.asking.use_case import Watch
+from trnbench.verbs.quotes.searching import search_all
 from trnbench.verbs.search_layouts.run import search_layouts
 
 CATALOG = open_catalog()

@@ -22,7 +22,7 @@ from trnbench.show.charts.record import (
     parts_of,
 )
 from trnbench.show.charts.svg import HEIGHT, TOP, WIDTH, chart_svg
-from trnbench.show.interval import Interval
+from trnbench.show.row import Interval
 
 SPACE = "{http://www.w3.org/2000/svg}"
 HOSTILE = '</text><script>"&\x1b'

@@ -21,7 +21,7 @@ from trnbench.show.charts.record import (
 )
 from trnbench.show.charts.text import HEIGHT, bar_lines, cells_of, chart_text
 from trnbench.show.charts.ticks import MOST_TICKS, labels_of, tag_place, ticks_of
-from trnbench.show.interval import Interval
+from trnbench.show.row import Interval
 from trnbench.show.text_table import Style
 
 

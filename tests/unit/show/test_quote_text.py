@@ -15,20 +15,14 @@ from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.billing import Bill, Charges
 from trnbench.money.purchase import Tariff
 from trnbench.show.figures import FIGURES
-from trnbench.show.interval import Interval
 from trnbench.show.report import interval_text
+from trnbench.show.row import Interval
 from trnbench.verbs.asking.run_parts import Part
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import compare_run
 from trnbench.verbs.quotes.buying import Buying
 from trnbench.verbs.quotes.question import RunRequest
-from trnbench.verbs.quotes.text import (
-    layout_text,
-    purchase_text,
-    run_text,
-    sentence,
-    tokens_text,
-)
+from trnbench.verbs.quotes.text import layout_text, purchase_text, run_text, sentence, tokens_text
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from trnbench.engines.emulate.schedule.times import (
 )
 from trnbench.program.schedule import slot_order
 from trnbench.program.slots import SlotTimes
-from trnbench.verbs.train.schedule_trace import schedule_trace
+from trnbench.verbs.train.schedule_chart import schedule_trace
 
 
 def played(schedule="1f1b", pp=4, vpp=1, micro_batches=8):
@@ -66,9 +66,9 @@ def read(content):
 )
 def test_every_stream_has_one_track_of_its_own(schedule, vpp):
     seen = played(schedule, vpp=vpp)
-    made = schedule_trace(seen)
-    processes, tracks, events = read(made.content)
-    assert made.holds is None
+    content, holds = schedule_trace(seen)
+    processes, tracks, events = read(content)
+    assert holds is None
     assert list(processes.values()) == [f"stage {stage}" for stage in range(4)]
     assert set(tracks.values()) == {"compute", "network", "gradients"}
     assert len(tracks) == 4 * 3
@@ -82,7 +82,7 @@ def test_every_stream_has_one_track_of_its_own(schedule, vpp):
 
 
 def test_names_tell_micro_batch_and_chunk():
-    _, _, events = read(schedule_trace(played("interleaved", 2, 2, 4)).content)
+    _, _, events = read(schedule_trace(played("interleaved", 2, 2, 4))[0])
     names = {event["name"] for event in events}
     assert "forward micro-batch 3 chunk 1" in names
     assert "send-backward micro-batch 0 chunk 1" in names
@@ -94,21 +94,21 @@ def test_names_tell_micro_batch_and_chunk():
 def test_too_many_events_leave_whole_stages_out():
     seen = played("1f1b", 8, 1, 16)
     busiest = max(sum(e.stage == stage for e in seen.events) for stage in range(8))
-    made = schedule_trace(seen, most=3 * busiest)
-    processes, _, events = read(made.content)
+    content, holds = schedule_trace(seen, most=3 * busiest)
+    processes, _, events = read(content)
     assert list(processes.values()) == ["stage 0", "stage 4", "stage 7"]
     assert len(events) <= 3 * busiest
-    assert made.holds == f"3 of 8 stages (at most {3 * busiest:,} events)"
+    assert holds == f"3 of 8 stages (at most {3 * busiest:,} events)"
 
 
 def test_too_many_events_of_one_stage_leave_its_end_out():
-    made = schedule_trace(played(), most=10)
-    processes, _, events = read(made.content)
+    content, holds = schedule_trace(played(), most=10)
+    processes, _, events = read(content)
     assert list(processes.values()) == ["stage 0"]
     assert 0 < len(events) <= 10
-    assert made.holds is not None
-    assert made.holds.startswith("1 of 4 stages, what starts before ")
+    assert holds is not None
+    assert holds.startswith("1 of 4 stages, what starts before ")
 
 
 def test_same_timeline_same_bytes():
-    assert schedule_trace(played()).content == schedule_trace(played()).content
+    assert schedule_trace(played()) == schedule_trace(played())

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.show.test_quote_text import bill
 from trnbench.facts.records import replace
-from trnbench.show.interval import Interval
+from trnbench.show.row import Interval
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.lead import Lead, verdict_is
 from trnbench.verbs.quotes.verdict import _apart, _error, _minimum, share_text

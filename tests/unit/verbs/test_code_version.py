@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from trnbench import __version__
-from trnbench.verbs.runs.code_version import code_version, version_of
+from trnbench.verbs.runs.keeping import code_version, version_of
 
 
 def test_what_is_edited_in_a_checkout_is_another_program(tmp_path):

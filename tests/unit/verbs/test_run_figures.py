@@ -20,13 +20,13 @@ from trnbench.money.cost import RunPhase, TrainingJob, training_cost
 from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
 from trnbench.verbs.asking.run_parts import Part
+from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import compare_run
 from trnbench.verbs.plan.question import PlanQuestion
 from trnbench.verbs.plan.run import plan_run
 from trnbench.verbs.quotes.buying import Buying
 from trnbench.verbs.quotes.question import RunRequest
-from trnbench.verbs.quotes.searching import Watch
 from trnbench.verbs.train.question import TrainQuestion
 from trnbench.verbs.train.run import run
 

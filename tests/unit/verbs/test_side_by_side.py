@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from trnbench.errors import EnvironmentFault, InputError
-from trnbench.verbs.compare.side_by_side import each
+from trnbench.verbs.compare.run import each
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])

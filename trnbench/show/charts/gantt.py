@@ -35,7 +35,6 @@ class Panel(Record):
 
     @property
     def end(self) -> float:
-        """Where it ends."""
         return self.start + self.columns * self.column
 
     def cell(self, time: float) -> int:
@@ -91,7 +90,6 @@ def _row(lane: GanttLane, chart: GanttChart, panels: Sequence[Panel], style: Sty
 
 
 def label_of(span: Span, room: int) -> str:
-    """The longest label of a span for which there is room."""
     return next((text for text in span.labels if len(text) <= room), "")
 
 
@@ -172,7 +170,6 @@ def _legend(chart: GanttChart, style: Style) -> list[str]:
 
 
 def _entries(kinds: Mapping[str, SpanKind], style: Style) -> Iterator[tuple[str, int]]:
-    """Entries of the legend, and their width on screen."""
     for kind in kinds.values():
         letter = f"{_colour(kind)}{kind.letter}{RESET}" if style.colour else kind.letter
         yield f"{letter} {kind.legend}", len(kind.legend) + 2

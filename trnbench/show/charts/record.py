@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import Dimension, Scale, scale_for, show, significant, unit_scale
-from trnbench.show.interval import Interval
+from trnbench.show.row import Interval
 
 MARKS = "ox+*#@%&"
 """Marks of series, so that colour is never their only difference."""
@@ -65,12 +65,10 @@ class ChartAxis(Record):
 
     @property
     def log(self) -> bool:
-        """Whether equal ratios are equally far apart."""
         return self.kind in ("log", "binary")
 
     @property
     def heading(self) -> str:
-        """The title, with the unit of all numbers."""
         return f"{self.title} ({self.unit.unit})" if self.unit and self.unit.unit else self.title
 
     def text(self, value: float, digits: int = DIGITS) -> str:
@@ -90,7 +88,6 @@ class ChartAxis(Record):
         return math.log10(value) if 0 < value < math.inf else math.nan
 
     def number(self, place: float) -> float:
-        """The number at a position."""
         return 10**place if self.log else place
 
 
@@ -153,7 +150,6 @@ class PointChart(Record):
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to draw."""
         return not self.drawn
 
     @property
@@ -215,7 +211,6 @@ def _inside(axis: ChartAxis, ends: Ends) -> Ends:
 
 
 def marks_of(series: Sequence[Series]) -> tuple[str, ...]:
-    """The mark of each series; lines without marks have a dot."""
     free = iter(MARKS * (len(series) // len(MARKS) + 1))
     return tuple(next(free) if one.marked else "." for one in series)
 
@@ -261,7 +256,6 @@ class Bar(Record):
 
     @property
     def total(self) -> float:
-        """The length of all parts, or the estimate."""
         return self.estimate.value if self.estimate else math.fsum(self.parts.values())
 
     @property
@@ -291,12 +285,10 @@ class BarChart(Record):
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to draw."""
         return not any(bar.ends != (0.0, 0.0) for bar in self.bars)
 
     @property
     def span(self) -> Ends:
-        """From where to where the scale reaches; 0 is always on it."""
         ends = [end for bar in self.bars for end in bar.ends]
         return min([0.0, *ends]), max([0.0, *ends])
 
@@ -310,7 +302,6 @@ class BarChart(Record):
 
     @property
     def legend(self) -> tuple[BarPart, ...]:
-        """The parts that any bar has."""
         return tuple(one for one in self.parts if any(bar.parts.get(one.name) for bar in self.bars))
 
 
@@ -370,7 +361,6 @@ class GanttChart(Record):
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to draw."""
         return self.end <= self.start or not any(lane.spans for lane in self.lanes)
 
 
@@ -378,6 +368,5 @@ AnyChart: TypeAlias = PointChart | BarChart | GanttChart
 
 
 def tells_money(chart: AnyChart) -> bool:
-    """Whether an axis of a chart is in money."""
     axes = (chart.x, chart.y) if isinstance(chart, PointChart) else (chart.axis,)
     return any(axis.dimension in (Dimension.USD, Dimension.USD_PER_HOUR) for axis in axes)

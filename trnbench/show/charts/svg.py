@@ -50,7 +50,6 @@ _MOST_MARKS = 1000
 
 @cache
 def chart_style() -> str:
-    """The style sheet of charts: of a page that has some, or of a file of one."""
     return files("trnbench.show").joinpath("templates/chart.css").read_text(encoding="utf-8")
 
 
@@ -86,7 +85,6 @@ def chart_svg(chart: AnyChart, *, alone: bool = False) -> str:
 
 
 def caption_of(chart: AnyChart) -> str:
-    """How a chart is to be read, and what it does not show."""
     return "; ".join(filter(None, (chart.caption, chart.missing)))
 
 
@@ -100,17 +98,14 @@ class _Frame(Record):
     bottom: float = HEIGHT - BOTTOM
 
     def across(self, place: float) -> float:
-        """Distance from the left of a position of the x axis."""
         low, high = self.spans[0]
         return self.left + (place - low) / (high - low) * (WIDTH - self.left - RIGHT)
 
     def up(self, place: float) -> float:
-        """Distance from the top of a position of the y axis."""
         low, high = self.spans[1]
         return self.bottom - (place - low) / (high - low) * (self.bottom - TOP)
 
     def on(self, x: float, y: float) -> Point:
-        """Place on the paper of positions of both axes."""
         return self.across(x), self.up(y)
 
 
@@ -204,7 +199,6 @@ def _series(chart: PointChart, one: Series, frame: _Frame) -> Iterator[str]:
 
 
 def _beside(x: float, y: float, text: str, kind: str, *, gap: float) -> str:
-    """A text right of a place, or left of it where there is no room."""
     right = x + gap + len(text) * LETTER < WIDTH
     return _text(x + gap if right else x - gap, y, text, "start" if right else "end", kind)
 

@@ -50,7 +50,6 @@ def chart_text(chart: AnyChart, style: Style) -> str:
 
 
 def first_chart(report: Report, style: Style) -> str:
-    """The most telling figure of an answer as lines of characters."""
     return chart_text(report.charts[0], style) if report.charts else "nothing to plot"
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from trnbench.verbs.collective.answer import CollectiveAnswer
     from trnbench.verbs.collective.question import CollectiveQuestion
     from trnbench.verbs.collective.steps import CollectiveSteps
-    from trnbench.verbs.matrix.answer import MatrixAnswer
     from trnbench.verbs.matrix.question import MatrixQuestion
+    from trnbench.verbs.matrix.run import MatrixAnswer
 
 
 def matrix_rows(catalog: Catalog, question: MatrixQuestion, hooks: WorkHooks) -> TableFound:

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
     from trnbench.verbs.asking.option import Given
+    from trnbench.verbs.asking.use_case import Watch
     from trnbench.verbs.compare.question import CompareQuestion
     from trnbench.verbs.launch.folders import LaunchChoices
     from trnbench.verbs.plan.answer import PlanAnswer
     from trnbench.verbs.plan.question import PlanQuestion
     from trnbench.verbs.quotes.markets import Explored
     from trnbench.verbs.quotes.question import RunRequest
-    from trnbench.verbs.quotes.searching import Watch
 
 COMPARE_COLUMNS = (
     *columns("instance", "nodes"),
@@ -80,7 +80,7 @@ def with_own_prices(run: RunRequest) -> RunRequest:
 
 def watch_of(hooks: WorkHooks) -> Watch:
     """The hooks by which a search reports progress and is cancelled."""
-    from trnbench.verbs.quotes.searching import Watch
+    from trnbench.verbs.asking.use_case import Watch
 
     workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     return Watch(progress=hooks.note, cancel=hooks.ended, workers=workers)
@@ -149,13 +149,13 @@ def spec_report(catalog: Catalog, instances: Sequence[str]) -> Report:
 
 
 def _spec_row(catalog: Catalog, name: str) -> Row:
-    from trnbench.show.sheet_table import first_price
-    from trnbench.verbs.spec.run import platform_named, prices_named
+    from trnbench.facts.hardware.library import load_platform
+    from trnbench.facts.prices.price import find_prices
+    from trnbench.show.sheet import first_price
 
-    platform = platform_named(catalog, name)
+    platform = load_platform(catalog, name)
     chips, chip = platform.instance.chips, platform.chip
-    listed = prices_named(catalog, name)
-    price = None if listed is None else first_price(listed)
+    price = first_price(listed) if (listed := find_prices(catalog, name)) else None
     return {
         "instance": platform.instance.name,
         "chips": chips,

@@ -30,7 +30,7 @@ from trnbench.tui.work_process import TableFound
 from trnbench.verbs.matrix.question import MatrixQuestion, parse_product
 
 if TYPE_CHECKING:
-    from trnbench.verbs.matrix.answer import MatrixAnswer
+    from trnbench.verbs.matrix.run import MatrixAnswer
 
 KERNELS = ("blocked", "blocked-free", "hoisted", "naive")
 SHAPES = "4096x8192x8192, 8192x1024x8192, 512x8192x8192"

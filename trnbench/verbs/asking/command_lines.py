@@ -37,7 +37,6 @@ class CommandQuestion(Record):
 
     @property
     def line(self) -> str:
-        """The command line that asks it."""
         named = {self.spelled.get(name, name): value for name, value in self.options.items()}
         first = named.pop(ARGUMENTS.get(self.verb, ""), None) or ()
         return command_line(self.verb, *_texts(first), **named)
@@ -88,6 +87,5 @@ def _plain(value: Value | Sequence[str]) -> str | list[str]:
 
 
 def command_question(verb: str, question: Question) -> CommandQuestion:
-    """Options of the command line that asks a verb a settled question."""
     spelled = {one.name: one.spelled for one in question.options().values() if one.spelled}
     return CommandQuestion(verb=verb, options=question.said(), spelled=spelled)

@@ -232,7 +232,6 @@ def _of_file(file: Path) -> Mapping[str, Configured]:
 
 
 def template() -> str:
-    """Return a file of all keys, each as a remark with an example."""
     lines = ["# Defaults of trnbench. What a command line says wins; `trnbench info` shows both."]
     lines += [f"# {key} = {one.example}  # {one.help}" for key, one in SETTINGS.items()]
     return "\n".join(lines) + "\n"

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar, cast
 from trnbench.facts.catalog.search import Catalog, open_catalog
 from trnbench.verbs.asking.option import Option
 from trnbench.verbs.asking.question import Question
+from trnbench.verbs.asking.use_case import Cancel, Progress, Watch, never, quiet
 
 Q = TypeVar("Q", bound=Question)
 A_co = TypeVar("A_co", covariant=True)
@@ -34,15 +35,17 @@ class AskedVerb(Protocol[Q_co, A_co]):
 
 
 def verb_of(name: str, question: type[Q], run: Callable[..., A]) -> AskedVerb[Q, A]:
-    """Return the function that asks `run(catalog, question)`.
+    """Function that asks `run(catalog, question)`; documented as `run`, with a line an option.
 
-    Its documentation is that of `run`, and a line for each option. Options written without a name
-    may be given by place.
+    Options written without a name may be given by place. What a `run` with a `Watch` hears comes by
+    its parts.
     """
     options = question.options()
     names = {argument_name(one): one.name for one in options.values()}
     places = [one.name for one in options.values() if one.argument]
     known = inspect.signature(run).parameters
+    watched = "watch" in known and str(known["watch"].annotation).startswith("Watch")
+    known = inspect.signature(_watch).parameters if watched else known
 
     def request(*arguments: Any, catalog: Catalog | None = None, **given: Any) -> Q:  # noqa: ANN401
         if len(arguments) > len(places):
@@ -54,6 +57,7 @@ def verb_of(name: str, question: type[Q], run: Callable[..., A]) -> AskedVerb[Q,
     def verb(*arguments: Any, catalog: Catalog | None = None, **given: Any) -> A:  # noqa: ANN401
         catalog = catalog or open_catalog()
         hooks = {one: given.pop(one) for one in NO_OPTIONS if one in given and one in known}
+        hooks = {"watch": _watch(**hooks)} if watched else hooks
         return run(catalog, request(*arguments, catalog=catalog, **given), **hooks)
 
     verb.__name__ = verb.__qualname__ = name
@@ -65,6 +69,10 @@ def verb_of(name: str, question: type[Q], run: Callable[..., A]) -> AskedVerb[Q,
     verb.__signature__ = signature_of(options, answer, hooks)  # type: ignore[attr-defined]
     verb.request = request  # type: ignore[attr-defined]
     return cast("AskedVerb[Q, A]", verb)
+
+
+def _watch(*, progress: Progress = quiet, cancel: Cancel = never, workers: int = 1) -> Watch:
+    return Watch(progress=progress, cancel=cancel, workers=workers)
 
 
 def signature_of(

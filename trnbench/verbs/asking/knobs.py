@@ -14,7 +14,6 @@ from trnbench.verbs.asking.option import Given, Option
 
 
 def layout_of(**knobs: Any) -> PartialLayout:  # noqa: ANN401
-    """Return the layout of which these knobs are settled; None leaves one open."""
     return _read(knobs)
 
 

@@ -23,6 +23,13 @@ _WRITERS: Mapping[object, Callable[[Any], str]] = {
     parsing.size: size_text,
 }
 """How a value is written that such a parser reads."""
+METAVARS: Mapping[object, str] = {
+    **{parsing.date: "YYYY-MM-DD", parsing.duration: "TIME", parsing.short_text: "TEXT"},
+    **dict.fromkeys((parsing.share, parsing.confidence), "SHARE"),
+    **dict.fromkeys((parsing.whole, parsing.count, parsing.sequence), "N"),
+    **{parsing.money: "USD", parsing.size: "SIZE"},
+}
+"""What stands for the value of an option in the help, by what reads it."""
 
 
 class Option(NamedTuple):
@@ -54,12 +61,10 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
-        """The option as it is written: --price-date; an argument by its name."""
         return self.name if self.argument else f"--{(self.spelled or self.name).replace('_', '-')}"
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is given without a value."""
         return self.kind is bool and self.parse is None and self.read is None
 
     def value(self, given: Any) -> Any:  # noqa: ANN401

@@ -3,19 +3,22 @@
     class MatrixQuestion(Question):
         '''Time matrix products on chips.'''
 
-        suite: str | None = option("A matrix suite.", default=None, completes=("matrix",))
+        suite: str | None = option("A matrix suite.", completes=("matrix",))
         cores: Cores = option("Physical cores to use.", default=1, parse=read_cores)
 
 The options of the command line, the arguments of the Python function, the inputs that an answer
 repeats and the command line that asks again are all read from the fields. A field is typed as what
-its text is read to. It has the name of its option, or says `name`. A field without `option` or
-`group` belongs to the record alone: what settling found out.
+its text is read to. It has the name of its option, but for its unit (`deadline_s`), or says `name`.
+What its type tells need not be said: a switch is off, several are none, the rest is None where it
+may be. A field without `option` or `group` belongs to the record alone: what settling found out.
 
 Nothing here imports numpy: a question is read before `--help` is shown.
 """
 
 from __future__ import annotations
 
+import datetime
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -32,7 +35,7 @@ from typing import (
 )
 
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.verbs.asking.option import Given, Option, Several
+from trnbench.verbs.asking.option import METAVARS, Given, Option, Several
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -41,20 +44,32 @@ if TYPE_CHECKING:
 class Declared:
     """What `option` was told; the option itself is made once the field has its name and type."""
 
-    def __init__(self, default: object, **about: Any) -> None:  # noqa: ANN401
-        self.default, self.about = default, about
+    def __init__(self, **about: Any) -> None:  # noqa: ANN401
+        self.about = about
 
-    def option(self, field: str, form: object) -> Option:
-        """Return the option of a field that is annotated with this type."""
+    def option(self, field: str, annotation: str, space: Mapping[str, Any]) -> Option:
+        """Option of a field that is annotated with this type."""
         about = dict(self.about)
-        kind, choices, listed = _kind_of(form)
+        kind, choices, listed = _kind_of(_evaluated(annotation, space))
         if about["read"] is None and about["parse"] is None:
             about["choices"] = about["choices"] or choices
         else:
             kind = str
-        about["name"] = about["name"] or field
+        if about["default"] is ...:
+            several = annotation.startswith("tuple[") and not annotation.endswith("| None")
+            nothing = about["required"] or about["factory"] or annotation.endswith("| None")
+            if not (nothing or several or annotation == "bool"):
+                raise TypeError(f"an option without a default: {about['help']}")
+            about["default"] = () if several else None if nothing else False
+        reader = getattr(about["read"], "func", about["read"])
+        about["metavar"] = about["metavar"] or METAVARS.get(reader)
+        about["name"] = about["name"] or _UNIT.sub("", field)
         about["several"] = about["several"] or ("commas" if listed else "")
-        return Option(field=field, default=self.default, kind=kind, **about)
+        return Option(field=field, kind=kind, **about)
+
+
+_UNIT = re.compile("_(s|usd|w)$")
+"""The unit in the name of a field, which its option has in its value."""
 
 
 def option(
@@ -90,12 +105,7 @@ def option(
     written without its name. `required`: refused where it is not given. Not `shown`: no option of
     the command line. `fills` reads options that are not given from the file that this one names.
     """
-    about = dict(locals())
-    if default is ...:
-        if factory is None:
-            raise TypeError(f"an option without a default: {help}")
-        about["default"] = None
-    return Declared(about.pop("default"), **about)
+    return Declared(**locals())
 
 
 class Group(Protocol):
@@ -134,13 +144,10 @@ class _Nested:
 
 
 def group(of: type[Question] | Group) -> Any:  # noqa: ANN401 - the type of the field
-    """Declare a field that several options make: those of another question, or of a `Group`."""
     return _Nested(of) if isinstance(of, type) else of
 
 
-@dataclass_transform(
-    eq_default=True, frozen_default=True, kw_only_default=True, field_specifiers=(option,)
-)
+@dataclass_transform(eq_default=True, frozen_default=True, kw_only_default=True)
 class Question:
     """What a verb is asked. Frozen; all fields by name; equal by value."""
 
@@ -160,7 +167,7 @@ class Question:
                 raise TypeError(f"{cls.__name__}.{name}: every question has that already")
             default = cls.__dict__.get(name, ...)
             declared = isinstance(default, Declared)
-            fields[name] = default.option(name, _evaluated(form, space)) if declared else default
+            fields[name] = default.option(name, str(form), space) if declared else default
             if name in cls.__dict__:
                 delattr(cls, name)
         cls._fields = fields
@@ -252,7 +259,7 @@ class Question:
         found: dict[str, object] = {}
         for field, one in self._fields.items():
             value = getattr(self, field)
-            found |= one.inputs(value) if hasattr(one, "inputs") else {field: value}
+            found |= one.inputs(value) if hasattr(one, "inputs") else {field: _plain(value)}
         return found
 
     def __eq__(self, other: object) -> bool:
@@ -264,16 +271,17 @@ class Question:
         )
 
     def __hash__(self) -> int:
-        """Return a hash of the values."""
         return hash(tuple(self.__dict__[name] for name in self._fields))
 
     def __repr__(self) -> str:
-        """Show the fields that are not at their default."""
         return f"{type(self).__name__}({', '.join(_shown(self))})"
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse: a question is asked as it is."""
         raise AttributeError(f"cannot assign to {name}: a question is frozen; use but({name}=...)")
+
+
+def _plain(value: object) -> object:
+    return value.isoformat() if isinstance(value, datetime.date) else value
 
 
 def _shown(question: Question) -> Iterator[str]:
@@ -283,10 +291,10 @@ def _shown(question: Question) -> Iterator[str]:
             yield f"{name}={value!r}"
 
 
-def _evaluated(form: object, space: Mapping[str, Any]) -> object:
+def _evaluated(form: str, space: Mapping[str, Any]) -> object:
     """Return an annotation; None where its names are imported for the type checker alone."""
     try:
-        return eval(form, dict(space)) if isinstance(form, str) else form
+        return eval(form, dict(space))
     except NameError:
         return None
 

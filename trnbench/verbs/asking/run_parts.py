@@ -128,7 +128,6 @@ def part_text(part: Part, tokens_text: str) -> str:
 
 
 def shown_part(part: Part) -> dict[str, object]:
-    """Return a part as plain data, for outputs that repeat what was asked."""
     own = {"layout": dict(part.layout.said)} if part.layout.said else {}
     plain = {"tokens": part.tokens, "samples": part.samples, "sequence": part.sequence}
     return {**plain, **own}
@@ -137,16 +136,11 @@ def shown_part(part: Part) -> dict[str, object]:
 class _Length(Question):
     """The options that say how long a run is."""
 
-    tokens: float | None = option(
-        "Tokens to train on: 2T, 300B.", default=None, read=parsing.count, metavar="N"
-    )
-    samples: float | None = option(
-        "Or samples of --sequence tokens each: 50K.", default=None, read=parsing.count, metavar="N"
-    )
+    tokens: float | None = option("Tokens to train on: 2T, 300B.", read=parsing.count)
+    samples: float | None = option("Or samples of --sequence tokens each: 50K.", read=parsing.count)
     phases: tuple[str, ...] = option(
         "Or parts of the run, each with its own sequence length, and knobs of its own if need be: "
         "1.9T@8192, or in % of --tokens: 10%@128k,cp=8,global-batch=256 (repeatable).",
-        default=(),
         name="phase",
         several="repeated",
         metavar="TOKENS@SEQUENCE",

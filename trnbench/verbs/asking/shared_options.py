@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 ENGINES = ("analytic", "emulate", "both")
 
 
-def _engines(text: str) -> tuple[str, ...]:
-    return ENGINES[:2] if text == "both" else (text,)
-
-
 def engine_option(help: str, *more: str) -> Any:  # noqa: ANN401 - the type of the field
     """Declare the choice of engines; `more` are others than the two and both."""
     return option(
@@ -26,13 +22,13 @@ def engine_option(help: str, *more: str) -> Any:  # noqa: ANN401 - the type of t
         default=("analytic",),
         name="engine",
         choices=(*ENGINES, *more),
-        parse=_engines,
+        parse=lambda text: ENGINES[:2] if text == "both" else (text,),
         write=engine_text,
         several="one text",
     )
 
 
-DETAILS: Any = option("Show layouts, rates, remarks and counts too.", default=False)
+DETAILS: Any = option("Show layouts, rates, remarks and counts too.")
 """Whether people see all of an answer."""
 
 
@@ -40,15 +36,11 @@ class AgainstKept(Question):
     """A kept answer that this one is held against."""
 
     against: str | None = option(
-        "Beside a kept run: an id, a tag, or the JSON of an answer as a file.",
-        default=None,
-        metavar="RUN",
+        "Beside a kept run: an id, a tag, or the JSON of an answer as a file.", metavar="RUN"
     )
     fail_over: float | None = option(
         "With --against: exit with 1 where a figure is worse by more: 5%; of errors: points.",
-        default=None,
         read=share,
-        metavar="SHARE",
     )
 
     def __post_init__(self) -> None:
@@ -60,7 +52,7 @@ class AgainstKept(Question):
         """The report beside the kept answer, and whether it got worse than allowed."""
         if self.against is None:
             return report, False
-        from trnbench.verbs.runs.against import compared_with
+        from trnbench.verbs.runs.diff_text import compared_with
 
         return compared_with(report, self.against, self.fail_over)
 
@@ -69,10 +61,5 @@ class PathsQuestion(Question):
     """Data files to check, and folders of such."""
 
     paths: tuple[Path, ...] = option(
-        "Files or folders.",
-        default=(),
-        metavar="PATH...",
-        argument=True,
-        required=True,
-        several="repeated",
+        "Files or folders.", metavar="PATH...", argument=True, required=True, several="repeated"
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
+from trnbench.facts.records import Record
+
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Hears how many steps are done, of how many, and what comes next."""
 Cancel: TypeAlias = Callable[[], bool]
@@ -16,5 +18,16 @@ def quiet(done: int, total: int, what: str) -> None:
 
 
 def never() -> bool:
-    """Let a job run to its end."""
     return False
+
+
+class Watch(Record):
+    """What the asker hears and says on the way: (done, all, of what), and whether to stop.
+
+    `workers`: how many processes may search side by side. They are forked: more than one is only
+    for a process that has no threads of its own.
+    """
+
+    progress: Progress = quiet
+    cancel: Cancel = never
+    workers: int = 1

@@ -27,7 +27,6 @@ class CalibrateQuestion(Question):
     measurements: tuple[Path, ...] = option(
         "CSV files of measured steps; or logs and folders of them, with --model and --on; "
         "what nccom-test and nccl-tests print, with --on, and CSV files of collectives.",
-        default=(),
         metavar="MEASUREMENTS...",
         several="repeated",
         argument=True,
@@ -36,37 +35,30 @@ class CalibrateQuestion(Question):
     stack: str | None = option(
         "The one training stack to fit, known or new; default: all that rows name, and "
         "their chips.",
-        default=None,
         parse=parsing.file_name,
         completes=("stacks",),
     )
     start: str | None = option(
         "What the stack begins as; a new one: as what its software is nearest to.",
-        default=None,
         spelled="from",
         metavar="STACK|eager|compiled|graph",
         completes=("stacks",),
     )
-    all_rows: bool = option("Also rows that a file keeps for validation.", default=False)
+    all_rows: bool = option("Also rows that a file keeps for validation.")
     also: tuple[str, ...] = option(
-        "Single rows that a file keeps for validation.", default=(), metavar="ID,..."
+        "Single rows that a file keeps for validation.", metavar="ID,..."
     )
     date: datetime.date | None = option(
-        "Date that the files bear; default: today.",
-        default=None,
-        read=parsing.date,
-        metavar="YYYY-MM-DD",
+        "Date that the files bear; default: today.", read=parsing.date
     )
     given: GivenRun = group(GivenRun)
 
     def __post_init__(self) -> None:
-        """Refuse a beginning of no stack."""
         if self.stack is None and self.start is not None:
             raise InputError("--from says how one stack begins: name it with --stack")
 
     @property
     def day(self) -> datetime.date:
-        """The date that the files bear."""
         return self.date or datetime.datetime.now(tz=datetime.UTC).date()
 
     def settled(self, catalog: Catalog) -> CalibrateQuestion:
@@ -81,7 +73,6 @@ class CalibrateQuestion(Question):
         return self.but(date=self.day)
 
     def inputs(self) -> dict[str, object]:
-        """Return the question as plain data; the date is that of the files."""
         plain = super().inputs()
         del plain["date"]
         return plain | {"measurements": [str(path) for path in self.measurements]}
@@ -91,8 +82,6 @@ class CalibrateShowing(Question):
     """Where the files are written."""
 
     into: Path | None = option(
-        "Write the files of these chips and stacks, and of heirs.", default=None, metavar="FOLDER"
+        "Write the files of these chips and stacks, and of heirs.", metavar="FOLDER"
     )
-    force: bool = option(
-        "Let --into, or your own data files, replace files that are there.", default=False
-    )
+    force: bool = option("Let --into, or your own data files, replace files that are there.")

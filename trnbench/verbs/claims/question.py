@@ -13,25 +13,21 @@ if TYPE_CHECKING:
 
 
 class ClaimsQuestion(Question):
-    """Claims by their ids; all of them where none is named.
+    """Try claims of performance and cost on the specs, the price lists and the model.
 
-    Without a day what depends on prices is tried on every day on which one changed; without a
-    region at the cheapest of those where buyers look.
+    A claim holds, holds only if (a figure, machine, run or price is chosen), does not, or cannot be
+    told. What turns on prices is tried again whenever one changed; announced price cuts and
+    discounts are tried on their own days.
     """
 
     claims: tuple[str, ...] = option(
-        "Only these claims.", default=(), name="claim", metavar="[CLAIM]...", argument=True
+        "Only these claims.", name="claim", metavar="[CLAIM]...", argument=True
     )
     price_date: datetime.date | None = option(
-        "At the prices of one day; default: of every day on which one changed.",
-        default=None,
-        read=parsing.date,
-        metavar="YYYY-MM-DD",
+        "At the prices of one day; default: of every day on which one changed.", read=parsing.date
     )
     region: str | None = option(
-        "At the prices of one region; default: the cheapest usual one.",
-        default=None,
-        metavar="NAME",
+        "At the prices of one region; default: the cheapest usual one.", metavar="NAME"
     )
 
     def settled(self, catalog: Catalog) -> ClaimsQuestion:
@@ -41,8 +37,3 @@ class ClaimsQuestion(Question):
 
             check_region(catalog, self.region)
         return self
-
-    def inputs(self) -> dict[str, object]:
-        """Return the question as plain data."""
-        day = None if self.price_date is None else self.price_date.isoformat()
-        return {**super().inputs(), "price_date": day}

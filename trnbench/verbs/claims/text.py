@@ -21,7 +21,6 @@ CONVENTIONS = {
 
 
 def _said(text: str) -> str:
-    """Return a verdict as people read it."""
     return VERDICT_WORDS.get(text, text)
 
 

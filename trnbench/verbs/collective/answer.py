@@ -17,13 +17,17 @@ class LinkLoad(Record):
     size_bytes: float
 
 
-class TorusLoad(Record):
-    """Busy shares of a 2D torus: to the right of and below each chip, the busier direction."""
+class Plane(Record):
+    """One unit of a 2D torus: busy shares of the links right of and below each chip, both ways.
 
-    level: str
+    `onward`: those of the links of each chip along further axes, such as that between planes.
+    """
+
+    name: str
     shape: tuple[int, int]
     right: tuple[float, ...]
     below: tuple[float, ...]
+    onward: tuple[float, ...] = ()
 
 
 class CollectiveAnswer(Record):
@@ -59,19 +63,18 @@ class CollectiveAnswer(Record):
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     links: tuple[LinkLoad, ...] = ()
-    tori: tuple[TorusLoad, ...] = ()
+    tori: tuple[Plane, ...] = ()
     spans: tuple[TraceSpan, ...] = ()
 
     @property
     def feasible(self) -> bool:
-        """Return whether the collective can run."""
         return not self.reasons
 
     def row(self, *, links: bool = False) -> Row:
         """Return the row, with the load of every link where `links` are wanted."""
         row = {
             **cells(self, "op instance nodes ranks group_size"),
-            "size_bytes": _whole(self.size_bytes),
+            "size_bytes": int(size) if (size := self.size_bytes) == int(size) else size,
             **cells(self, "elements dtype=number_format engine time_s algbw_bytes_per_s"),
             **cells(self, "busbw_bytes_per_s together_s bound_s"),
             "of_bound": self.bound_s / self.time_s if self.bound_s and self.time_s else None,
@@ -83,7 +86,3 @@ class CollectiveAnswer(Record):
                 cells(one, "link=name level busy bytes=size_bytes") for one in self.links
             ]
         return row
-
-
-def _whole(size_bytes: float) -> int | float:
-    return int(size_bytes) if size_bytes == int(size_bytes) else size_bytes

@@ -89,13 +89,11 @@ def read_fault(text: str) -> LinkFault:
 
 
 def neighbour_text(neighbour: Neighbour) -> str:
-    """Return OP:SIZE or OP:SIZE:GROUPS."""
     groups = f":{neighbour.groups}" if neighbour.groups else ""
     return f"{neighbour.op}:{size_text(neighbour.size_bytes)}{groups}"
 
 
 def fault_text(fault: LinkFault) -> str:
-    """Return A-B, A-net or A-B=SHARE."""
     target = "net" if fault.target is None else fault.target
     share = f"={number_text(fault.factor)}" if fault.factor else ""
     return f"{fault.source}-{target}{share}"
@@ -112,14 +110,12 @@ class CollectiveQuestion(Question):
     ops: tuple[Op, ...] = ()
     op: Op | None = option(
         "all-reduce, all-gather, reduce-scatter, all-to-all, broadcast, permute or send-receive.",
-        default=None,
         metavar="OP",
         argument=True,
         parse=op_named,
     )
     places: tuple[Place, ...] = option(
         "Cluster, e.g. trn2.48xlarge:4.",
-        default=(),
         name="on",
         metavar="INSTANCE[:NODES],...",
         parse=read_place,
@@ -128,55 +124,33 @@ class CollectiveQuestion(Question):
         completes=("instances",),
     )
     suite: str | None = option(
-        "Collective suite (trnbench workload list collective).",
-        default=None,
-        completes=("collective",),
+        "Collective suite (trnbench workload list collective).", completes=("collective",)
     )
     smallest_bytes: float | None = option(
-        "Smallest size; default: 1KiB.",
-        default=None,
-        name="min_size",
-        read=parsing.size,
-        metavar="SIZE",
+        "Smallest size; default: 1KiB.", name="min_size", read=parsing.size
     )
     largest_bytes: float | None = option(
-        "Largest size; default: 1GiB.",
-        default=None,
-        name="max_size",
-        read=parsing.size,
-        metavar="SIZE",
+        "Largest size; default: 1GiB.", name="max_size", read=parsing.size
     )
     factor: float | None = option(
-        "Factor from one size to the next; default: 4.",
-        default=None,
-        read=parsing.count,
-        metavar="NUMBER",
+        "Factor from one size to the next; default: 4.", read=parsing.count, metavar="NUMBER"
     )
     sizes_bytes: tuple[float, ...] = ()
     number_format: str = option(
         "Format of the elements, e.g. bf16.", default="fp32", name="dtype", metavar="FORMAT"
     )
-    ranks: int | None = option(
-        "Use only the first N ranks; default: all.", default=None, read=parsing.whole, metavar="N"
-    )
+    ranks: int | None = option("Use only the first N ranks; default: all.", read=parsing.whole)
     groups: str | None = option(
-        "16: groups of 16 ranks; 16@32: 16 ranks, 32 apart; or lists: 0-7;8-15.",
-        default=None,
-        metavar="GROUPS",
+        "16: groups of 16 ranks; 16@32: 16 ranks, 32 apart; or lists: 0-7;8-15.", metavar="GROUPS"
     )
     logical_size: int | None = option(
-        "Logical core size on Trainium2 and 3: 1 or 2; default: 2.",
-        default=None,
-        name="lnc",
-        read=parsing.whole,
-        metavar="N",
+        "Logical core size on Trainium2 and 3: 1 or 2; default: 2.", name="lnc", read=parsing.whole
     )
     algorithm: str = option(
         "auto, or ring, kangaring, halving, mesh, ... hierarchical:INNER:OUTER.", default=AUTO
     )
     stack: str | None = option(
         "Communication stack, e.g. collective-neuron-trn2; default: the instance's.",
-        default=None,
         completes=("links",),
     )
     engines: tuple[str, ...] = engine_option(
@@ -184,7 +158,6 @@ class CollectiveQuestion(Question):
     )
     faults: tuple[LinkFault, ...] = option(
         "The link between chips A and B (or A-net) is dead, or keeps a share of speed.",
-        default=(),
         name="fail_link",
         metavar="A-B[=SHARE]",
         parse=read_fault,
@@ -193,16 +166,15 @@ class CollectiveQuestion(Question):
     )
     beside: tuple[Neighbour, ...] = option(
         "Play another collective at the same time (repeatable; --engine emulate).",
-        default=(),
         metavar="OP:SIZE[:GROUPS]",
         parse=read_neighbour,
         write=neighbour_text,
         several="repeated",
     )
-    links: bool = option("Show how busy links are.", default=False)
-    check: bool = option("Move real data and check every rank.", default=False)
-    seed: int | None = option("With --check: seed of the data.", default=None)
-    trace: bool = option("Keep what was played.", default=False, shown=False)
+    links: bool = option("Show how busy links are.")
+    check: bool = option("Move real data and check every rank.")
+    seed: int | None = option("With --check: seed of the data.")
+    trace: bool = option("Keep what was played.", shown=False)
 
     def __post_init__(self) -> None:
         """Refuse options that do not go together."""
@@ -240,7 +212,6 @@ class CollectiveQuestion(Question):
         return self.but(ops=(self.op,), sizes_bytes=sizes_between(smallest, largest, factor))
 
     def said(self) -> dict[str, Any]:
-        """Return the options that ask this again; a suite stands for its places."""
         said = super().said()
         return {**said, "on": None} if self.suite else said
 
@@ -261,7 +232,5 @@ class CollectiveQuestion(Question):
 class CollectiveShowing(Question):
     """How collectives are shown, and what else is written."""
 
-    trace: Path | None = option(
-        "Write a Perfetto trace of the messages.", default=None, metavar="FILE"
-    )
-    plot: bool = option("Draw bus bandwidth over size.", default=False)
+    trace: Path | None = option("Write a Perfetto trace of the messages.", metavar="FILE")
+    plot: bool = option("Draw bus bandwidth over size.")

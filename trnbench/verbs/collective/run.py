@@ -14,7 +14,6 @@ from trnbench.engines.emulate.collective.streams import ChunkStream, play_select
 from trnbench.errors import InputError
 from trnbench.facts.arrays import IntArray
 from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack, stack_of
-from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.fabric import Torus
 from trnbench.facts.hardware.library import load_platform
@@ -26,21 +25,21 @@ from trnbench.machine.legality import PlacementVerdict, cluster_verdict, verdict
 from trnbench.machine.message_plan.algorithm import Refusal
 from trnbench.machine.message_plan.placed import Placed
 from trnbench.machine.message_plan.plan import MessagePlan, chunks_of
-from trnbench.machine.message_plan.ring_orders import neighbour_pairs
-from trnbench.machine.message_plan.select import (
-    Selected,
-    algorithm_named,
-    select,
-    selected_for,
-)
+from trnbench.machine.message_plan.select import Selected, algorithm_named
 from trnbench.machine.placement import Placement, place
 from trnbench.predict.setup import strangers
 from trnbench.program.collective import Collective, bus_factor
 from trnbench.show.trace import TraceSpan
 from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.use_case import Progress, quiet
-from trnbench.verbs.collective.answer import CollectiveAnswer, LinkLoad, TorusLoad
-from trnbench.verbs.collective.groups import replica_groups
+from trnbench.verbs.collective.answer import CollectiveAnswer, LinkLoad, Plane
+from trnbench.verbs.collective.groups import (
+    choice_at,
+    link_loads,
+    plane_of,
+    replica_groups,
+    selected_of,
+)
 from trnbench.verbs.collective.question import AUTO, CollectiveQuestion
 
 MAX_TRACED = 500_000
@@ -50,10 +49,7 @@ CHECK_ELEMENTS = 65_537
 
 
 def run(
-    catalog: Catalog,
-    question: CollectiveQuestion,
-    *,
-    progress: Progress = quiet,
+    catalog: Catalog, question: CollectiveQuestion, *, progress: Progress = quiet
 ) -> tuple[CollectiveAnswer, ...]:
     """Return what operations take on clusters, one answer for each size and engine.
 
@@ -105,7 +101,7 @@ def _answers(
         number_format=question.number_format,
         engine="",
         stack=stack.name,
-        evidence=_evidence(stack),
+        evidence=stack.provenance.weakest(),
         warnings=strangers(catalog, platform, (stack,)),
     )
     found = cluster_verdict(platform, where.nodes)
@@ -113,10 +109,7 @@ def _answers(
         yield from _refused(question, blank, found)
         return
     placement = place(
-        platform,
-        nodes=where.nodes,
-        logical_size=question.logical_size,
-        faults=question.faults,
+        platform, nodes=where.nodes, logical_size=question.logical_size, faults=question.faults
     )
     groups = replica_groups(placement, question.ranks, question.groups)
     beside = _beside(placement, stack, question)
@@ -159,14 +152,8 @@ def _sizes(
             yield from _refused(question.but(sizes_bytes=(size_bytes,)), here, found)
             continue
         if selected is None:
-            selected = select(
-                stack,
-                placement,
-                op,
-                groups,
-                algorithm=wanted,
-                pairs=_pairs(placement, op, groups),
-                symmetric=not question.beside,
+            selected = selected_of(
+                stack, placement, op, groups, algorithm=wanted, symmetric=not question.beside
             )
         if isinstance(selected, Refusal):
             no = PlacementVerdict(reasons=(selected.reason,))
@@ -186,7 +173,7 @@ def _by_engine(
     here: CollectiveAnswer,
 ) -> Iterator[CollectiveAnswer]:
     size_bytes = here.size_bytes
-    choice = _choice(selected, size_bytes)
+    choice = choice_at(selected, size_bytes)
     here = replace(
         here,
         bound_s=float(swept.bound_s[i]),
@@ -198,8 +185,14 @@ def _by_engine(
     play_it = "emulate" in question.engines or question.links or question.trace
     played = play_selected(selected, size_bytes)[1] if play_it else None
     if beside:
-        here = replace(here, together_s=_together(choice, size_bytes, beside))
-    loads = _loads(choice.placed, played) if played is not None and question.links else ((), ())
+        # When it ends while the others run beside it from the same moment on.
+        ends_s = play_together([_stream(choice, size_bytes), *beside]).end_s
+        here = replace(here, together_s=ends_s[0])
+    links: tuple[LinkLoad, ...] = ()
+    tori: tuple[Plane, ...] = ()
+    if played is not None and question.links:
+        links = link_loads(choice.placed, played.link_busy, played.link_bytes)
+        tori = tuple(_tori(choice.placed, played))
     for engine in question.engines:
         time_s = float(swept.time_s[i]) if engine == "analytic" or played is None else played.time_s
         speed = size_bytes / time_s if time_s > 0 else None
@@ -211,8 +204,8 @@ def _by_engine(
             algbw_bytes_per_s=speed,
             busbw_bytes_per_s=None if speed is None else speed * factor,
             bound_by=swept.bound_by[i] if engine == "analytic" else None,
-            links=loads[0],
-            tori=loads[1],
+            links=links,
+            tori=tori,
             spans=_spans(choice, size_bytes) if question.trace else (),
         )
 
@@ -248,20 +241,11 @@ def _beside(
         found = verdict(placement, exchange, groups)
         if not found.legal:
             return found
-        pairs = _pairs(placement, neighbour.op, groups)
-        selected = select(stack, placement, neighbour.op, groups, pairs=pairs, symmetric=False)
+        selected = selected_of(stack, placement, neighbour.op, groups, symmetric=False)
         if isinstance(selected, Refusal):
             return PlacementVerdict(reasons=(selected.reason,))
-        streams.append(_stream(_choice(selected, neighbour.size_bytes), neighbour.size_bytes))
+        streams.append(_stream(choice_at(selected, neighbour.size_bytes), neighbour.size_bytes))
     return streams
-
-
-def _pairs(placement: Placement, op: Op, groups: IntArray) -> IntArray | None:
-    return neighbour_pairs(placement.fabric, groups[0]) if op == "permute" else None
-
-
-def _choice(selected: Sequence[Selected], size_bytes: float) -> Selected:
-    return selected[int(selected_for(selected, np.array([size_bytes]))[0])]
 
 
 def _stream(choice: Selected, size_bytes: float) -> ChunkStream:
@@ -270,11 +254,6 @@ def _stream(choice: Selected, size_bytes: float) -> ChunkStream:
     return ChunkStream(
         placed=choice.placed, tuning=choice.tuning, size_bytes=size_bytes, chunks=chunks
     )
-
-
-def _together(choice: Selected, size_bytes: float, beside: Sequence[ChunkStream]) -> float:
-    """Return when a collective ends while others run beside it from the same moment on."""
-    return play_together([_stream(choice, size_bytes), *beside]).end_s[0]
 
 
 def _check(question: CollectiveQuestion, placed: Placed, here: CollectiveAnswer) -> str:
@@ -290,45 +269,13 @@ def _checked(plan: MessagePlan, elements: int, seed: int) -> DataCheck:
     return check_data(plan, elements, seed=seed)
 
 
-def _loads(
-    placed: Placed, played: PlayedCollective
-) -> tuple[tuple[LinkLoad, ...], tuple[TorusLoad, ...]]:
-    fabric = placed.placement.fabric
-    links = [
-        LinkLoad(
-            name=placed.link_name(i),
-            level=fabric.links[i % fabric.links_per_node].level,
-            busy=float(played.link_busy[i]),
-            size_bytes=float(played.link_bytes[i]),
-        )
-        for i in np.argsort(-played.link_busy, kind="stable")
-        if played.link_bytes[i] > 0
-    ]
-    return tuple(links), tuple(_tori(placed, played))
-
-
-def _tori(placed: Placed, played: PlayedCollective) -> Iterator[TorusLoad]:
+def _tori(placed: Placed, played: PlayedCollective) -> Iterator[Plane]:
     fabric = placed.placement.fabric
     for number, up in enumerate(fabric.levels):
         level = up.level
-        if not isinstance(level, Torus) or len(level.shape) != 2:
-            continue
-        rows, columns = level.shape
-        wired = fabric.torus_link[number]
-
-        def busy(chip: int, other: int, axis: int, wired: IntArray = wired) -> float:
-            there, back = wired[chip, axis, 0], wired[other, axis, 1]
-            return float(max(played.link_busy[link] for link in (there, back) if link >= 0))
-
-        chips = [divmod(chip, columns) for chip in range(rows * columns)]
-        yield TorusLoad(
-            level=level.name,
-            shape=(rows, columns),
-            right=tuple(
-                busy(r * columns + c, r * columns + (c + 1) % columns, 1) for r, c in chips
-            ),
-            below=tuple(busy(r * columns + c, (r + 1) % rows * columns + c, 0) for r, c in chips),
-        )
+        if isinstance(level, Torus) and len(level.shape) == 2:
+            shape = (level.shape[0], level.shape[1])
+            yield plane_of(level.name, shape, fabric.torus_link[number], played.link_busy)
 
 
 def _spans(choice: Selected, size_bytes: float) -> tuple[TraceSpan, ...]:
@@ -346,15 +293,7 @@ def _spans(choice: Selected, size_bytes: float) -> tuple[TraceSpan, ...]:
             name=f"to rank {event.target}",
             start_s=event.start_s,
             end_s=event.end_s,
-            arguments={
-                "bytes": event.size_bytes,
-                "phase": event.phase,
-                "round": event.round_,
-            },
+            arguments={"bytes": event.size_bytes, "phase": event.phase, "round": event.round_},
         )
         for event in played.events
     )
-
-
-def _evidence(stack: CollectiveStack) -> Kind:
-    return stack.provenance.weakest()

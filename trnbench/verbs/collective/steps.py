@@ -12,33 +12,26 @@ from trnbench.facts.calibration.collective_stack import stack_of
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.fabric import Torus
 from trnbench.facts.hardware.library import load_platform
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.choices import Op
 from trnbench.facts.workload.library import Place
 from trnbench.machine.legality import PlacementVerdict, cluster_verdict
 from trnbench.machine.message_plan.algorithm import Refusal
 from trnbench.machine.message_plan.placed import Placed, PlacedRound
-from trnbench.machine.message_plan.ring_orders import neighbour_pairs
-from trnbench.machine.message_plan.select import algorithm_named, select, selected_for
+from trnbench.machine.message_plan.select import algorithm_named
 from trnbench.machine.placement import place
-from trnbench.verbs.collective.answer import LinkLoad
-from trnbench.verbs.collective.groups import replica_groups
+from trnbench.verbs.collective.answer import LinkLoad, Plane
+from trnbench.verbs.collective.groups import (
+    busier,
+    choice_at,
+    link_loads,
+    plane_of,
+    replica_groups,
+    selected_of,
+)
 
 BUSIEST = 12
 """Links that are listed of each step."""
-
-
-class Plane(Record):
-    """One unit of a 2D torus: loads of the links right of and below each chip, as in a step.
-
-    `onward`: load of the links of each chip along further axes, such as that between planes.
-    """
-
-    name: str
-    shape: tuple[int, int]
-    right: tuple[float, ...]
-    below: tuple[float, ...]
-    onward: tuple[float, ...] = ()
 
 
 class CollectiveStep(Record):
@@ -94,24 +87,19 @@ def collective_steps(
     groups = replica_groups(placement, None, None)
     if isinstance(groups, PlacementVerdict):
         return _refused(blank, groups.reasons)
-    selected = select(
+    selected = selected_of(
         stack_of(catalog, platform.instance.name),
         placement,
         op,
         groups,
         algorithm=algorithm_named(algorithm) if algorithm else None,
-        pairs=neighbour_pairs(placement.fabric, groups[0]) if op == "permute" else None,
-        symmetric=True,
     )
     if isinstance(selected, Refusal):
         return _refused(blank, (selected.reason,))
-    choice = selected[int(selected_for(selected, np.array([size_bytes]))[0])]
+    choice = choice_at(selected, size_bytes)
     placed = choice.placed
-    return CollectiveSteps(
-        op=op,
-        instance=blank.instance,
-        nodes=blank.nodes,
-        size_bytes=size_bytes,
+    return replace(
+        blank,
         algorithm=choice.algorithm.label,
         whole=_step(placed, placed.rounds, size_bytes, over_s=time_s, whole=True),
         steps=tuple(_step(placed, (found,), size_bytes) for found in placed.rounds),
@@ -119,13 +107,7 @@ def collective_steps(
 
 
 def _refused(blank: CollectiveSteps, reasons: tuple[str, ...]) -> CollectiveSteps:
-    return CollectiveSteps(
-        op=blank.op,
-        instance=blank.instance,
-        nodes=blank.nodes,
-        size_bytes=blank.size_bytes,
-        reasons=reasons,
-    )
+    return replace(blank, reasons=reasons)
 
 
 def _step(
@@ -144,8 +126,6 @@ def _step(
     busy_s = busy_time(carried, placed.capacity[:-1])
     over_s = over_s or float(busy_s.max(initial=0.0))
     loads = busy_s / over_s if over_s > 0 else busy_s
-    fabric = placed.placement.fabric
-    order = [int(i) for i in np.argsort(-loads, kind="stable")[:BUSIEST] if carried[i] > 0]
     return CollectiveStep(
         phase=rounds[0].phase if rounds else 0,
         round=rounds[0].round_ if rounds else 0,
@@ -153,15 +133,7 @@ def _step(
         messages=sum(len(found.source) * (found.times if whole else 1) for found in rounds),
         over_s=over_s,
         planes=tuple(_planes(placed, loads)),
-        busiest=tuple(
-            LinkLoad(
-                name=placed.link_name(i),
-                level=fabric.links[i % fabric.links_per_node].level,
-                busy=float(loads[i]),
-                size_bytes=float(carried[i]),
-            )
-            for i in order
-        ),
+        busiest=link_loads(placed, loads, carried, BUSIEST),
     )
 
 
@@ -181,31 +153,14 @@ def _planes(placed: Placed, loads: FloatArray) -> Iterator[Plane]:
     others = [table for other, table in tori if other is not up]
     level = up.level
     assert isinstance(level, Torus)
-    rows, columns = level.shape
-
-    def load(*links: int) -> float:
-        return float(max((loads[link] for link in links if link >= 0), default=0.0))
-
+    shape = (level.shape[0], level.shape[1])
     units = fabric.chips // up.count
     for unit in range(units):
         first = unit * up.count
-        places = [divmod(place_, columns) for place_ in range(rows * columns)]
-        right, below = [], []
-        for row, column in places:
-            chip = first + row * columns + column
-            east = first + row * columns + (column + 1) % columns
-            south = first + (row + 1) % rows * columns + column
-            right.append(load(wired[chip, 1, 0], wired[east, 1, 1]))
-            below.append(load(wired[chip, 0, 0], wired[south, 0, 1]))
-        yield Plane(
-            name=f"{level.name} {unit}, from c{first}" if units > 1 else level.name,
-            shape=(rows, columns),
-            right=tuple(right),
-            below=tuple(below),
-            onward=tuple(
-                load(*(link for table in others for link in table[first + place_].ravel().tolist()))
-                for place_ in range(rows * columns)
-            )
-            if others
-            else (),
-        )
+        name = f"{level.name} {unit}, from c{first}" if units > 1 else level.name
+        onward = [
+            busier(loads, *(link for table in others for link in table[chip].ravel().tolist()))
+            for chip in range(first, first + shape[0] * shape[1])
+        ]
+        plane = plane_of(name, shape, wired, loads, first)
+        yield replace(plane, onward=tuple(onward)) if others else plane

@@ -53,16 +53,11 @@ def collective_report(
 
 
 def collective_trace(answers: Sequence[CollectiveAnswer]) -> bytes:
-    """Return the Perfetto trace of what was played."""
     return trace([span for answer in answers for span in answer.spans])
 
 
 def _draw(
-    report: Report,
-    answers: Sequence[CollectiveAnswer],
-    links: bool,
-    plot: bool,
-    style: Style,
+    report: Report, answers: Sequence[CollectiveAnswer], links: bool, plot: bool, style: Style
 ) -> str:
     several = len({(a.op, a.instance, a.nodes, a.ranks, a.group_size) for a in answers}) > 1
     what = "several collectives" if several else _heading(answers[0])
@@ -105,7 +100,7 @@ def _link_block(answer: CollectiveAnswer, style: Style) -> str:
     table = style.table(("link", "level", ">busy", ">carried"), rows, "  ")
     heading = f"Busiest of {len(answer.links)} links, {answer.op} of {size} on {answer.instance}"
     drawn = [
-        f"{torus.level}: share of the time each link is busy, the busier direction, %\n"
+        f"{torus.name}: share of the time each link is busy, the busier direction, %\n"
         + "\n".join(f"    {line}" for line in loaded_torus(torus.shape, torus.right, torus.below))
         for torus in answer.tori
     ]

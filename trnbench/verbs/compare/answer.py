@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from trnbench.facts.records import Record
 from trnbench.predict.assumption import Assumption
 from trnbench.predict.search.result import Tally
-from trnbench.show.interval import Interval, interval_cells
-from trnbench.show.row import Row, cells
+from trnbench.show.row import Interval, Row, cells, interval_cells
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.lead import Lead
 
@@ -36,7 +35,6 @@ class ComparedQuote(Record):
 
 
 def tally_row(instance: str, tally: Tally) -> Row:
-    """Return how many layouts of an instance type came how far."""
     counts = cells(tally, "considered", "legal", "feasible", "priced", "rejected_by_reason")
     return {"instance": instance, **counts, "complete": not tally.unseen}
 
@@ -74,7 +72,6 @@ class CompareAnswer(Record):
 
     @property
     def complete(self) -> bool:
-        """Whether everything was looked at."""
         return not self.unseen and not any(tally.unseen for tally in self.looked.values())
 
     @property

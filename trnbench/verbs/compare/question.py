@@ -34,18 +34,13 @@ class CompareQuestion(Question):
     run: RunRequest = group(RunRequest)
     deadline_s: float | None = option(
         "Finish within this time, each on its smallest cluster; default, without --nodes: 60d.",
-        default=None,
-        name="deadline",
         read=parsing.duration,
-        metavar="TIME",
     )
     equal_cost: bool = option(
-        "The baseline by --deadline or --nodes N, the others as fast as its cost buys.",
-        default=False,
+        "The baseline by --deadline or --nodes N, the others as fast as its cost buys."
     )
     baseline: str | None = option(
         "Instance type to compare the others with; default: the first.",
-        default=None,
         metavar="INSTANCE",
         completes=("instances",),
     )
@@ -63,12 +58,10 @@ class CompareQuestion(Question):
 
     @property
     def by_nodes(self) -> bool:
-        """Whether the numbers of nodes are the footing."""
         return self.deadline_s is None and bool(self.run.nodes) and not self.equal_cost
 
     @property
     def has_deadline(self) -> bool:
-        """Whether a cluster has to keep a deadline, the usual one if none is said."""
         return not self.by_nodes and not self.baseline_nodes
 
     @property
@@ -111,10 +104,8 @@ class CompareQuestion(Question):
         return self.but(run=run, baseline_nodes=baseline_nodes)
 
     def said(self) -> dict[str, Any]:
-        """Return the options that ask this again; at equal cost the nodes are the baseline's."""
         said = super().said()
         return said if self.baseline_nodes is None else {**said, "nodes": str(self.baseline_nodes)}
 
     def inputs(self) -> dict[str, object]:
-        """Return the question as plain data, with the deadline that is kept."""
         return super().inputs() | {"deadline_s": self.limits.deadline_s}

@@ -9,38 +9,29 @@ A cluster is bought in the cheapest way that keeps the footing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from trnbench.errors import InputError
+from trnbench.errors import EnvironmentFault, InputError
 from trnbench.facts.calibration.training_stack import TrainingStack, stacks_fitted_on
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.records import Record, replace
+from trnbench.facts.processes.children import forked
+from trnbench.facts.records import replace
 from trnbench.facts.units import counted, significant
 from trnbench.money.draws import DrawnPurchase
 from trnbench.money.market import candidates
-from trnbench.money.objective import (
-    Candidate,
-    Limits,
-    cheapest_first,
-    nearest,
-    ranked,
-)
+from trnbench.money.objective import Candidate, Limits, cheapest_first, nearest, ranked
 from trnbench.money.sensitivity import break_even_speed
 from trnbench.predict.assumption import Assumption
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.settled import UNSAID
 from trnbench.predict.setup import TrainSetup, family_of, train_setup
 from trnbench.verbs.asking.function import verb_of
-from trnbench.verbs.asking.use_case import (
-    Cancel,
-    Progress,
-    never,
-    quiet,
-)
+from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.compare.answer import CompareAnswer, ComparedQuote, OtherStack
 from trnbench.verbs.compare.question import CompareQuestion
-from trnbench.verbs.compare.side_by_side import each
 from trnbench.verbs.quotes.answer import Quote, quotes_assumed
 from trnbench.verbs.quotes.draws import (
     cost_ratio,
@@ -52,8 +43,61 @@ from trnbench.verbs.quotes.draws import (
 )
 from trnbench.verbs.quotes.markets import Explored, explore_all, looked
 from trnbench.verbs.quotes.run import quote, quote_of_none
-from trnbench.verbs.quotes.searching import Watch
 from trnbench.verbs.quotes.text import time_text
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+Thing = TypeVar("Thing")
+Found = TypeVar("Found")
+
+
+def each(work: Callable[[Thing], Found], things: Sequence[Thing], workers: int) -> list[Found]:
+    """Return what `work` makes of each thing, in their order.
+
+    This process does its share; the others are forked from it, know what it knows, and send what
+    they found. More than one worker is only for a process that has no threads of its own.
+    """
+    together = min(workers, len(things))
+    if together < 2 or not hasattr(os, "fork"):
+        return [work(one) for one in things]
+    from multiprocessing import Pipe
+
+    others = []
+    found: list[Found] = [*things]  # type: ignore[list-item]
+    try:
+        for number in range(1, together):
+            mine, its = Pipe(duplex=False)
+            with closing(its):
+                child = forked(_send, its, work, things[number::together])
+            others.append((child, mine))
+        found[::together] = [work(one) for one in things[::together]]
+        for number, (_, mine) in enumerate(others, start=1):
+            found[number::together] = _received(mine)
+        return found
+    finally:
+        for child, mine in others:
+            mine.close()
+            child.kill()
+            child.join()
+
+
+def _send(its: Connection, work: Callable[[Thing], Found], things: Sequence[Thing]) -> None:
+    try:
+        its.send([work(one) for one in things])
+    except Exception as error:  # whatever it is, it is raised where its answer is waited for
+        its.send(error)
+
+
+def _received(mine: Connection) -> list[Found]:
+    try:
+        told = mine.recv()
+    except EOFError:
+        raise EnvironmentFault("a part was ended from outside, for want of memory?") from None
+    if isinstance(told, Exception):
+        raise told
+    return told  # type: ignore[no-any-return]
+
 
 LISTED = 5
 """So many cluster sizes are counted up, as 1, 2, 4 ... 512 if they are more."""
@@ -61,14 +105,8 @@ LISTED = 5
 
 _Place: TypeAlias = tuple[str, int | None]
 """A row's instance type, and its number of nodes where these are the footing."""
-
-
-class _Row(Record):
-    """A row, its time and cost draw by draw, and the same with other stacks."""
-
-    quote: Quote
-    drawn: DrawnPurchase | None
-    others: tuple[OtherStack, ...]
+_Row: TypeAlias = tuple[Quote, DrawnPurchase | None, tuple[OtherStack, ...]]
+"""A row, its time and cost draw by draw, and the same with other stacks."""
 
 
 def compare_run(
@@ -78,11 +116,19 @@ def compare_run(
     watch: Watch | None = None,
     explored: Sequence[Explored] | None = None,
 ) -> CompareAnswer:
-    """Return a row for every instance type, or for each of its numbers of nodes.
+    """Return what a training run takes and costs on several instance types, a row for each.
 
-    Once the watch says to cancel, what was found until then is answered. `explored`: what
-    `explore_all` said of this very run, if it has been asked already.
+    Each is in its best layout: knobs that are not given are searched. The model may be FLEET:JOB, a
+    job of a fleet. Without a model, a length or instance types usual ones are taken, and the answer
+    says which. Once `cancel` is true, what was found is answered; `workers` is how many processes
+    may search at once.
+
+    >>> from trnbench import compare
+    >>> answer = compare("llama2-7b", tokens="300B", on="trn1.32xlarge", nodes=4, tp=8, pp=1)
+    >>> [(one.quote.instance, one.quote.nodes) for one in answer.compared]
+    [('trn1.32xlarge', 4)]
     """
+    # `explored`: what `explore_all` said of this very run, if it has been asked already.
     run = request.run
     baseline = catalog.find("instances", request.baseline or run.instances[0]).name
     named = [catalog.find("instances", name).name for name in run.instances]
@@ -100,18 +146,18 @@ def compare_run(
         known = by_name[name]
         base = rows.get((baseline, nodes)) if request.equal_cost else None
         asked = nodes or (request.baseline_nodes if name == baseline else None)
-        budget = None if base is None else base.quote
+        budget = None if base is None else base[0]
         found = row_of_market(request, known, asked, baseline=budget)
         (drawn,) = outcomes(by_name, [found], draws)
-        return _Row(quote=found, drawn=drawn, others=_other_stacks(catalog, known, found))
+        return found, drawn, _other_stacks(catalog, known, found)
 
     places = [(name, nodes) for name in by_name for nodes in footings]
     first = [place for place in places if request.equal_cost and place[0] == baseline]
     for group in (first, [place for place in places if place not in first]):
         found = each(row, group, watch.workers if watch is not None else 1)
         rows.update(zip(group, found, strict=True))
-    drawn = [rows[place].drawn for place in places]
-    quotes = with_probabilities([rows[place].quote for place in places], drawn)
+    drawn = [rows[place][1] for place in places]
+    quotes = with_probabilities([rows[place][0] for place in places], drawn)
     beside = {place: n for n, place in enumerate(places)}
     compared = [
         _compared(by_name[name], quotes, drawn, beside[name, nodes], beside.get((baseline, nodes)))
@@ -131,38 +177,14 @@ def compare_run(
         seed=draws.seed,
         deadline_s=request.limits.deadline_s,
         confidence=run.confidence,
-        other_stacks=tuple(other for place in places for other in rows[place].others),
+        other_stacks=tuple(other for place in places for other in rows[place][2]),
         looked={one.name: looked(one) for one in explored},
         purchase_asked=bool(run.bought.purchase),
         unseen=tuple(name for name in named if name not in by_name),
     )
 
 
-def _answer(
-    catalog: Catalog,
-    request: CompareQuestion,
-    *,
-    progress: Progress = quiet,
-    cancel: Cancel = never,
-    workers: int = 1,
-) -> CompareAnswer:
-    """Return what a training run takes and costs on several instance types, a row for each.
-
-    Each is in its best layout: knobs that are not given are searched. The model may be FLEET:JOB, a
-    job of a fleet. Without a model, a length or instance types usual ones are taken, and the answer
-    says which. Once `cancel` is true, what was found is answered; `workers` is how many processes
-    may search at once.
-
-    >>> from trnbench import compare
-    >>> answer = compare("llama2-7b", tokens="300B", on="trn1.32xlarge", nodes=4, tp=8, pp=1)
-    >>> [(one.quote.instance, one.quote.nodes) for one in answer.compared]
-    [('trn1.32xlarge', 4)]
-    """
-    watch = Watch(progress=progress, cancel=cancel, workers=workers)
-    return compare_run(catalog, request, watch=watch)
-
-
-compare = verb_of("compare", CompareQuestion, _answer)
+compare = verb_of("compare", CompareQuestion, compare_run)
 
 
 def row_of_market(

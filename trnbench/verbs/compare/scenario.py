@@ -45,7 +45,6 @@ _FORMS: Mapping[object, Any] = {
 
 @cache
 def scenario_options() -> Mapping[str, Option]:
-    """Options of `compare` that a scenario has, by key."""
     by_key = {one.field.removesuffix("_s"): one for one in CompareQuestion.options().values()}
     return {key: by_key[key] for key in KEYS}
 
@@ -65,7 +64,6 @@ def read_scenario(path: Path) -> dict[str, Any]:
 
 
 def scenario_file_options(path: Path) -> dict[str, str | list[str]]:
-    """Return the options in a file as they are written."""
     given = read_scenario(path)
     options = scenario_options().values()
     return {one.name: one.text(given[one.name]) for one in options if one.name in given}

@@ -9,8 +9,7 @@ from typing import Literal
 from trnbench.facts.records import Record, asdict
 from trnbench.money.fleet.relax import LimitCost
 from trnbench.predict.assumption import Assumption, merged
-from trnbench.show.interval import Interval, interval_cells
-from trnbench.show.row import Cell, cells
+from trnbench.show.row import Cell, Interval, cells, interval_cells
 
 FLEET_KEYS = (
     *("name", "model", "job", "instance", "nodes", "region", "purchase"),
@@ -130,7 +129,6 @@ class FleetAnswer(Record):
 
     @property
     def assumed(self) -> tuple[Assumption, ...]:
-        """What nobody said of the steps of its jobs, by job where it differs."""
         return merged({row.name: row.assumed for row in self.rows if row.assumed})
 
     def summary(self) -> dict[str, object]:

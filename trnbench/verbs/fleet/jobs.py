@@ -11,7 +11,7 @@ import numpy as np
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.catalog.search import Catalog, open_catalog
-from trnbench.facts.records import Record, State, field, replace
+from trnbench.facts.records import State, field, replace
 from trnbench.facts.units import DAY_S, HOUR_S
 from trnbench.facts.workload.fleet import FleetFile, JobEntry, read_fleet
 from trnbench.money.billing import term_years
@@ -22,11 +22,11 @@ from trnbench.money.goodput import goodput
 from trnbench.money.market import Market, candidates, cost_of
 from trnbench.money.price_terms import FOR_A_TERM, PriceTerms
 from trnbench.money.purchase import Offers, Tariff, load_offers
+from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.quotes.draws import with_confidence
 from trnbench.verbs.quotes.markets import Explored, explore_all
 from trnbench.verbs.quotes.question import RunRequest, price_terms, run_request
 from trnbench.verbs.quotes.run import quote_of_none
-from trnbench.verbs.quotes.searching import Watch
 
 WHOLE = 1.0
 _LENGTHS = ("tokens", "samples", "phase")
@@ -34,7 +34,6 @@ _TAKEN_OVER = ("on", "nodes", "max_nodes", "purchase")
 
 
 def fleet_named(catalog: Catalog, name: str) -> FleetFile:
-    """Return the fleet in a file, or of this name."""
     if name.endswith(".toml") or "/" in name:
         return read_fleet(Path(name))
     return read_fleet(catalog.find("fleets", name).path)
@@ -62,7 +61,6 @@ def job_options(fleet: FleetFile, job: JobEntry) -> dict[str, Any]:
 
 
 def _of_types(prices: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the prices of the types that a job may run on: others are of no use to it."""
     return tuple(text for text in prices if text.partition("=")[0].strip() in names)
 
 
@@ -98,26 +96,18 @@ def with_job(
     return job.model, {**own, **given}
 
 
-class Choice(Record, eq=False):
-    """How a way came about, so that it can be drawn: its clusters, and where they are bought."""
-
-    explored: Explored
-    market: Market
-
-
 class JobWays(State):
-    """The ways of a job, how each came about, and why instance types have none."""
+    """The ways of a job, the machines and offers of each, and why instance types have none."""
 
     job: JobEntry
     request: RunRequest
     ways: list[JobWay] = field(default_factory=list)
-    choices: dict[tuple[str, str, str], Choice] = field(default_factory=dict)
+    choices: dict[tuple[str, str, str], Explored] = field(default_factory=dict)
     terms: dict[PoolKey, TermOffer] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def choice(self, way: JobWay) -> Choice:
-        """Return how a way came about."""
+    def choice(self, way: JobWay) -> Explored:
         return self.choices[way.instance, way.region, way.option]
 
 
@@ -247,7 +237,7 @@ class WaysFinder(State):
                 spot_share=WHOLE if tariff.option == "spot" else 0.0,
             )
         )
-        found.choices[tariff.instance, region, tariff.option] = Choice(explored=one, market=market)
+        found.choices[tariff.instance, region, tariff.option] = replace(one, market=market)
 
     def _term(self, found: JobWays, market: Market, tariff: Tariff, pool: PoolKey) -> None:
         rules = market.offers.rules
@@ -305,7 +295,7 @@ class WaysFinder(State):
                         pool=pool,
                     )
                 )
-            found.choices.setdefault(pool, Choice(explored=one, market=market))
+            found.choices.setdefault(pool, replace(one, market=market))
 
     def _mixed(self, found: JobWays, one: Explored, market: Market) -> None:
         """Add ways with a base of on-demand machines and spot machines on top."""
@@ -354,7 +344,7 @@ class WaysFinder(State):
                     )
         bought = replace(market, offers=replace(market.offers, tariffs=(spot, base)))
         key = (spot.instance, spot.region or "", "spot")
-        found.choices[key] = Choice(explored=one, market=bought)
+        found.choices[key] = replace(one, market=bought)
 
 
 def mixed_operations(market: Market, shares: FloatArray) -> list[Operations]:

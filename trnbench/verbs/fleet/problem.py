@@ -9,14 +9,7 @@ from trnbench.errors import InputError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.units import DAY_S, HOUR_S
 from trnbench.facts.workload.fleet import FleetFile
-from trnbench.money.fleet.problem import (
-    BlockOffer,
-    Fleet,
-    FleetTask,
-    HeldNodes,
-    NodeLimit,
-    PoolKey,
-)
+from trnbench.money.fleet.problem import BlockOffer, Fleet, FleetTask, HeldNodes, NodeLimit, PoolKey
 from trnbench.money.price_terms import check_region, parse_option
 from trnbench.verbs.fleet.jobs import JobWays
 
@@ -100,7 +93,7 @@ def _blocks(
             choice = next(
                 (c for job in jobs for key, c in job.choices.items() if key == pool), None
             )
-            tariffs = choice.market.offers.tariffs if choice else ()
+            tariffs = choice.market.offers.tariffs if choice and choice.market else ()
             rates = [t.usd_per_hour for t in tariffs if t.option == "capacity-block"]
             if not rates:
                 raise InputError(

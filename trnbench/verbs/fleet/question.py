@@ -24,39 +24,26 @@ class FleetQuestion(Question):
 
     file: str = option(
         "A fleet file, or the name of a shipped one.",
-        default="",
         metavar="FILE",
         argument=True,
         required=True,
         completes=("fleets",),
     )
-    gap: float | None = option(
-        "Stop so near to the least cost; default: 0.1%.",
-        default=None,
-        read=parsing.share,
-        metavar="SHARE",
-    )
+    gap: float | None = option("Stop so near to the least cost; default: 0.1%.", read=parsing.share)
     time_limit_s: float | None = option(
         "Stop each search after this; then the same question may have another answer.",
-        default=None,
-        name="time_limit",
         read=parsing.duration,
-        metavar="TIME",
     )
     limit_costs: bool = option("Solve again without each limit, to price it.", default=True)
     max_price_age_s: float | None = option(
         "Warn of rates read longer before the price date: 90d.",
-        default=None,
-        name="max_price_age",
         read=parsing.duration,
-        metavar="TIME",
         variable=MAX_AGE_VARIABLE,
     )
     contents: FleetFile | None = None
 
     @property
     def fleet(self) -> FleetFile:
-        """What the file says."""
         if self.contents is None:
             raise ValueError("the question is not settled: its file is not read")
         return self.contents
@@ -70,7 +57,6 @@ class FleetQuestion(Question):
         return usual if self.gap is None else replace(usual, gap=self.gap)
 
     def settled(self, catalog: Catalog) -> FleetQuestion:
-        """Return the question with what its file says."""
         from trnbench.verbs.fleet.jobs import fleet_named
 
         return self.but(contents=fleet_named(catalog, self.file))

@@ -13,14 +13,16 @@ from trnbench.money.draws import DrawnPurchase, Purchase, outcome, rates_usd_per
 from trnbench.money.failures import Estimate, ranged
 from trnbench.money.fleet.problem import FleetPlan, PlacedRun
 from trnbench.money.goodput import goodput
+from trnbench.money.market import Market
 from trnbench.money.purchase import Tariff
 from trnbench.money.spot_play import SpotOutcome, SpotRun, play
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.ranges import TAIL, Range
-from trnbench.show.interval import Interval
+from trnbench.show.row import Interval
 from trnbench.verbs.fleet.answer import SpotRisk
-from trnbench.verbs.fleet.jobs import Choice, JobWays
+from trnbench.verbs.fleet.jobs import JobWays
 from trnbench.verbs.quotes.draws import drawn_work_s
+from trnbench.verbs.quotes.markets import Explored
 
 
 class FleetRisk(Record, eq=False):
@@ -41,7 +43,6 @@ class FleetRisk(Record, eq=False):
         return Interval(value=usd, low=min(low, usd), high=max(high, usd))
 
     def within(self, budget: float | None, usd: float) -> float | None:
-        """Return the share of draws in which a budget is kept."""
         if budget is None:
             return None
         return float(np.mean(self.own_usd + (usd - self.expected_usd) <= budget))
@@ -77,35 +78,41 @@ def risk_of(plan: FleetPlan, jobs: Mapping[str, JobWays]) -> FleetRisk:
     )
 
 
-def _tariff(choice: Choice, option: str) -> Tariff | None:
-    return next((one for one in choice.market.offers.tariffs if one.option == option), None)
+def _tariff(market: Market, option: str) -> Tariff | None:
+    return next((one for one in market.offers.tariffs if one.option == option), None)
 
 
-def _work_s(choice: Choice, nodes: int, draws: CommonDraws) -> FloatArray:
-    layouts = choice.explored.layouts(nodes)
+def _market(choice: Explored) -> Market:
+    if choice.market is None:
+        raise ValueError(f"no clusters of {choice.name}")
+    return choice.market
+
+
+def _work_s(choice: Explored, nodes: int, draws: CommonDraws) -> FloatArray:
+    layouts = choice.layouts(nodes)
     if layouts is None:
-        raise ValueError(f"no layout on {nodes} nodes of {choice.explored.name}")
-    return drawn_work_s(choice.explored, nodes, layouts, draws)
+        raise ValueError(f"no layout on {nodes} nodes of {choice.name}")
+    return drawn_work_s(choice, nodes, layouts, draws)
 
 
-def _drawn(run: PlacedRun, choice: Choice, draws: CommonDraws) -> DrawnPurchase:
+def _drawn(run: PlacedRun, choice: Explored, draws: CommonDraws) -> DrawnPurchase:
     way = run.way
     purchase = Purchase(
         name=f"{way.nodes} x {way.instance} for {run.task.name}",
-        market=choice.market,
+        market=_market(choice),
         nodes=way.nodes,
-        tariff=None if way.pool else _tariff(choice, way.option),
+        tariff=None if way.pool else _tariff(_market(choice), way.option),
         work_s=_work_s(choice, way.nodes, draws),
     )
     return outcome(purchase, draws)
 
 
 def on_spot(
-    choice: Choice, nodes: int, share: float, name: str, draws: CommonDraws
+    choice: Explored, nodes: int, share: float, name: str, draws: CommonDraws
 ) -> tuple[DrawnPurchase, SpotRisk]:
     """Return a run of which a share is spot, played once for each draw, and what came of it."""
-    market = choice.market
-    rules, tariff = market.offers.rules, _tariff(choice, "spot")
+    market = _market(choice)
+    rules, tariff = market.offers.rules, _tariff(market, "spot")
     if rules is None or tariff is None:
         raise ValueError(f"no spot price of {market.instance.name}")
     known = market.operations(rules)
@@ -144,7 +151,7 @@ def on_spot(
         name=f"{nodes} x {market.instance.name} for {name}",
         seed=draws.seed,
     )
-    base = _tariff(choice, "on-demand")
+    base = _tariff(market, "on-demand")
     base_usd = base.usd_per_hour if base is not None else 0.0
     cost = played.spot_s / HOUR_S * spot_nodes * rates_usd_per_hour(tariff, draws)
     cost = cost + played.base_s / HOUR_S * (nodes - spot_nodes) * base_usd

@@ -10,20 +10,14 @@ from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.fleet import FleetFile
 from trnbench.money.billing import Bill, added
 from trnbench.money.fleet.greedy import greedy, moved_earlier
-from trnbench.money.fleet.problem import (
-    Bought,
-    Fleet,
-    FleetPlan,
-    JobWay,
-    PlacedRun,
-)
+from trnbench.money.fleet.problem import Bought, Fleet, FleetPlan, JobWay, PlacedRun
 from trnbench.money.fleet.programme import Solved, solve
 from trnbench.money.fleet.relax import LimitCost, binding, limit_costs
 from trnbench.money.market import cost_of
 from trnbench.predict.assumption import Assumption
 from trnbench.show.row import Cell
 from trnbench.verbs.asking.function import verb_of
-from trnbench.verbs.asking.use_case import Cancel, Progress, never, quiet
+from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.fleet.answer import (
     FleetAnswer,
     FleetPurchase,
@@ -37,7 +31,6 @@ from trnbench.verbs.fleet.problem import fleet_problem, refuse_unknown
 from trnbench.verbs.fleet.question import FleetQuestion
 from trnbench.verbs.fleet.risk import FleetRisk, risk_of
 from trnbench.verbs.quotes.answer import bill_cells
-from trnbench.verbs.quotes.searching import Watch
 
 FRONT_POINTS = 5
 RATE_CELLS = (
@@ -50,7 +43,17 @@ _NEARLY = 1e-6
 def fleet_run(
     catalog: Catalog, question: FleetQuestion, *, watch: Watch | None = None
 ) -> FleetAnswer:
-    """Return the best plan of a fleet, or what stands in its way and what can be done of it."""
+    """Return what every job of a fleet runs on, from when, and what to buy on which day.
+
+    `file` is a path or the name of a shipped fleet. The search ends within `gap` of the least
+    cost, or, if given, after `time_limit`. `limit_costs` solves again without each limit;
+    `max_price_age` warns of older rates.
+
+    >>> from trnbench import fleet
+    >>> answer = fleet("two-jobs", limit_costs=False)
+    >>> answer.feasible
+    True
+    """
     watch = watch or Watch()
     file = question.fleet
     refuse_unknown(catalog, file)
@@ -66,36 +69,12 @@ def fleet_run(
     ).answer(fleet_problem(catalog, file, found))
 
 
-def _answer(
-    catalog: Catalog,
-    question: FleetQuestion,
-    *,
-    progress: Progress = quiet,
-    cancel: Cancel = never,
-    workers: int = 1,
-) -> FleetAnswer:
-    """Return what every job of a fleet runs on, from when, and what to buy on which day.
-
-    `file` is a path or the name of a shipped fleet. The search ends within `gap` of the least
-    cost, or, if given, after `time_limit`. `limit_costs` solves again without each limit;
-    `max_price_age` warns of older rates.
-
-    >>> from trnbench import fleet
-    >>> answer = fleet("two-jobs", limit_costs=False)
-    >>> answer.feasible
-    True
-    """
-    watch = Watch(progress=progress, cancel=cancel, workers=workers)
-    return fleet_run(catalog, question, watch=watch)
-
-
-fleet = verb_of("fleet", FleetQuestion, _answer)
+fleet = verb_of("fleet", FleetQuestion, fleet_run)
 
 
 def _assumed(ways: JobWays, way: JobWay) -> tuple[Assumption, ...]:
-    """Assumptions of a job's steps, laid out on the cluster of a way."""
     choice = next(one for key, one in ways.choices.items() if key[0] == way.instance)
-    return choice.explored.assumed(way.nodes)
+    return choice.assumed(way.nodes)
 
 
 class _Planning(Record):
@@ -105,7 +84,6 @@ class _Planning(Record):
 
     @property
     def file(self) -> FleetFile:
-        """What was asked."""
         return self.question.fleet
 
     def answer(self, problem: Fleet) -> FleetAnswer:
@@ -300,6 +278,7 @@ class _Planning(Record):
         """Return the bill of a run by itself."""
         way = run.way
         market = self.jobs[run.task.name].choice(way).market
+        assert market is not None
         cost = cost_of(market.at(way.nodes))
         bills = [
             cost.bill_under(priced, (0,))

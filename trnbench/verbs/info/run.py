@@ -39,7 +39,6 @@ def info(catalog: Catalog) -> Mapping[str, object]:
 
 
 def _defaults() -> Mapping[str, str]:
-    """Return the user's defaults with where each was said, or where they may be."""
     found = settings.configuration()
     said = {key: f"{one.said} ({one.origin})" for key, one in found.values.items()}
     return said or {"none": f"{found.files[0]}, then {settings.FILE} of the working folder"}

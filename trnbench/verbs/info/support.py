@@ -17,7 +17,7 @@ from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.setup import beyond, family_of, support_of
 from trnbench.program.features import feature_of
-from trnbench.verbs.info.answer import JobCell, SupportCell, SupportStatus
+from trnbench.verbs.info.text import SupportCell, SupportStatus
 from trnbench.verbs.validate.run import shipped_evidence
 
 _OPEN = PartialLayout()
@@ -46,7 +46,7 @@ def support(*, catalog: Catalog | None = None) -> tuple[SupportCell, ...]:
     )
 
 
-def jobs_supported(*, catalog: Catalog | None = None) -> tuple[JobCell, ...]:
+def jobs_supported(*, catalog: Catalog | None = None) -> tuple[SupportCell, ...]:
     """Return a cell for every training stack and job.
 
     >>> from trnbench.verbs.info.support import jobs_supported
@@ -69,12 +69,12 @@ def jobs_supported(*, catalog: Catalog | None = None) -> tuple[JobCell, ...]:
     )
 
 
-def _job_cell(stack: TrainingStack, job: Job, measured_rows: int, *, fitted: bool) -> JobCell:
+def _job_cell(stack: TrainingStack, job: Job, measured_rows: int, *, fitted: bool) -> SupportCell:
     known = support_of(stack, feature_of(KNOBS["job"], job))
     status: SupportStatus = "modelled" if known.status == "runs" else known.status
     if fitted and status != "refused":
         status = "fitted"
-    return JobCell(
+    return SupportCell(
         job=job,
         stack=stack.short_name,
         status=status,

@@ -7,11 +7,34 @@ is refused with who says so.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
+from trnbench.facts.records import Record
 from trnbench.show.report import Report, columns
 from trnbench.show.row import Row
+from trnbench.show.row import cells as row
 from trnbench.show.text_table import Style, TextTable, draw, text_table
-from trnbench.verbs.info.answer import JobCell, SupportCell
+
+SupportStatus = Literal["fitted", "modelled", "untested", "refused"]
+"""From the most that is known to the least."""
+
+
+class SupportCell(Record):
+    """A kind of model with a stack on an instance, or a job with a stack on any of its instances.
+
+    `fitted`: the stack's numbers were fitted to some of the `measured_rows`; `modelled`: it runs
+    them, and its numbers come from elsewhere; `untested`: nobody says that it runs them; `refused`:
+    its makers say that it does not, in `reason`.
+    """
+
+    stack: str
+    status: SupportStatus
+    measured_rows: int
+    reason: str | None = None
+    family: str = ""
+    instance: str = ""
+    job: str = ""
+
 
 MEANINGS = {
     "fitted": "the stack's numbers were fitted to measured rows of such models there; a number "
@@ -35,7 +58,7 @@ def support_report(cells: Sequence[SupportCell]) -> Report:
     return Report(
         verb="info-support",
         inputs={},
-        rows=tuple(cell.row for cell in cells),
+        rows=tuple(row(one, "family stack instance status measured_rows reason") for one in cells),
         columns=columns("stack", "instance", "family", "status", "measured_rows", "reason"),
         summary={"meanings": MEANINGS},
         people=lambda _, style: _draw(cells, style),
@@ -59,19 +82,19 @@ def support_table(cells: Sequence[SupportCell]) -> TextTable:
     )
 
 
-def jobs_report(cells: Sequence[JobCell]) -> Report:
+def jobs_report(cells: Sequence[SupportCell]) -> Report:
     """Return the report of jobs by stack, a row a cell."""
     return Report(
         verb="info-jobs",
         inputs={},
-        rows=tuple(cell.row for cell in cells),
+        rows=tuple(row(one, "stack job status measured_rows reason") for one in cells),
         columns=columns("stack", "job", "status", "measured_rows", "reason"),
         summary={"meanings": OF_JOBS},
         people=lambda _, style: _draw_jobs(cells, style),
     )
 
 
-def jobs_table(cells: Sequence[JobCell]) -> TextTable:
+def jobs_table(cells: Sequence[SupportCell]) -> TextTable:
     """Return the matrix: lines of stacks that run all jobs alike, columns of jobs."""
     found: dict[str, list[str]] = {}
     for cell in cells:
@@ -91,7 +114,7 @@ def _draw(cells: Sequence[SupportCell], style: Style) -> str:
     return _drawn(support_table(cells), MEANINGS, refused, style)
 
 
-def _draw_jobs(cells: Sequence[JobCell], style: Style) -> str:
+def _draw_jobs(cells: Sequence[SupportCell], style: Style) -> str:
     jobs: dict[tuple[str, str | None], list[str]] = {}
     for cell in filter(_refused, cells):
         jobs.setdefault((cell.stack, cell.reason), []).append(cell.job)
@@ -99,7 +122,7 @@ def _draw_jobs(cells: Sequence[JobCell], style: Style) -> str:
     return _drawn(jobs_table(cells), OF_JOBS, refused, style)
 
 
-def _refused(cell: SupportCell | JobCell) -> bool:
+def _refused(cell: SupportCell) -> bool:
     return cell.status == "refused"
 
 
@@ -123,11 +146,7 @@ def info_report(facts: Mapping[str, object]) -> Report:
             parts = {f"{key}[{i}]": item for i, item in enumerate(value)}
         rows += [{"key": name, "value": _text(item)} for name, item in parts.items()]
     return Report(
-        verb="info",
-        inputs={},
-        rows=tuple(rows),
-        columns=columns("key", "value"),
-        summary=facts,
+        verb="info", inputs={}, rows=tuple(rows), columns=columns("key", "value"), summary=facts
     )
 
 

@@ -15,10 +15,6 @@ from trnbench.verbs.asking.option import Given
 from trnbench.verbs.asking.question import Question, group, option
 
 
-def _place(place: tuple[str, int]) -> str:
-    return parsing.place_text(*place)
-
-
 class LaunchQuestion(Question):
     """A step to be started; what its layout leaves open is chosen.
 
@@ -35,10 +31,9 @@ class LaunchQuestion(Question):
     )
     places: tuple[tuple[str, int], ...] = option(
         "Where.",
-        default=(),
         name="on",
         read=parsing.place,
-        write=_place,
+        write=lambda place: parsing.place_text(*place),
         metavar="INSTANCE[:NODES]",
         completes=("instances",),
     )
@@ -53,32 +48,18 @@ class LaunchQuestion(Question):
     )
     layout: PartialLayout = group(KNOB_OPTIONS)
     logical_size: int | None = option(
-        "Logical core size on Trainium2 and 3: 1 or 2; default: 2.",
-        default=None,
-        name="lnc",
-        read=parsing.whole,
-        metavar="N",
+        "Logical core size on Trainium2 and 3: 1 or 2; default: 2.", name="lnc", read=parsing.whole
     )
     purchase: MachinesFrom | None = option(
         "Where machines come from; default: on demand where they are sold so.",
-        default=None,
         metavar="on-demand|capacity-block",
     )
-    tokens: float | None = option(
-        "Length of the run: 2T.", default=None, read=parsing.count, metavar="N"
-    )
+    tokens: float | None = option("Length of the run: 2T.", read=parsing.count)
     steps: int | None = option(
-        "Length of the run in steps; default: a value to change, 100 at first.",
-        default=None,
-        read=parsing.whole,
-        metavar="N",
+        "Length of the run in steps; default: a value to change, 100 at first.", read=parsing.whole
     )
     checkpoint_interval_s: float | None = option(
-        "Between checkpoints: 30 min; default: the best.",
-        default=None,
-        name="checkpoint_interval",
-        read=parsing.duration,
-        metavar="TIME",
+        "Between checkpoints: 30 min; default: the best.", read=parsing.duration
     )
     row: int = option(
         "Of PLAN.json: which row; default: the first.", default=1, metavar="N", bounds=(1, None)
@@ -92,12 +73,10 @@ class LaunchQuestion(Question):
 
     @property
     def instance(self) -> str:
-        """The instance type of the cluster."""
         return self.places[0][0]
 
     @property
     def nodes(self) -> int:
-        """The number of nodes of the cluster."""
         return self.places[0][1]
 
     @classmethod
@@ -107,7 +86,7 @@ class LaunchQuestion(Question):
             return given
         if given.get("on") is not None:
             raise InputError("a plan says where: leave out --on")
-        from trnbench.verbs.launch.rows import options_of_answer
+        from trnbench.verbs.launch.folders import options_of_answer
 
         planned = options_of_answer(catalog, Path(given["model"]), given.get("row") or 1)
         said = {name: value for name, value in given.items() if value is not None}
@@ -154,14 +133,11 @@ class LaunchQuestion(Question):
 class LaunchShowing(Question):
     """Whether frameworks and schedulers are listed instead, or files written, and where."""
 
-    listed: bool = option(
-        "Tell which frameworks and schedulers there are, and where.", default=False, name="list"
-    )
+    listed: bool = option("Tell which frameworks and schedulers there are, and where.", name="list")
     into: Path | None = option(
         "Write the files there; without it, say what would be written.",
-        default=None,
         name="output",
         short="-o",
         metavar="FOLDER",
     )
-    force: bool = option("Replace files of a folder that has some.", default=False)
+    force: bool = option("Replace files of a folder that has some.")

@@ -7,6 +7,7 @@ from trnbench.facts.calibration.stack_of import Stacks
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import Instance
 from trnbench.facts.hardware.library import load_platform, load_reliability
+from trnbench.facts.records import Record, replace
 from trnbench.facts.units import DAY_S, Dimension, show
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.launch.catalogue import (
@@ -16,19 +17,42 @@ from trnbench.launch.catalogue import (
     pair_reasons,
     schedulers_on,
 )
-from trnbench.launch.folder import launch_folder
+from trnbench.launch.folder import LaunchFolder, launch_folder
 from trnbench.launch.plan import LaunchPlan
+from trnbench.launch.software import Framework, Scheduler
 from trnbench.money.checkpoint import checkpoint_bytes
 from trnbench.money.failures import operations_of, ranged
 from trnbench.money.goodput import goodput
 from trnbench.predict.setup import TrainSetup, train_setup
+from trnbench.show.row import Row, cells
 from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.use_case import Progress, quiet
-from trnbench.verbs.launch.answer import Launched, LaunchPair
 from trnbench.verbs.launch.question import LaunchQuestion
 from trnbench.verbs.train.answer import TrainAnswer
-from trnbench.verbs.train.settled_steps import blank_answer
-from trnbench.verbs.train.step_answers import step_answers
+from trnbench.verbs.train.step_answers import blank_answer, step_answers
+
+
+class Launched(Record, eq=False):
+    """A folder of files; None where the answer is no, for the reasons of `step`."""
+
+    step: TrainAnswer
+    framework: Framework
+    scheduler: Scheduler
+    checkpoint_interval_s: float | None = None
+    compile_s: float | None = None
+    folder: LaunchFolder | None = None
+
+    @property
+    def feasible(self) -> bool:
+        return self.folder is not None
+
+    def refused(self, reasons: tuple[str, ...]) -> Launched:
+        return replace(self, folder=None, step=replace(self.step, reasons=reasons))
+
+    def row(self) -> Row:
+        how = "framework=framework.name scheduler=scheduler.name checkpoint_interval_s compile_s"
+        return {**self.step.row(), **cells(self, how)}
+
 
 BLOCK = "capacity-block"
 _OPEN_END_S = 30 * DAY_S
@@ -162,20 +186,19 @@ def _in_words(step: TrainAnswer) -> tuple[tuple[str, str], ...]:
     )
 
 
-def pairs(catalog: Catalog, instances: tuple[str, ...] = ()) -> tuple[LaunchPair, ...]:
-    """Return which frameworks start on which instances, with the schedulers that can."""
-    found = []
-    for name in instances or tuple(entry.name for entry in catalog.entries("instances")):
-        platform = load_platform(catalog, name)
-        can = tuple(one.name for one in schedulers_on(platform))
-        found += [
-            LaunchPair(
-                instance=platform.instance.name,
-                framework=one.name,
-                versions=one.versions,
-                schedulers=can,
-                jobs=one.jobs,
-            )
-            for one in frameworks_on(platform)
-        ]
-    return tuple(found)
+def pairs(catalog: Catalog, instances: tuple[str, ...] = ()) -> tuple[Row, ...]:
+    """Rows of frameworks on instances, with the schedulers that can start them."""
+    platforms = [
+        load_platform(catalog, name)
+        for name in instances or [one.name for one in catalog.entries("instances")]
+    ]
+    return tuple(
+        {
+            "instance": platform.instance.name,
+            "framework": one.name,
+            "schedulers": tuple(scheduler.name for scheduler in schedulers_on(platform)),
+            **cells(one, "jobs versions"),
+        }
+        for platform in platforms
+        for one in frameworks_on(platform)
+    )

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from trnbench.facts.units import Dimension, show
 from trnbench.show.report import Report, columns
+from trnbench.show.row import Row
 from trnbench.show.text_table import Style
-from trnbench.verbs.launch.answer import Launched, LaunchPair
+from trnbench.verbs.launch.run import Launched
 
 
 def launch_report(answer: Launched, inputs: Mapping[str, object]) -> Report:
@@ -65,12 +66,12 @@ def _draw(report: Report, answer: Launched, style: Style) -> str:
     )
 
 
-def pairs_report(pairs: Sequence[LaunchPair], inputs: Mapping[str, object]) -> Report:
+def pairs_report(pairs: Sequence[Row], inputs: Mapping[str, object]) -> Report:
     """Return which frameworks start where, and what starts them."""
     return Report(
         verb="launch",
         inputs=inputs,
-        rows=tuple(pair.row() for pair in pairs),
+        rows=tuple(pairs),
         columns=(
             *columns("instance", "framework", "schedulers"),
             *columns("jobs", "versions", spare=True),

@@ -39,7 +39,6 @@ def parse_product(text: str) -> Product:
 
 
 def product_text(product: Product) -> str:
-    """The text of a product."""
     batch = f"x{product.batch}" if product.batch > 1 else ""
     return f"{product.m}x{product.k}x{product.n}{batch}"
 
@@ -53,7 +52,6 @@ class MatrixQuestion(Question):
 
     products: tuple[Product, ...] = option(
         "Products, e.g. 4096x8192x8192.",
-        default=(),
         name="shapes",
         parse=parse_product,
         write=product_text,
@@ -61,16 +59,12 @@ class MatrixQuestion(Question):
         several="commas",
         argument=True,
     )
-    suite: str | None = option("A matrix suite.", default=None, completes=("matrix",))
+    suite: str | None = option("A matrix suite.", completes=("matrix",))
     chips: tuple[str, ...] = option(
-        "Chips; default: the suite's.",
-        default=(),
-        name="on",
-        metavar="CHIP,...",
-        completes=("chips",),
+        "Chips; default: the suite's.", name="on", metavar="CHIP,...", completes=("chips",)
     )
     formats: tuple[str, ...] = option(
-        "Formats; default: bf16, the suite's.", default=(), name="dtype", metavar="FORMAT,..."
+        "Formats; default: bf16, the suite's.", name="dtype", metavar="FORMAT,..."
     )
     engines: tuple[str, ...] = engine_option("Closed form, instruction by instruction.")
     kernel: Kernel = option("Kernel schedule of a NeuronCore.", default="blocked")
@@ -81,16 +75,12 @@ class MatrixQuestion(Question):
         "Tensor-engine mode of formats that have a fast one.", default="native"
     )
     pattern: str | None = option(
-        "Structured sparsity, e.g. 4:16.", default=None, name="sparsity", metavar="KEEP:GROUP"
+        "Structured sparsity, e.g. 4:16.", name="sparsity", metavar="KEEP:GROUP"
     )
-    check: bool = option("Compute the product in the format, against float64.", default=False)
-    rounding: RoundingRule | None = option(
-        "With --check: rounding of results; default: rne.", default=None
-    )
-    seed: int | None = option(
-        "With --check: seed of operands and rounding; default: 0.", default=None
-    )
-    trace: bool = option("Keep what was played.", default=False, shown=False)
+    check: bool = option("Compute the product in the format, against float64.")
+    rounding: RoundingRule | None = option("With --check: rounding of results; default: rne.")
+    seed: int | None = option("With --check: seed of operands and rounding; default: 0.")
+    trace: bool = option("Keep what was played.", shown=False)
 
     def settled(self, catalog: Catalog) -> MatrixQuestion:
         """Return the question with what its suite brings, which may leave out chips and formats."""
@@ -115,7 +105,6 @@ class MatrixQuestion(Question):
         return found.but(formats=found.formats or ("bf16",))
 
     def said(self) -> dict[str, Any]:
-        """Return the options that ask this again; a suite stands for its products."""
         said = super().said()
         return {**said, "shapes": ()} if self.suite else said
 
@@ -133,10 +122,9 @@ class MatrixQuestion(Question):
 class MatrixShowing(Question):
     """How products are shown, and what else is written."""
 
-    trace: Path | None = option("Write a Perfetto trace of the play.", default=None, metavar="FILE")
-    plot: bool = option("Draw rooflines.", default=False)
+    trace: Path | None = option("Write a Perfetto trace of the play.", metavar="FILE")
+    plot: bool = option("Draw rooflines.")
     array: str | None = option(
         "Instead of a chip: cycles of a bare systolic array, counted as SCALE-Sim does.",
-        default=None,
         metavar="RxC:ws|is|os",
     )

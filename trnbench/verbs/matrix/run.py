@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from trnbench.engines.analytic.matrix.systolic import ArrayConventions, ArrayTime, array_time
-from trnbench.engines.analytic.matrix.time import MATRIX_PARTS, MatrixTime, matrix_time
+from trnbench.engines.analytic.matrix.time import MATRIX_PARTS, MatrixTime, matrix_time, roofline
+from trnbench.engines.emulate.tensor_engine.machine import TraceEvent
 from trnbench.engines.emulate.tensor_engine.matrix import MatrixRun, run_matrix
 from trnbench.engines.execute.numbers.accuracy import (
     ErrorReport,
@@ -21,13 +22,92 @@ from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.library import load_chip
-from trnbench.facts.records import replace
+from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.library import Product
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
+from trnbench.show.row import Row, cells
 from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.use_case import Progress, quiet
-from trnbench.verbs.matrix.answer import MatrixAnswer
 from trnbench.verbs.matrix.question import MatrixQuestion
+
+_FIGURES = (
+    "time_s cycles flop flop_per_s utilization bytes=size_bytes intensity_flop_per_byte "
+    "peak_flop_per_s roofline_flop_per_s memory_bytes_per_s binds parts_s engine_utilization "
+    "stalls_s"
+)
+"""What a product that cannot run has none of."""
+
+
+class MatrixAnswer(Record):
+    """One product on one chip by one engine; figures are NaN where it cannot run.
+
+    `size_bytes` is what moves at the chip's memory. `evidence` is the weakest kind of chip figure
+    the time rests on.
+    """
+
+    product: Product
+    chip: str
+    number_format: str
+    engine: str
+    kernel: str | None
+    cores: int
+    time_s: float
+    cycles: float
+    flop: float
+    peak_flop_per_s: float
+    size_bytes: float
+    memory_bytes_per_s: float
+    binds: str
+    parts_s: Mapping[str, float]
+    engine_utilization: Mapping[str, float] = field(default_factory=dict)
+    stalls_s: Mapping[str, float] = field(default_factory=dict)
+    evidence: Kind
+    reasons: tuple[str, ...]
+    numbers: ErrorReport | None = None
+    events: tuple[TraceEvent, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        return not self.reasons
+
+    @property
+    def shape(self) -> str:
+        product = self.product
+        batch = f" x{product.batch}" if product.batch != 1 else ""
+        return f"{product.m}x{product.k}x{product.n}{batch}"
+
+    @property
+    def flop_per_s(self) -> float:
+        return self.flop / self.time_s
+
+    @property
+    def utilization(self) -> float:
+        """Return the achieved part of the tensor units' peak in this format."""
+        return self.flop_per_s / self.peak_flop_per_s
+
+    @property
+    def intensity_flop_per_byte(self) -> float:
+        return self.flop / self.size_bytes
+
+    @property
+    def roofline_flop_per_s(self) -> float:
+        at = self.intensity_flop_per_byte
+        return float(roofline(at, self.peak_flop_per_s, self.memory_bytes_per_s))
+
+    def row(self) -> Row:
+        """Return the row: times in seconds, sizes in bytes, rates in FLOP/s."""
+        row = {
+            **cells(self, "shape label=product.label m=product.m k=product.k n=product.n"),
+            **cells(self, "batch=product.batch chip dtype=number_format engine kernel cores"),
+            **cells(self, "feasible reasons evidence=evidence.word"),
+            **cells(self if self.feasible else None, _FIGURES),
+        }
+        if self.numbers is not None:
+            errors = "max_absolute_error=max_abs max_relative_error=max_rel"
+            row |= cells(self.numbers, f"{errors} rms_relative_error=rms_rel bound_use")
+            row["check"] = "ok" if self.numbers.within_bound else "FAILED"
+        return row
+
 
 MAX_TRACED = 2_000_000
 """Multiplications a trace may hold: beyond that the file has gigabytes and no viewer opens it."""
@@ -35,17 +115,13 @@ CHECKED_ROWS = 256
 
 
 def on_array(products: Sequence[Product], conventions: ArrayConventions) -> tuple[ArrayTime, ...]:
-    """Return the cycles of products on a bare systolic array under stated conventions."""
     return tuple(
         array_time(matrix_product(p.m, p.k, p.n, batch=p.batch), conventions) for p in products
     )
 
 
 def run(
-    catalog: Catalog,
-    question: MatrixQuestion,
-    *,
-    progress: Progress = quiet,
+    catalog: Catalog, question: MatrixQuestion, *, progress: Progress = quiet
 ) -> tuple[MatrixAnswer, ...]:
     """Return what matrix products take on chips, one answer for each format and engine.
 
@@ -159,7 +235,7 @@ def _emulated(
         peak_flop_per_s=float(limits.peak_flop_per_s),
         size_bytes=(played.read_bytes + played.written_bytes) * max(played.cores, 1),
         memory_bytes_per_s=float(limits.memory_bytes_per_s),
-        binds=_busiest(played),
+        binds=max(played.utilization, key=played.utilization.__getitem__, default=""),
         parts_s={},
         engine_utilization=played.utilization,
         stalls_s=played.stalls_s,
@@ -186,10 +262,6 @@ def _play(
         precision=question.precision,
         trace=trace,
     )
-
-
-def _busiest(played: MatrixRun) -> str:
-    return max(played.utilization, key=lambda name: played.utilization[name], default="")
 
 
 def _program(

@@ -15,7 +15,7 @@ from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
 from trnbench.show.trace import TraceSpan, trace
-from trnbench.verbs.matrix.answer import MatrixAnswer
+from trnbench.verbs.matrix.run import MatrixAnswer
 
 AGREE = 0.1
 """Engines that are further apart than this on a product do not agree on it."""
@@ -139,7 +139,6 @@ def _engines_apart(answers: Sequence[MatrixAnswer]) -> list[str]:
 
 
 def _longest(played: MatrixAnswer) -> str:
-    """Return what the tensor engine waited for longest, with its part of the time."""
     cause, time_s = max(played.stalls_s.items(), key=lambda stall: stall[1])
     return f"{cause} {significant(100 * time_s / played.time_s, 3)}%"
 

@@ -8,7 +8,9 @@ from statistics import median
 from trnbench.evidence.comparison import Comparison
 from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension, counted, show
+from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.row import Row, cells
+from trnbench.show.text_table import Style
 
 WIDE_SPREAD = 0.10
 """From this spread on a row asks to be measured again."""
@@ -21,11 +23,9 @@ class MeasuredRow(Record):
     cells: Mapping[str, str]
 
     def text(self, column: str) -> str | None:
-        """Return a cell; None where it is blank."""
         return self.cells.get(column)
 
     def number(self, column: str) -> float | None:
-        """Return the number in a cell; None where it is blank."""
         return float(self.cells[column]) if column in self.cells else None
 
     @property
@@ -39,7 +39,6 @@ class MeasuredRow(Record):
 
     @property
     def failed(self) -> bool:
-        """Whether its numbers are wrong: further off than they may be."""
         check = self.number("check")
         return check is not None and not check <= 1
 
@@ -129,18 +128,17 @@ class MeasureAnswer(Record):
     verdict: StepsVerdict | None = None
 
     def row_list(self) -> tuple[Row, ...]:
-        """Return all rows, steps with what is predicted of them."""
         steps = {step.id: step for step in self.verdict.wall} if self.verdict else {}
-        return tuple(_with_prediction(one.row(), steps.get(one.cells["id"])) for one in self.rows)
+        found = ((one.row(), steps.get(one.cells["id"])) for one in self.rows)
+        told = "predicted_s low_s high_s error"
+        return tuple({**row, **cells(step, told)} if step else row for row, step in found)
 
     @property
     def unsteady(self) -> tuple[MeasuredRow, ...]:
-        """The rows whose repeats lie far apart."""
         return tuple(row for row in self.rows if (row.number("spread") or 0) > WIDE_SPREAD)
 
     @property
     def failed(self) -> tuple[MeasuredRow, ...]:
-        """The rows whose numbers are wrong."""
         return tuple(row for row in self.rows if row.failed)
 
     @property
@@ -183,5 +181,52 @@ def _counted(rows: tuple[MeasuredRow, ...]) -> list[str]:
     ]
 
 
-def _with_prediction(row: Row, step: Comparison | None) -> Row:
-    return row if step is None else {**row, **cells(step, "predicted_s low_s high_s error")}
+NOTES = {
+    "time_s": "median of the repeats, all devices at work at once; low and high are the 5th and "
+    "the 95th of 100",
+    "flop_per_s, bytes_per_s": "of one device; bytes as STREAM counts them: those that the kernel "
+    "names, not those that caches move",
+    "busbw": "as nccl-tests counts",
+    "spread": "half of what lies between low and high, over the median; a run is repeated until "
+    "its median is known to 2 % with 95 % confidence, or its time is spent (`known_to` of -o)",
+    "bound_use": "error over the largest that rounding can make; above 1 the numbers are wrong",
+}
+
+
+_RATES = ("flop_per_s", "bytes_per_s", "busbw_bytes_per_s")
+
+
+def measure_report(answer: MeasureAnswer, inputs: Mapping[str, object]) -> Report:
+    """Return the report of a session."""
+    return Report(
+        verb="measure",
+        inputs=inputs,
+        rows=answer.row_list(),
+        columns=(
+            *columns("kind", "name", "case", "dtype", "time_s"),
+            *columns("low_time_s", "high_time_s", spare=True),
+            *columns(*(key for key in _RATES if any(key in row.cells for row in answer.rows))),
+            *columns("spread"),
+            *(columns("predicted_s", "error") if answer.verdict else ()),
+        ),
+        summary={
+            "device": dict(answer.device),
+            "notes": list(answer.notes),
+            "stopped": answer.stopped,
+            "verdict": answer.verdict.plain if answer.verdict else None,
+            "conventions": NOTES,
+        },
+        notes=answer.notes,
+        people=lambda report, style: _draw(report, answer, style),
+    )
+
+
+def _draw(report: Report, answer: MeasureAnswer, style: Style) -> str:
+    of = answer.device
+    where = f"{of.get('ranks')} x {of.get('device')} ({of.get('backend')})"
+    blocks = [style.strong(where), draw_rows(report, style)]
+    if answer.notes:
+        blocks.append(style.lines(answer.notes))
+    if answer.verdict is not None:
+        blocks.append(answer.verdict.says)
+    return "\n\n".join(blocks)

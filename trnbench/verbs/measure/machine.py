@@ -50,7 +50,7 @@ def refuse_taken(catalog: Catalog, name: str, *, force: bool) -> None:
             own = entry.path.is_relative_to(user_folder())
             if not (own and force):
                 raise InputError(
-                    f"--write-spec: {name!r} is the name of {_article(SINGULAR[section])} already: "
+                    f"--write-spec: {name!r} is the name of {article(SINGULAR[section])} already: "
                     f"{entry.path}",
                     hint="--force replaces it" if own else "choose another",
                 )
@@ -67,5 +67,5 @@ def write_specs(texts: Mapping[tuple[str, str], str], folder: Path) -> tuple[Pat
     return tuple(written)
 
 
-def _article(word: str) -> str:
+def article(word: str) -> str:
     return f"an {word}" if word[0] in "aeiou" else f"a {word}"

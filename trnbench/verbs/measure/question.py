@@ -61,13 +61,11 @@ class MeasureQuestion(Question):
     budget_s: float = option(
         "Nothing begins after so long: 90s, 5m.",
         default=300.0,
-        name="budget",
         read=parsing.duration,
         write=_budget_text,
-        metavar="TIME",
     )
     name: str | None = option(
-        "Name of the machine in the rows.", default=None, parse=parsing.file_name, shown=False
+        "Name of the machine in the rows.", parse=parsing.file_name, shown=False
     )
     seed: int = option(
         "Seed of the numbers.",
@@ -78,7 +76,6 @@ class MeasureQuestion(Question):
     decoders: tuple[DecoderSizes, ...] = option(
         "Train this in place of the suite's three: layers, hidden, heads, ffn, vocab, "
         "sequence, micro-batch, micro-batches, tp, precision, attention; may be repeated.",
-        default=(),
         name="decoder",
         parse=_decoder,
         write=_decoder_text,
@@ -110,7 +107,6 @@ class MeasureQuestion(Question):
         )
 
     def inputs(self) -> dict[str, object]:
-        """The work as plain data."""
         return asdict(self.work)
 
 
@@ -119,9 +115,8 @@ class MeasureShowing(Question):
 
     write_spec: str | None = option(
         "Write the machine's chip, instance and calibrations into your own data.",
-        default=None,
         parse=parsing.file_name,
         metavar="NAME",
     )
-    force: bool = option("With --write-spec: replace your own of that name.", default=False)
-    quick: bool = option("Short for --suite quick.", default=False)
+    force: bool = option("With --write-spec: replace your own of that name.")
+    quick: bool = option("Short for --suite quick.")

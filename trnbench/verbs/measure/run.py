@@ -101,6 +101,5 @@ def evidence_of(rows: Sequence[MeasuredRow]) -> EvidenceFile:
 
 
 def write_machine(catalog: Catalog, rows: Sequence[MeasuredRow]) -> tuple[Path, ...]:
-    """Write the machine of measured rows into the user's folder; return what was written."""
     machine = machine_files(catalog, evidence_of(rows).rows)
     return write_specs(machine.texts(), user_folder())

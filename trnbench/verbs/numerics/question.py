@@ -17,9 +17,10 @@ LEARNING_RATE = 3e-5
 
 
 class NumericsQuestion(Question):
-    """A model in several recipes: `seeds` runs of `steps` each, on generated text.
+    """Train one small model in several precisions: what do I lose, and what gives it back?
 
-    fp32 is always among them: the others are compared with it.
+    Every recipe sees the same weights and texts, seed by seed; matrix products, sums and rounding
+    are those of the emulated tensor engine.
     """
 
     model: str = option(
@@ -30,31 +31,26 @@ class NumericsQuestion(Question):
         argument=True,
     )
     precision: tuple[str, ...] = option(
-        "Recipes beside fp32.",
-        default=("bf16-master", "bf16-sr", "bf16"),
-        metavar="RECIPE,...",
+        "Recipes beside fp32.", default=("bf16-master", "bf16-sr", "bf16"), metavar="RECIPE,..."
     )
-    steps: int = option("Steps of each run.", default=100, read=parsing.whole, metavar="N")
-    seeds: int = option("Runs of each recipe.", default=3, read=parsing.whole, metavar="N")
-    global_batch: int = option("Samples of a step.", default=4, read=parsing.whole, metavar="N")
-    sequence: int = option("Tokens of a sample.", default=32, read=parsing.sequence, metavar="N")
+    steps: int = option("Steps of each run.", default=100, read=parsing.whole)
+    seeds: int = option("Runs of each recipe.", default=3, read=parsing.whole)
+    global_batch: int = option("Samples of a step.", default=4, read=parsing.whole)
+    sequence: int = option("Tokens of a sample.", default=32, read=parsing.sequence)
     task: str = "markov"
     learning_rate: float | None = option(
         "Default: 3e-5, small as late in a run, where rounding matters most.",
-        default=None,
         read=parsing.count,
         metavar="NUMBER",
     )
 
     def __post_init__(self) -> None:
-        """Refuse what is no comparison."""
         for name in ("steps", "seeds", "global_batch", "sequence"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, found {getattr(self, name)}")
 
     @property
     def rate(self) -> float:
-        """The learning rate."""
         return self.learning_rate or LEARNING_RATE
 
     def settled(self, catalog: Catalog) -> NumericsQuestion:

@@ -9,7 +9,7 @@ from trnbench.facts.units import counted, significant
 from trnbench.show.charts.text import first_chart
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style
-from trnbench.verbs.numerics.answer import NumericsAnswer
+from trnbench.verbs.numerics.run import NumericsAnswer
 from trnbench.verbs.train.functional_text import loss_chart
 
 NOTES = {

@@ -119,5 +119,4 @@ class PlanAnswer(Record):
 
     @property
     def complete(self) -> bool:
-        """Whether everything was looked at."""
         return not self.unseen and not any(tally.unseen for tally in self.looked.values())

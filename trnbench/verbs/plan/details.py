@@ -53,7 +53,6 @@ def purchase_block(quote: Quote | None, style: Style) -> str:
 
 
 def moved_text(change: Change) -> str:
-    """Return what is taken to be otherwise: price x 0.8."""
     return f"{_MOVED[change.moved]} x {significant(change.factor, 3)}"
 
 

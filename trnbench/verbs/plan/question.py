@@ -30,29 +30,17 @@ class PlanQuestion(Question):
 
     run: RunRequest = group(RunRequest)
     deadline_s: float | None = option(
-        "Finish within this time, e.g. 30d; default for least cost: 60d.",
-        default=None,
-        name="deadline",
-        read=parsing.duration,
-        metavar="TIME",
+        "Finish within this time, e.g. 30d; default for least cost: 60d.", read=parsing.duration
     )
-    budget_usd: float | None = option(
-        "Spend at most, e.g. 5M.", default=None, name="budget", read=parsing.money, metavar="USD"
-    )
+    budget_usd: float | None = option("Spend at most, e.g. 5M.", read=parsing.money)
     objective: Objective | None = option(
-        "What to minimise; default: cost, or time with --budget alone.",
-        default=None,
-        metavar="cost|time|pareto",
+        "What to minimise; default: cost, or time with --budget alone.", metavar="cost|time|pareto"
     )
     confirm: int = option(
-        "Simulate the best K layouts in the emulator too.",
-        default=0,
-        metavar="K",
-        bounds=(0, None),
+        "Simulate the best K layouts in the emulator too.", default=0, metavar="K", bounds=(0, None)
     )
     baseline: str | None = option(
         "Instance type for the break-even MFU; default: that of the plan.",
-        default=None,
         metavar="INSTANCE",
         completes=("instances",),
     )
@@ -103,7 +91,6 @@ class PlanQuestion(Question):
         return {**options, "model": model}
 
     def settled(self, catalog: Catalog) -> PlanQuestion:
-        """Return the question with the run's own prices, and what decides."""
         return self.but(run=self.run.settled(catalog), objective=self.goal.objective)
 
     def inputs(self) -> dict[str, object]:
@@ -123,13 +110,10 @@ class PlanShowing(Question):
     """How a plan is shown, and the files that start it."""
 
     into: Path | None = option(
-        "Write the files that start the plan there.",
-        default=None,
-        name="launch",
-        metavar="FOLDER",
+        "Write the files that start the plan there.", name="launch", metavar="FOLDER"
     )
     scheduler: str | None = option(
-        "With --launch: see `launch --list`.", default=None, name="with", metavar="SCHEDULER"
+        "With --launch: see `launch --list`.", name="with", metavar="SCHEDULER"
     )
-    plot: bool = option("Draw cost over days.", default=False)
+    plot: bool = option("Draw cost over days.")
     details: bool = DETAILS

@@ -17,14 +17,7 @@ from trnbench.facts.records import Record, replace
 from trnbench.facts.units import Dimension, counted, show, significant
 from trnbench.money.failures import Estimate
 from trnbench.money.market import Market, QuotaRequest, candidates, quota_request
-from trnbench.money.objective import (
-    Candidate,
-    Limits,
-    Order,
-    nearest,
-    pareto,
-    ranked,
-)
+from trnbench.money.objective import Candidate, Limits, Order, nearest, pareto, ranked
 from trnbench.money.purchase import load_offers
 from trnbench.money.sensitivity import Change, sensitivity
 from trnbench.predict.assumption import Assumption
@@ -32,25 +25,17 @@ from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.settled import UNSAID
 from trnbench.verbs.asking.command_lines import command_question, with_folders
 from trnbench.verbs.asking.function import verb_of
-from trnbench.verbs.asking.use_case import (
-    Cancel,
-    Progress,
-    never,
-    quiet,
-)
+from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.fleet.answer import SpotRisk
-from trnbench.verbs.fleet.jobs import Choice
 from trnbench.verbs.fleet.risk import on_spot
 from trnbench.verbs.plan.answer import PlanAnswer, Ways
-from trnbench.verbs.plan.break_even import break_even
-from trnbench.verbs.plan.confirm import confirmed
+from trnbench.verbs.plan.checks import break_even, confirmed
 from trnbench.verbs.plan.question import PlanQuestion
 from trnbench.verbs.quotes.answer import Quote, quotes_assumed
 from trnbench.verbs.quotes.draws import lead_of, outcomes, with_confidence, with_probabilities
 from trnbench.verbs.quotes.markets import Explored, explore_all, looked
 from trnbench.verbs.quotes.question import price_terms
 from trnbench.verbs.quotes.run import quote, quote_of_none
-from trnbench.verbs.quotes.searching import Watch
 from trnbench.verbs.quotes.text import time_text
 
 WORTH_A_THOUGHT = 0.5
@@ -58,9 +43,16 @@ WORTH_A_THOUGHT = 0.5
 
 
 def plan_run(catalog: Catalog, question: PlanQuestion, *, watch: Watch | None = None) -> PlanAnswer:
-    """Return the best way to run what is asked, or the nearest one and what stands in the way.
+    """Return the best way to run a training: machines, how many, in which layout, bought how.
 
-    Once the watch says to cancel, what was found until then is answered.
+    Limits are a `deadline` and a `budget` in USD; `objective` is cost, time or pareto. The model
+    may be FLEET:JOB, a job of a fleet. Once `cancel` is true, what was found is answered; `workers`
+    is how many processes may search at once.
+
+    >>> from trnbench import plan
+    >>> answer = plan("llama2-7b", tokens="10B", on="trn1.32xlarge", max_nodes=2, tp=8, pp=1)
+    >>> answer.best.instance, answer.best.nodes
+    ('trn1.32xlarge', 1)
     """
     watch = watch or Watch()
     names = [catalog.find("instances", name).name for name in question.run.instances]
@@ -73,30 +65,7 @@ def plan_run(catalog: Catalog, question: PlanQuestion, *, watch: Watch | None = 
     ).answer(watch)
 
 
-def _answer(
-    catalog: Catalog,
-    question: PlanQuestion,
-    *,
-    progress: Progress = quiet,
-    cancel: Cancel = never,
-    workers: int = 1,
-) -> PlanAnswer:
-    """Return the best way to run a training: machines, how many, in which layout, bought how.
-
-    Limits are a `deadline` and a `budget` in USD; `objective` is cost, time or pareto. The model
-    may be FLEET:JOB, a job of a fleet. Once `cancel` is true, what was found is answered; `workers`
-    is how many processes may search at once.
-
-    >>> from trnbench import plan
-    >>> answer = plan("llama2-7b", tokens="10B", on="trn1.32xlarge", max_nodes=2, tp=8, pp=1)
-    >>> answer.best.instance, answer.best.nodes
-    ('trn1.32xlarge', 1)
-    """
-    watch = Watch(progress=progress, cancel=cancel, workers=workers)
-    return plan_run(catalog, question, watch=watch)
-
-
-plan = verb_of("plan", PlanQuestion, _answer)
+plan = verb_of("plan", PlanQuestion, plan_run)
 
 
 class _Planning(Record, eq=False):
@@ -110,12 +79,10 @@ class _Planning(Record, eq=False):
 
     @property
     def markets(self) -> list[Market]:
-        """The instance types on which the model runs."""
         return [one.market for one in self.explored if one.market is not None]
 
     @property
     def limits(self) -> Limits:
-        """What the plan has to keep."""
         return self.question.limits
 
     def answer(self, watch: Watch) -> PlanAnswer:
@@ -194,8 +161,9 @@ class _Planning(Record, eq=False):
         market = self._market(chosen.instance)
         if market.offers.rules is None:
             return None
-        choice = Choice(explored=self._explored(chosen.instance), market=market)
-        return on_spot(choice, chosen.nodes, 1.0, self.question.run.model, draws)[1]
+        return on_spot(
+            self._explored(chosen.instance), chosen.nodes, 1.0, self.question.run.model, draws
+        )[1]
 
     def _front(self, kept: Sequence[Candidate], chosen: Quote | None) -> tuple[Quote, ...]:
         quotes = (
@@ -304,11 +272,7 @@ class _Planning(Record, eq=False):
         return reasons
 
     def _changes(
-        self,
-        chosen: Candidate | None,
-        quoted: Quote | None,
-        limits: Limits,
-        objective: Order,
+        self, chosen: Candidate | None, quoted: Quote | None, limits: Limits, objective: Order
     ) -> tuple[Change, ...]:
         step = quoted.step.step if quoted else None
         if chosen is None or step is None:

@@ -72,11 +72,7 @@ def plan_verdict_text(answer: PlanAnswer) -> str:
 
 
 def plan_report(
-    answer: PlanAnswer,
-    inputs: Mapping[str, object],
-    *,
-    plot: bool = False,
-    details: bool = False,
+    answer: PlanAnswer, inputs: Mapping[str, object], *, plot: bool = False, details: bool = False
 ) -> Report:
     """Return the report of a plan: a row for each purchase worth a thought."""
     quotes = answer.front or tuple(q for q in (answer.nearest,) if q is not None)

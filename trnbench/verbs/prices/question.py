@@ -16,19 +16,12 @@ class PriceHistoryQuestion(Question):
     """The rates of an instance type by day, and the claims that turned on them."""
 
     instance: str = option(
-        "", default="", metavar="INSTANCE", argument=True, required=True, completes=("instances",)
+        "", metavar="INSTANCE", argument=True, required=True, completes=("instances",)
     )
-    since: datetime.date | None = option(
-        "Only what was read from then on.", default=None, read=parsing.date, metavar="YYYY-MM-DD"
-    )
+    since: datetime.date | None = option("Only what was read from then on.", read=parsing.date)
 
     def settled(self, catalog: Catalog) -> PriceHistoryQuestion:
-        """Return the question about the instance type that an alias names."""
         return self.but(instance=catalog.find("instances", self.instance).name)
-
-    def inputs(self) -> dict[str, object]:
-        """Return the question as plain data."""
-        return {"instance": self.instance, "since": self.since and self.since.isoformat()}
 
 
 class RefreshQuestion(Question):
@@ -41,32 +34,24 @@ class RefreshQuestion(Question):
         "aws asks Amazon, by boto3 and its credentials; a FILE is an offer file of AWS, the JSON "
         "of ec2instances.info, SkyPilot's vms.csv, or a CSV with the columns "
         "instance,region,purchase,usd_per_hour,date_from,source.",
-        default=None,
         metavar="aws|FILE",
     )
-    dry_run: bool = option("Say what would change, and write nothing.", default=False)
-    policy: bool = option("Print what the AWS account has to allow, and end.", default=False)
+    dry_run: bool = option("Say what would change, and write nothing.")
+    policy: bool = option("Print what the AWS account has to allow, and end.")
     regions: tuple[str, ...] = option(
-        "Regions to ask for; default: the usual ones.",
-        default=(),
-        name="region",
-        metavar="NAME,...",
+        "Regions to ask for; default: the usual ones.", name="region", metavar="NAME,..."
     )
     instances: tuple[str, ...] = option(
         "Instance types to ask for; default: all of AWS.",
-        default=(),
         name="on",
         metavar="INSTANCE,...",
         completes=("instances",),
     )
     made: datetime.date | None = option(
         "When a file was made that does not say; default: the file's own date.",
-        default=None,
         name="date",
         read=parsing.date,
-        metavar="YYYY-MM-DD",
     )
 
     def inputs(self) -> dict[str, object]:
-        """Return where rates come from and whether they are written."""
         return {"source": self.source, "dry_run": self.dry_run}

@@ -16,17 +16,50 @@ from trnbench.facts.catalog.text_file import read_text
 from trnbench.facts.catalog.toml_file import MAX_BYTES
 from trnbench.facts.catalog.whole_file import locked, make_folder, write_whole
 from trnbench.facts.hardware.library import load_instance
-from trnbench.facts.prices.feed.aws_calls import AwsQuestion, Connect, connect, read_aws
+from trnbench.facts.prices.feed.aws_answers import CapacityOffer
+from trnbench.facts.prices.feed.aws_calls import (
+    AccountLimit,
+    AwsQuestion,
+    Connect,
+    HeldCapacity,
+    connect,
+    read_aws,
+)
 from trnbench.facts.prices.feed.files import read_price_file
 from trnbench.facts.prices.feed.ledger import ComparedRate, appended, compared, price_file_head
 from trnbench.facts.prices.feed.reading import FoundRate, RatesRead
-from trnbench.facts.prices.price import PriceList, find_prices, load_prices
+from trnbench.facts.prices.price import Price, PriceList, find_prices, load_prices
 from trnbench.facts.prices.purchase import load_purchase_rules
-from trnbench.facts.records import replace
+from trnbench.facts.records import Record, replace
 from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.claims.run import claims
-from trnbench.verbs.prices.answer import ClaimOnDay, PriceHistory, Refresh
 from trnbench.verbs.prices.question import PriceHistoryQuestion
+
+
+class PriceHistory(Record, eq=False):
+    """All rates of an instance type, oldest first; the day, id and verdict of claims on them."""
+
+    prices: PriceList
+    rows: tuple[Price, ...]
+    verdicts: tuple[tuple[datetime.date, str, str], ...]
+
+
+class Refresh(Record, eq=False):
+    """What a refresh read, and the files as they become by it: the old text with rows at its end.
+
+    `readings` are all that was read; `failures` are services that did not answer.
+    """
+
+    readings: tuple[RatesRead, ...]
+    rates: tuple[ComparedRate, ...]
+    files: tuple[tuple[Path, str], ...]
+    warnings: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
+    ignored: int = 0
+    offers: tuple[CapacityOffer, ...] = ()
+    limits: tuple[AccountLimit, ...] = ()
+    held: tuple[HeldCapacity, ...] = ()
+
 
 AWS = "aws"
 
@@ -51,12 +84,12 @@ def run(catalog: Catalog, question: PriceHistoryQuestion) -> PriceHistory:
     ]
     found = claims(about, catalog=catalog) if about else ()
     verdicts = [
-        ClaimOnDay(day=move.price_date, claim=claim.id, verdict=move.verdict)
+        (move.price_date, claim.id, move.verdict)
         for claim in found
         for move in claim.finding.moves
         if move.region is None
     ]
-    verdicts.sort(key=lambda one: (one.day, one.claim))
+    verdicts.sort(key=lambda one: one[:2])
     return PriceHistory(prices=prices, rows=tuple(rows), verdicts=tuple(verdicts))
 
 
@@ -133,7 +166,6 @@ def _from_aws(
 
 
 def _names(catalog: Catalog) -> Mapping[str, str]:
-    """Return every name and alias of an instance type, with the name it stands for."""
     return {name: users[0].name for name, users in catalog.users("instances").items()}
 
 

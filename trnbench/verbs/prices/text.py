@@ -16,7 +16,7 @@ from trnbench.show.charts.text import chart_text
 from trnbench.show.report import Column, Report, columns, draw_rows, figure_or_key
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
-from trnbench.verbs.prices.answer import PriceHistory, Refresh
+from trnbench.verbs.prices.run import PriceHistory, Refresh
 
 MOST_SERIES = 8
 
@@ -34,8 +34,8 @@ def history_report(history: PriceHistory, inputs: Mapping[str, object]) -> Repor
         ),
         summary={
             "verdicts": [
-                {"date": one.day.isoformat(), "claim": one.claim, "verdict": one.verdict}
-                for one in history.verdicts
+                {"date": day.isoformat(), "claim": claim, "verdict": verdict}
+                for day, claim, verdict in history.verdicts
             ]
         },
         people=lambda report, style: _draw_history(report, history, style),
@@ -56,7 +56,7 @@ def _history_row(history: PriceHistory, row: Price) -> Row:
         "unchanged_since": row.unchanged_since and row.unchanged_since.isoformat(),
         **cells(history.prices.source_of(row), "source=title"),
         "note": row.note,
-        "verdicts": {one.claim: one.verdict for one in history.verdicts if one.day <= row.date_to},
+        "verdicts": {claim: said for day, claim, said in history.verdicts if day <= row.date_to},
     }
 
 
@@ -82,10 +82,10 @@ def _by_day(history: PriceHistory) -> Iterable[tuple[datetime.date, list[tuple[s
     """Return the days on which verdicts changed, with those that did."""
     last: dict[str, str] = {}
     days: dict[datetime.date, list[tuple[str, str]]] = {}
-    for one in history.verdicts:
-        if last.get(one.claim) != one.verdict:
-            days.setdefault(one.day, []).append((one.claim, one.verdict))
-        last[one.claim] = one.verdict
+    for day, claim, verdict in history.verdicts:
+        if last.get(claim) != verdict:
+            days.setdefault(day, []).append((claim, verdict))
+        last[claim] = verdict
     return days.items()
 
 

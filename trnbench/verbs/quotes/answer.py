@@ -11,8 +11,7 @@ from trnbench.money.billing import Bill
 from trnbench.money.goodput import Goodput
 from trnbench.money.objective import Candidate
 from trnbench.predict.assumption import Assumption, merged
-from trnbench.show.interval import Interval, interval_cells, with_end
-from trnbench.show.row import Cell, cells
+from trnbench.show.row import Cell, Interval, cells, interval_cells, with_end
 from trnbench.verbs.train.answer import TrainAnswer
 
 
@@ -44,40 +43,33 @@ class Quote(Record):
 
     @property
     def step(self) -> TrainAnswer:
-        """The training step of the part that takes longest."""
         return self.steps[self.main]
 
     @property
     def feasible(self) -> bool:
-        """Whether the run is possible and keeps what was asked of it."""
         return not self.reasons
 
     @property
     def every_warning(self) -> tuple[str, ...]:
-        """What to be warned of: of the steps and of the purchase."""
         of_steps = (warning for answer in self.steps for warning in answer.warnings)
         return tuple(dict.fromkeys([*of_steps, *self.warnings]))
 
     @property
     def fit_probability(self) -> float:
-        """How likely it is that every part of the run fits in memory; 0 without a layout."""
         return min(answer.memory.fit_probability if answer.memory else 0.0 for answer in self.steps)
 
     @property
     def memory_peak_bytes(self) -> float | None:
-        """The most that a rank holds in any part of the run; None without a layout."""
         return max((one.memory.total_bytes for one in self.steps if one.memory), default=None)
 
     @property
     def usd_per_million_tokens(self) -> Interval | None:
-        """What a million tokens cost, if there is a price and the model has tokens."""
         if self.cost_usd is None or self.tokens is None:
             return None
         return self.cost_usd.scaled(MILLION / self.tokens)
 
     @property
     def samples_per_s(self) -> float | None:
-        """Samples a second of the part that takes longest, while it trains."""
         step = self.step.step
         return None if step is None else self.step.per_s(step.step_time_s)
 
@@ -91,17 +83,14 @@ class Quote(Record):
         return name, step.exposed_s[name] / step.step_time_s
 
     def refused(self, reasons: tuple[str, ...]) -> Quote:
-        """Return it with reasons why it will not do."""
         return replace(self, reasons=(*self.reasons, *reasons))
 
     def is_of(self, candidate: Candidate) -> bool:
-        """Tell whether it is the quote of a candidate."""
         option = self.bill.tariff.option if self.bill else None
         wanted = (candidate.instance, candidate.nodes, candidate.option)
         return (self.instance, self.nodes, option) == wanted
 
     def row(self) -> dict[str, Cell]:
-        """Return the row of the main step, followed by times and money."""
         return {**self.figures(), **self.grounds()}
 
     def figures(self) -> dict[str, Cell]:

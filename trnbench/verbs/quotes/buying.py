@@ -15,7 +15,6 @@ IF_ASKED = "?"
 
 
 def today() -> datetime.date:
-    """Return today by universal time: prices are as of it unless dated."""
     return datetime.datetime.now(tz=datetime.UTC).date()
 
 
@@ -25,35 +24,24 @@ class Buying(Question):
     purchase: tuple[str, ...] = option(
         "on-demand, capacity-block, reserved, savings-plan, spot (interruptible), quote; "
         "default: the cheapest of the first three.",
-        default=(),
         metavar="OPTION,...",
     )
-    region: str | None = option(
-        "Region, e.g. us-east-2; default: the cheapest main one.", default=None
-    )
+    region: str | None = option("Region, e.g. us-east-2; default: the cheapest main one.")
     price_date: datetime.date = option(
-        "Prices as known on this day; default: today.",
-        factory=today,
-        read=parsing.date,
-        metavar="YYYY-MM-DD",
+        "Prices as known on this day; default: today.", factory=today, read=parsing.date
     )
     discount: float = option(
-        "Negotiated discount off published rates: 18%.",
-        default=0.0,
-        read=parsing.share,
-        metavar="SHARE",
+        "Negotiated discount off published rates: 18%.", default=0.0, read=parsing.share
     )
     prices: tuple[str, ...] = option(
         "Own price, USD per instance-hour: trn2.48xlarge=30 (repeatable); with a ? behind it, only "
         "where that instance is asked about.",
-        default=(),
         name="price",
         several="repeated",
         metavar="NAME=USD",
     )
     assumed_prices: tuple[str, ...] = option(
         "Assumed price, a multiple of another instance's (repeatable).",
-        default=(),
         name="assume_price",
         several="repeated",
         metavar="'A=4x B'",
@@ -79,7 +67,3 @@ class Buying(Question):
         return self.but(
             prices=tuple(text for text, known in zip(prices, used, strict=True) if known)
         )
-
-    def inputs(self) -> dict[str, object]:
-        """Return the terms as plain data."""
-        return super().inputs() | {"price_date": self.price_date.isoformat()}

@@ -25,7 +25,7 @@ from trnbench.show.charts.record import (
     axis_of,
     parts_of,
 )
-from trnbench.show.interval import Interval
+from trnbench.show.row import Interval
 
 if TYPE_CHECKING:
     from trnbench.verbs.quotes.answer import Quote
@@ -57,7 +57,6 @@ class Picked(Record):
     deadline_s: float | None = None
 
     def strong(self, quote: Quote) -> bool:
-        """Whether a quote is drawn boldly: the one under the cursor, or else the winner."""
         return quote is (self.winner if self.here is None else self.here)
 
 
@@ -282,7 +281,6 @@ def _part_bars(
 
 
 def run_charts(quotes: Sequence[Quote], cost: PointChart, picked: Picked) -> tuple[AnyChart, ...]:
-    """The figures of whole runs: cost over time, time, and the parts of their steps."""
     steps = [quote.step for quote in quotes if quote.step.step is not None]
     charts = (cost, time_chart(quotes, picked), step_bars(steps), memory_bars(steps))
     return tuple(one for one in charts if not one.empty)

@@ -24,7 +24,7 @@ from trnbench.money.objective import Candidate
 from trnbench.money.purchase import Tariff
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.step import drawn_times_s
-from trnbench.show.interval import Interval
+from trnbench.show.row import Interval
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.lead import Lead
 from trnbench.verbs.quotes.markets import Explored

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from trnbench.facts.records import Record
-from trnbench.show.interval import Interval
+from trnbench.show.row import Interval
 
 CLEAR = 0.8
 """The share of draws from which on the cheapest row is called so without a but."""

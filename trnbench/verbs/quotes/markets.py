@@ -20,11 +20,12 @@ from trnbench.predict.assumption import Assumption
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.result import Found, SearchResult, Tally, joined
 from trnbench.predict.settled import assumptions, modes_between, refuse_senseless, with_habits
-from trnbench.predict.setup import TrainSetup, train_setup
+from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import predict_between
 from trnbench.verbs.asking.run_parts import Part, part_text
+from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.quotes.question import RunRequest, price_terms
-from trnbench.verbs.quotes.searching import Watch, search_all
+from trnbench.verbs.quotes.searching import search_all
 
 
 class Portion(Record):
@@ -44,7 +45,6 @@ class Portion(Record):
     """Modes of recompute whose mean is meant, for software that repeats half of a pass."""
 
     def at(self, nodes: int) -> PartialLayout:
-        """Return the layout on so many nodes."""
         return self.layout.changed(global_batch=self.batches[nodes])
 
 
@@ -64,12 +64,10 @@ class Explored(Record, eq=False):
 
     @property
     def name(self) -> str:
-        """The instance type."""
         return self.setup.platform.instance.name
 
     @property
     def complete(self) -> bool:
-        """Whether every layout was looked at."""
         return all(result.complete for result in self.searches)
 
     @property
@@ -154,7 +152,16 @@ def explore_all(
             if part and None not in part
         )
         if len(searches) == len(own) or not draft.counts:
-            explored.append(_explored(catalog, request, terms, draft, searches))
+            explored.append(
+                Explored(
+                    setup=draft.setup,
+                    portions=draft.portions,
+                    searches=searches,
+                    market=_market(catalog, request, terms, draft, searches),
+                    refused=draft.refused,
+                    headroom=request.headroom,
+                )
+            )
     return tuple(explored)
 
 
@@ -167,7 +174,6 @@ class _Draft(Record):
     refused: Mapping[int, str]
 
     def layouts(self, portion: Portion) -> tuple[PartialLayout, ...]:
-        """Return the settled layouts of a part of the run, one for each batch of a cluster."""
         return tuple(dict.fromkeys(portion.at(nodes) for nodes in self.counts))
 
     @property
@@ -181,15 +187,7 @@ class _Draft(Record):
 
 
 def _draft(catalog: Catalog, request: RunRequest, instance: str) -> _Draft:
-    setup = train_setup(
-        catalog,
-        request.model,
-        instance,
-        1,
-        stack=request.stack,
-        logical_size=request.logical_size,
-        assume_supported=request.assume_supported,
-    )
+    setup = request.software.setup(catalog, request.model, instance)
     most = max(request.node_counts)
     if most * setup.ranks >= MAX_SIZE:
         raise InputError(
@@ -208,23 +206,6 @@ def _draft(catalog: Catalog, request: RunRequest, instance: str) -> _Draft:
         portions=tuple(_portion(setup, request, part) for part in request.parts),
         counts=tuple(nodes for nodes, limit in limits.items() if limit is None),
         refused={nodes: limit for nodes, limit in limits.items() if limit is not None},
-    )
-
-
-def _explored(
-    catalog: Catalog,
-    request: RunRequest,
-    terms: PriceTerms,
-    draft: _Draft,
-    searches: tuple[SearchResult, ...],
-) -> Explored:
-    return Explored(
-        setup=draft.setup,
-        portions=draft.portions,
-        searches=searches,
-        market=_market(catalog, request, terms, draft.setup, draft.portions, searches),
-        refused=draft.refused,
-        headroom=request.headroom,
     )
 
 
@@ -267,10 +248,10 @@ def _market(
     catalog: Catalog,
     request: RunRequest,
     terms: PriceTerms,
-    setup: TrainSetup,
-    portions: tuple[Portion, ...],
+    draft: _Draft,
     searches: tuple[SearchResult, ...],
 ) -> Market | None:
+    setup, portions = draft.setup, draft.portions
     instance = setup.platform.instance
     counts = [
         nodes
@@ -315,5 +296,4 @@ def _tokens_per_s(setup: TrainSetup, portion: Portion, best: Found) -> float:
 
 
 def looked(explored: Explored) -> Tally:
-    """Return the counts of layouts of an instance type that were looked at."""
     return Tally.sum([result.tally for result in explored.searches])

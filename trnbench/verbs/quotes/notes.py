@@ -21,7 +21,6 @@ THIRD_PARTY = "quoted by a third party"
 
 
 def assumed_block(assumed: Sequence[Assumption], style: Style) -> str:
-    """Return the block of what nobody said, with the reason for each value."""
     return style.titled("Assumed", style.lines(assumed_lines(assumed), "  "))
 
 
@@ -52,12 +51,10 @@ def price_lines(quotes: Sequence[Quote]) -> list[str]:
 
 
 def availability_lines(quotes: Sequence[Quote]) -> list[str]:
-    """Return what a purchase rests on besides its rate, equal ones together."""
     return _by_instance([one for one in quotes if one.bill is not None], _availability)
 
 
 def basis_text(quote: Quote) -> str:
-    """Return what a row's speed and its rate rest on."""
     return f"{quote.instance}: {_speed_basis(quote)}; {_price_basis(quote)}"
 
 
@@ -94,7 +91,6 @@ def _by_instance(quotes: Iterable[Quote], words: Callable[[Quote], str]) -> list
 
 
 def interrupted(unseen: Sequence[str]) -> str:
-    """Return that a search was ended early, and what it did not come to."""
     left = f"; not looked at: {', '.join(unseen)}" if unseen else ""
     return f"interrupted: the best of what was looked at{left}"
 

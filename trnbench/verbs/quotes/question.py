@@ -23,6 +23,7 @@ from trnbench.verbs.quotes.buying import Buying
 if TYPE_CHECKING:
     from trnbench.money.failures import Stated
     from trnbench.money.price_terms import PriceTerms
+    from trnbench.predict.setup import TrainSetup
 
 MAX_NODES = 512
 """Clusters are looked at up to this size, unless asked otherwise."""
@@ -42,22 +43,33 @@ LEAST_FAILURES, MOST_FAILURES = 1e-9, 1000.0
 """Failures of a node in a day: one in three million years, one in a minute and a half."""
 
 
-STACK: Any = option(
-    "Training stack, e.g. nxd-trn1 (trnbench spec list calibration), or framework: nxdt, "
-    "torchtitan, ...; default: the instance's.",
-    default=None,
-    completes=("stacks",),
-)
-LOGICAL_SIZE: Any = option(
-    "Logical core size on Trainium2 and 3: 1 or 2; default: 2.",
-    default=None,
-    name="lnc",
-    read=parsing.whole,
-    metavar="N",
-)
-ASSUME_SUPPORTED: Any = option(
-    "Predict layouts that the stack's software refuses as if they ran.", default=False
-)
+class StackChoice(Question):
+    """Which training stack runs a job, and how its chips and what it refuses are taken."""
+
+    stack: str | None = option(
+        "Training stack, e.g. nxd-trn1 (trnbench spec list calibration), or framework: nxdt, "
+        "torchtitan, ...; default: the instance's.",
+        completes=("stacks",),
+    )
+    logical_size: int | None = option(
+        "Logical core size on Trainium2 and 3: 1 or 2; default: 2.", name="lnc", read=parsing.whole
+    )
+    assume_supported: bool = option(
+        "Predict layouts that the stack's software refuses as if they ran."
+    )
+
+    def setup(self, catalog: Catalog, model: str, instance: str, nodes: int = 1) -> TrainSetup:
+        from trnbench.predict.setup import train_setup
+
+        return train_setup(
+            catalog,
+            model,
+            instance,
+            nodes,
+            stack=self.stack,
+            logical_size=self.logical_size,
+            assume_supported=self.assume_supported,
+        )
 
 
 class RunRequest(Question):
@@ -81,46 +93,32 @@ class RunRequest(Question):
     parts: tuple[Part, ...] = group(LENGTH)
     instances: tuple[str, ...] = option(
         "Instance types to compare, e.g. trn2.48xlarge,p5.48xlarge (trnbench spec list instances).",
-        default=(),
         name="on",
         metavar="INSTANCE,...",
         completes=("instances",),
     )
     nodes: tuple[int, ...] = option(
-        "Cluster sizes to try, in nodes, e.g. 16,32.",
-        default=(),
-        read=parsing.whole,
-        metavar="N,...",
+        "Cluster sizes to try, in nodes, e.g. 16,32.", read=parsing.whole, metavar="N,..."
     )
     max_nodes: int = option(
         f"Without --nodes: try 1, 2, 4 ... up to N nodes; default: {MAX_NODES}.",
         default=MAX_NODES,
         read=parsing.whole,
-        metavar="N",
     )
     layout: PartialLayout = group(KNOB_OPTIONS)
     headroom: float | None = option(
         "Memory per rank to leave free, e.g. 10%; default: the most that reserve and "
         "fragmentation may take.",
-        default=None,
         read=parsing.share,
-        metavar="SHARE",
     )
     confidence: float | None = option(
         "Keep deadline and budget with this probability, 50% to 99%; default: by the estimate.",
-        default=None,
         read=parsing.confidence,
-        metavar="SHARE",
     )
-    stack: str | None = STACK
-    logical_size: int | None = LOGICAL_SIZE
-    assume_supported: bool = ASSUME_SUPPORTED
+    software: StackChoice = group(StackChoice)
     bought: Buying = group(Buying)
     term_years: int | None = option(
-        "Years of a reservation or savings plan: 1 or 3.",
-        default=None,
-        read=parsing.whole,
-        metavar="N",
+        "Years of a reservation or savings plan: 1 or 3.", read=parsing.whole
     )
     commitment: Commitment = option(
         "Charge a term whole, or only the run's share of it.",
@@ -129,28 +127,18 @@ class RunRequest(Question):
     )
     keep_checkpoints: str | None = option(
         "Bill the storage of the last N checkpoints: 3@s3-standard or 3@fsx-lustre.",
-        default=None,
         metavar="N@STORE",
     )
     max_price_age_s: float | None = option(
         "Warn of rates older than this at the price date: 90d.",
-        default=None,
-        name="max_price_age",
         read=parsing.duration,
-        metavar="TIME",
         variable=MAX_AGE_VARIABLE,
     )
     failures_per_node_day: float | None = option(
-        "Failures per node per day, e.g. 0.005; default: the chip's rate.",
-        default=None,
-        metavar="RATE",
+        "Failures per node per day, e.g. 0.005; default: the chip's rate.", metavar="RATE"
     )
     checkpoint_interval_s: float | None = option(
-        "Time between checkpoints: 30min; default: the optimum.",
-        default=None,
-        name="checkpoint_interval",
-        read=parsing.duration,
-        metavar="TIME",
+        "Time between checkpoints: 30min; default: the optimum.", read=parsing.duration
     )
 
     def __post_init__(self) -> None:
@@ -182,14 +170,12 @@ class RunRequest(Question):
 
     @property
     def node_counts(self) -> tuple[int, ...]:
-        """The numbers of nodes looked at, ascending."""
         if self.nodes:
             return tuple(sorted(self.nodes))
         return tuple(2**power for power in range(self.max_nodes.bit_length()))
 
     @property
     def stated(self) -> Stated:
-        """What the user knows better than the data."""
         from trnbench.money.failures import Stated
 
         return Stated(failures_per_node_day=self.failures_per_node_day)
@@ -207,10 +193,6 @@ class RunRequest(Question):
         return super().read(given)
 
     def settled(self, catalog: Catalog) -> RunRequest:
-        """Return the run with the prices of its instances.
-
-        Others are refused, unless they are for any run.
-        """
         return self.but(bought=self.bought.used(catalog, self.instances))
 
     def said(self) -> dict[str, Any]:
@@ -221,7 +203,6 @@ class RunRequest(Question):
         return said
 
     def inputs(self) -> dict[str, object]:
-        """Return the run as plain data, for outputs that repeat what was asked."""
         plain = super().inputs() | {"nodes": self.node_counts}
         first = ("model", "parts", "instances", "price_date", "setting")
         return {name: plain[name] for name in first} | plain
@@ -233,7 +214,6 @@ def run_request(
     catalog: Catalog | None = None,
     **options: Any,  # noqa: ANN401
 ) -> RunRequest:
-    """Return the run that options of the command line ask for; today's prices unless dated."""
     return RunRequest.asked(catalog or open_catalog(), {"model": model, **options})
 
 

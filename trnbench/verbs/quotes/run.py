@@ -14,12 +14,11 @@ from trnbench.money.market import Market
 from trnbench.money.objective import Candidate
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.result import ClusterResult
-from trnbench.show.interval import Interval
+from trnbench.show.row import Interval
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.markets import Explored, Portion
 from trnbench.verbs.train.answer import RunPart, Searched, TrainAnswer
-from trnbench.verbs.train.batch import batch_words
-from trnbench.verbs.train.settled_steps import blank_answer, settled_answers
+from trnbench.verbs.train.step_answers import batch_words, blank_answer, settled_answers
 
 
 def quote(

@@ -9,27 +9,14 @@ from typing import Any
 
 from trnbench.errors import EnvironmentFault
 from trnbench.facts.processes.children import forked_pool
-from trnbench.facts.records import Record
 from trnbench.predict.search.parts import is_large
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult, reunited
 from trnbench.predict.search.search import SearchHooks, Share, search
-from trnbench.verbs.asking.use_case import Cancel, Progress, never, quiet
+from trnbench.verbs.asking.use_case import Progress, Watch
 
 LISTEN_S = 0.05
 """How often searches in other processes are asked how far they are."""
-
-
-class Watch(Record):
-    """What the asker hears and says on the way: (done, all, of what), and whether to stop.
-
-    `workers`: how many processes may search side by side. They are forked: more than one is only
-    for a process that has no threads of its own.
-    """
-
-    progress: Progress = quiet
-    cancel: Cancel = never
-    workers: int = 1
 
 
 def search_all(

@@ -142,14 +142,12 @@ def _time(seconds: float) -> str:
 
 
 def tokens_text(quote: Quote) -> str:
-    """Return how long the run is."""
     if quote.tokens is None:
         return f"{show(quote.samples, Dimension.COUNT)} samples"
     return f"{show(quote.tokens, Dimension.COUNT)} tokens"
 
 
 def run_text(model: str, quote: Quote) -> str:
-    """Return the model, its job unless that is pre-training, and how long the run is."""
     job = quote.step.layout["job"]
     named = (f"job {job}",) if job not in (None, KNOBS["job"].default) else ()
     return ", ".join((model, *named, tokens_text(quote)))
@@ -168,7 +166,6 @@ def settings_text(quotes: Iterable[Quote]) -> str:
 
 
 def degree_columns(quotes: Sequence[Quote]) -> tuple[Column, ...]:
-    """Return a column for each degree that some quote's layout has."""
     return columns(*shown_degrees([quote.step.layout for quote in quotes]), spare=True)
 
 

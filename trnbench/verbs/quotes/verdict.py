@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trnbench.facts.units import HOUR_S, money_text
-from trnbench.show.interval import Interval
+from trnbench.show.row import Interval
 from trnbench.verbs.compare.answer import CompareAnswer
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.lead import Lead
-from trnbench.verbs.quotes.text import (
-    cluster_text,
-    purchase_text,
-    time_text,
-)
+from trnbench.verbs.quotes.text import cluster_text, purchase_text, time_text
 
 DWARFED = 0.5
 """Machines of which less than this part is used are paid for their minimum, not for the work."""

@@ -33,7 +33,8 @@ from trnbench.store.studies import KeptCell
 from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.runs.keeping import DATED, kept_answer
 from trnbench.verbs.runs.run import AnsweredRun, read_run
-from trnbench.verbs.study.run import SPEC_DIR, answered_cell, study_named
+from trnbench.verbs.study.checks import SPEC_DIR
+from trnbench.verbs.study.run import answered_cell, study_named
 from trnbench.verbs.study.text import cell_rows
 
 AskAgain = Callable[[str, Mapping[str, Any], Catalog | None], tuple[Report | None, int]]
@@ -217,8 +218,6 @@ def _exchanged(side: _Side, second: _Side, part: str) -> _Side:
             options.pop(name, None)
             with suppress(KeyError):
                 options[name] = second.options[name]
-    return _Side(options=options, files=tuple(sorted(files, key=_place)))
-
-
-def _place(file: KeptFile) -> tuple[str, str]:
-    return file.section, file.name
+    return _Side(
+        options=options, files=tuple(sorted(files, key=lambda file: (file.section, file.name)))
+    )

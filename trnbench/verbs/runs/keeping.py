@@ -6,29 +6,63 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
 
+from trnbench import __version__
 from trnbench.errors import TrnbenchError
+from trnbench.facts.catalog.kept import modules_digest
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record
-from trnbench.show.formats import finite
-from trnbench.show.headline import headline
+from trnbench.show.formats import finite, headline
 from trnbench.show.report import Report
 from trnbench.store.database import Say, written
 from trnbench.store.place import store_path
-from trnbench.store.runs import (
-    UTC_FORMAT,
-    KeptAnswer,
-    KeptRun,
-    add,
-    new_id,
-    prune,
-    remove_one,
-)
+from trnbench.store.runs import UTC_FORMAT, KeptAnswer, KeptRun, add, new_id, prune, remove_one
 from trnbench.store.snapshot import take
-from trnbench.verbs.runs.code_version import code_version
+
+_LENGTHS = 12, 8
+"""Digits of the commit, and of the digest of the modules."""
+
+
+@cache
+def code_version() -> str:
+    """Return the version of the program, and of a checkout the commit and a digest of its code."""
+    checkout = Path(__file__).resolve().parents[2]
+    if not (checkout / "pyproject.toml").is_file():
+        return __version__
+    return version_of(checkout)
+
+
+def version_of(checkout: Path) -> str:
+    parts = _commit(checkout / ".git") or "", modules_digest(checkout / "trnbench")
+    local = ".".join(part[:most] for part, most in zip(parts, _LENGTHS, strict=True) if part)
+    return f"{__version__}+{local}"
+
+
+def _commit(git: Path) -> str | None:
+    """Return the commit that is checked out, read without running git."""
+    try:
+        if git.is_file():  # a linked working tree
+            git = Path(git.read_text().partition("gitdir:")[2].strip())
+        head = (git / "HEAD").read_text().strip()
+        if not head.startswith("ref:"):
+            return head
+        name = head.removeprefix("ref:").strip()
+        common = git / "commondir"
+        shared = git / common.read_text().strip() if common.is_file() else git
+        for place in (git / name, shared / name):
+            if place.is_file():
+                return place.read_text().strip()
+        for line in (shared / "packed-refs").read_text().splitlines():
+            if line.endswith(f" {name}"):
+                return line.partition(" ")[0]
+    except OSError:
+        return None
+    return None
+
 
 KEPT_VERBS = (
     *("matrix", "collective", "train", "compare", "plan", "fleet"),

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from trnbench.store.runs import RunFilter
 
 _REDACT: Any = option(
-    "Leave out prices, discounts, bills and ratios that tell them.",
-    default=False,
-    name="redact_prices",
+    "Leave out prices, discounts, bills and ratios that tell them.", name="redact_prices"
 )
 
 
@@ -28,23 +26,13 @@ def _kept_verb(text: str) -> str:
 class RunsListQuestion(Question):
     """Kept answers, the newest `limit` of those of which all that is given holds."""
 
-    verb: str | None = option(
-        "Answers of this verb.", default=None, parse=_kept_verb, metavar="VERB"
-    )
-    model: str | None = option("About this model.", default=None, completes=("models",))
-    instance: str | None = option(
-        "About this instance type.", default=None, completes=("instances",)
-    )
-    tag: str | None = option("Kept under this tag.", default=None, metavar="TEXT")
-    since: datetime.date | None = option(
-        "From this day on (UTC).", default=None, read=parsing.date, metavar="YYYY-MM-DD"
-    )
-    until: datetime.date | None = option(
-        "To this day (UTC).", default=None, read=parsing.date, metavar="YYYY-MM-DD"
-    )
-    limit: int | None = option(
-        "The newest N; default: all.", default=None, read=parsing.whole, metavar="N"
-    )
+    verb: str | None = option("Answers of this verb.", parse=_kept_verb, metavar="VERB")
+    model: str | None = option("About this model.", completes=("models",))
+    instance: str | None = option("About this instance type.", completes=("instances",))
+    tag: str | None = option("Kept under this tag.", metavar="TEXT")
+    since: datetime.date | None = option("From this day on (UTC).", read=parsing.date)
+    until: datetime.date | None = option("To this day (UTC).", read=parsing.date)
+    limit: int | None = option("The newest N; default: all.", read=parsing.whole)
 
     @property
     def filter(self) -> RunFilter:
@@ -63,21 +51,12 @@ class RunsListQuestion(Question):
             until=end,
         )
 
-    def inputs(self) -> dict[str, object]:
-        """Return the question as plain data, with its days as texts."""
-        days = {"since": self.since, "until": self.until}
-        return super().inputs() | {name: day and day.isoformat() for name, day in days.items()}
-
 
 class RunShowQuestion(Question):
     """One kept answer."""
 
     run: str = option(
-        "An id or its beginning, a tag, or `last`.",
-        default="",
-        metavar="RUN",
-        argument=True,
-        required=True,
+        "An id or its beginning, a tag, or `last`.", metavar="RUN", argument=True, required=True
     )
     redacted: bool = _REDACT
 
@@ -85,12 +64,8 @@ class RunShowQuestion(Question):
 class RunDiffQuestion(Question):
     """Two kept answers, or answers in files."""
 
-    first: str = option(
-        "As for show, or a JSON file.", default="", metavar="RUN", argument=True, required=True
-    )
-    second: str = option(
-        "What it is held against.", default="", metavar="RUN", argument=True, required=True
-    )
+    first: str = option("As for show, or a JSON file.", metavar="RUN", argument=True, required=True)
+    second: str = option("What it is held against.", metavar="RUN", argument=True, required=True)
 
 
 class RunsQuestion(Question):
@@ -98,7 +73,6 @@ class RunsQuestion(Question):
 
     runs: tuple[str, ...] = option(
         "Ids or their beginnings, tags, or `last`.",
-        default=(),
         metavar="RUN...",
         argument=True,
         required=True,
@@ -116,8 +90,5 @@ class RecoverQuestion(Question):
     """A damaged file of kept answers."""
 
     file: Path | None = option(
-        "A damaged file of runs; default: the one put aside last.",
-        default=None,
-        metavar="[FILE]",
-        argument=True,
+        "A damaged file of runs; default: the one put aside last.", metavar="[FILE]", argument=True
     )

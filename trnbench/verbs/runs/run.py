@@ -38,7 +38,6 @@ class AnsweredRun(Record):
 
     @property
     def has_own_prices(self) -> bool:
-        """Whether the user's own prices or discounts are inside."""
         return tells_own_money(self.run.options, self.answer.inputs)
 
 
@@ -62,7 +61,6 @@ def list_runs(catalog: Catalog, question: RunsListQuestion, *, say: Say) -> list
 
 
 def answered_run(name: str) -> AnsweredRun:
-    """Return the run of an id, the beginning of one, a tag, or `last`, with its answer."""
     with read(store_path()) as connection:
         return read_run(connection, name)
 

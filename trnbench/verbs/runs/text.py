@@ -120,7 +120,6 @@ def kept_columns(answer: KeptAnswer) -> tuple[Column, ...]:
 
 
 def export_text(runs: Sequence[Mapping[str, Any]], version: str) -> str:
-    """Return exported runs as one JSON document."""
     document = {"schema": "trnbench.runs-export/1", "version": version, "runs": list(runs)}
     return json_shown(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 

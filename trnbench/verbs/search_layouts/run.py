@@ -40,19 +40,17 @@ class LayoutsQuestion(Question):
     nodes: tuple[int, ...] = _needed("Numbers of nodes: one, or several.", read=parsing.whole)
     layout: PartialLayout = group(KNOB_OPTIONS)
     stack: str | TrainingStack | None = option(
-        "Training stack: its name, or a record; default: the instance's.", default=None
+        "Training stack: its name, or a record; default: the instance's."
     )
     efficiency: TrainingEfficiency | None = option(
-        "Instead of a stack: the efficiencies themselves.", default=None
+        "Instead of a stack: the efficiencies themselves."
     )
     collectives: str | CollectiveStack | None = option(
-        "Collective stack: its name, or a record; default: the training stack's.", default=None
+        "Collective stack: its name, or a record; default: the training stack's."
     )
-    logical_size: int | None = option("Logical core size; default: the chip's.", default=None)
+    logical_size: int | None = option("Logical core size; default: the chip's.")
     memory_headroom: float | None = option(
-        "Memory per rank to leave free; default: the most that may be needed.",
-        default=None,
-        read=parsing.share,
+        "Memory per rank to leave free; default: the most that may be needed.", read=parsing.share
     )
     whole_nodes: bool = option("Only layouts that use every rank of the nodes.", default=True)
     top: int = option("Layouts of each number of nodes to return.", default=20)
@@ -111,10 +109,7 @@ search_layouts = verb_of("search_layouts", LayoutsQuestion, run)
 
 
 def _collectives(
-    catalog: Catalog,
-    platform: Platform,
-    stack: TrainingStack,
-    named: str | CollectiveStack | None,
+    catalog: Catalog, platform: Platform, stack: TrainingStack, named: str | CollectiveStack | None
 ) -> CollectiveStack:
     if isinstance(named, CollectiveStack):
         return named

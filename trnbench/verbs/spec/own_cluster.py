@@ -18,31 +18,21 @@ from trnbench.facts.prices.owned import RateTerm, rate_terms
 from trnbench.facts.records import Record, tag_of
 from trnbench.facts.units import Dimension, show
 from trnbench.machine.fabric import build_fabric
+from trnbench.verbs.measure.machine import article
 from trnbench.verbs.spec.question import SpecNewQuestion
 
 
-class NewFile(Record):
-    """A file to write: where, and its text."""
-
-    path: Path
-    text: str
-
-
 class NewCluster(Record):
-    """The files of a new cluster, each checked; and the terms of its hourly rate."""
+    """Paths and texts of the files of a new cluster, each checked; the terms of its hourly rate."""
 
-    files: tuple[NewFile, ...]
+    files: tuple[tuple[Path, str], ...]
     terms: tuple[RateTerm, ...] = ()
     usd_per_hour: float | None = None
     warnings: tuple[str, ...] = ()
 
 
 def new_cluster(
-    catalog: Catalog,
-    asked: SpecNewQuestion,
-    *,
-    file: Path | None = None,
-    today: datetime.date,
+    catalog: Catalog, asked: SpecNewQuestion, *, file: Path | None = None, today: datetime.date
 ) -> NewCluster:
     """Return the files of a cluster of one's own; refuse a name that is taken.
 
@@ -61,17 +51,17 @@ def new_cluster(
         )
     text = _instance_text(catalog, base, asked, today)
     _check(catalog, asked.name, text)
-    files = [NewFile(path=path, text=text)]
+    files = [(path, text)]
     owning = asked.owning
     terms = rate_terms(owning) if owning else ()
     rate = sum(term.usd_per_hour for term in terms) if terms else asked.usd_per_hour
     if rate is not None:
         words = "; ".join(f"{term.name} {term.note}" for term in terms) or "as its owner states"
-        files.append(NewFile(path=priced, text=_price_text(asked.name, rate, words, today)))
-    for new in files:
-        if new.path.exists() and not asked.force:
+        files.append((priced, _price_text(asked.name, rate, words, today)))
+    for new, _ in files:
+        if new.exists() and not asked.force:
             raise InputError(
-                f"{new.path} is there already; nothing is overwritten", hint="--force replaces it"
+                f"{new} is there already; nothing is overwritten", hint="--force replaces it"
             )
     return NewCluster(
         files=tuple(files),
@@ -116,7 +106,7 @@ def _refuse_taken(catalog: Catalog, name: str, replaced: Sequence[Path]) -> None
         users = catalog.users(section).get(name)
         if users and users[0].path not in replaced:
             raise InputError(
-                f"{name!r} is the name of {_article(SINGULAR[section])} already: {users[0].path}",
+                f"{name!r} is the name of {article(SINGULAR[section])} already: {users[0].path}",
                 hint="choose another; nothing is overwritten",
             )
 
@@ -135,14 +125,11 @@ def _instance_text(
                 f"--chip {chip.name} has other compute units than the chips of {asked.like}",
                 hint="name an instance with such chips under --like",
             )
-    levels = {
-        **dict(_resized(base.instance, chips)),
-        **dict(_rewired(base.instance, asked)),
-    }
+    levels = {**dict(_resized(base.instance, chips)), **dict(_rewired(base.instance, asked))}
     if levels:
         joined = ", ".join(f"{name} = {{ {keys} }}" for name, keys in levels.items())
         changed.append(f"fabric = {{ {joined} }}")
-    network = f", network {asked.network.count} x {asked.network.rate}" if asked.network else ""
+    network = f", network {asked.network[0]} x {asked.network[1]}" if asked.network else ""
     network += f", {asked.oversubscription:.4g}:1" if asked.oversubscription is not None else ""
     network += ", rail-optimised" if asked.rails else ""
     lines = [
@@ -181,8 +168,8 @@ def _rewired(instance: Instance, asked: SpecNewQuestion) -> Iterator[tuple[str, 
     keys = []
     if asked.network is not None:
         keys += [
-            f"adapters = {asked.network.count}",
-            f'bandwidth_per_adapter_one_way = "{asked.network.rate}"',
+            f"adapters = {asked.network[0]}",
+            f'bandwidth_per_adapter_one_way = "{asked.network[1]}"',
         ]
     if asked.oversubscription is not None:
         keys.append(f"oversubscription = {asked.oversubscription:.12g}")
@@ -230,7 +217,3 @@ def _price_text(name: str, usd_per_hour: float, words: str, today: datetime.date
         )
         + "\n"
     )
-
-
-def _article(word: str) -> str:
-    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.catalog.search import SPEC_SECTIONS
-from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension, exact, parse, show, unit_scale
 from trnbench.verbs.asking.question import Question, option
 
@@ -28,7 +27,6 @@ class SpecListQuestion(Question):
 
     kind: str | None = option(
         f"One of {', '.join(SPEC_SECTIONS)}; default: all.",
-        default=None,
         metavar="KIND",
         argument=True,
         completes=("kinds of specs",),
@@ -38,38 +36,19 @@ class SpecListQuestion(Question):
 class SpecShowQuestion(Question):
     """A spec by its name or alias, or `section/name`."""
 
-    name: str = option(
-        "",
-        default="",
-        metavar="NAME",
-        argument=True,
-        required=True,
-        completes=_COMPARED,
-    )
+    name: str = option("", metavar="NAME", argument=True, required=True, completes=_COMPARED)
 
 
 class SpecDiffQuestion(Question):
     """Specs side by side, the first of which the others are held against."""
 
     names: tuple[str, ...] = option(
-        "",
-        default=(),
-        metavar="NAME...",
-        argument=True,
-        required=True,
-        several="repeated",
-        completes=_COMPARED,
+        "", metavar="NAME...", argument=True, required=True, several="repeated", completes=_COMPARED
     )
 
 
-class Adapters(Record):
-    """The network adapters of one instance, and what each carries one way, as it was written."""
-
-    count: int
-    rate: str
-
-
-def _adapters(text: str) -> Adapters:
+def _adapters(text: str) -> tuple[int, str]:
+    """Number of adapters, and the rate of each as it was written."""
     match = _ADAPTERS.fullmatch(text.strip())
     if match is None:
         raise InputError(f"--network: expected adapters x rate such as 8x400Gbit/s, found {text!r}")
@@ -77,7 +56,7 @@ def _adapters(text: str) -> Adapters:
     rate = parsing.quantity("--network", Dimension.BYTES_PER_S)(match["rate"])
     shown = show(rate, Dimension.BYTES_PER_S, scale=unit_scale("Gbit/s", Dimension.BYTES_PER_S))
     exactly = parse(shown, Dimension.BYTES_PER_S) == rate
-    return Adapters(count=count, rate=shown if exactly else exact(rate, Dimension.BYTES_PER_S))
+    return count, shown if exactly else exact(rate, Dimension.BYTES_PER_S)
 
 
 def _oversubscription(text: str) -> float:
@@ -113,73 +92,50 @@ class SpecNewQuestion(Question):
     `usd_per_hour` is of one instance, stated, or worked out from what `owning` one costs.
     """
 
-    name: str = option("What to call it.", default="", metavar="NAME", argument=True, required=True)
+    name: str = option("What to call it.", metavar="NAME", argument=True, required=True)
     like: str = option(
         "A known instance that it is like, but for what is given here.",
-        default="",
         metavar="INSTANCE",
         required=True,
         completes=("instances",),
     )
-    chip: str | None = option("Its chip.", default=None, completes=("chips",))
+    chip: str | None = option("Its chip.", completes=("chips",))
     chips: int | None = option(
-        "Chips of one instance, joined by a switch.",
-        default=None,
-        read=partial(parsing.whole, most=_MOST_CHIPS),
-        metavar="N",
+        "Chips of one instance, joined by a switch.", read=partial(parsing.whole, most=_MOST_CHIPS)
     )
-    network: Adapters | None = option(
+    network: tuple[int, str] | None = option(
         "Network adapters of one instance, and what each carries one way: 8x400Gbit/s.",
-        default=None,
         parse=_adapters,
+        several="one text",
         metavar="NxRATE",
     )
     oversubscription: float | None = option(
         "What adapters carry over what the spine carries for them: 2:1.",
-        default=None,
         name="oversubscribed",
         parse=_oversubscription,
         metavar="N:1",
     )
     rails: bool = option(
         "Adapter i of every instance is on leaf switch i; only other traffic crosses the spine.",
-        default=False,
         name="rail_optimised",
     )
-    usd_per_hour: float | None = option(
-        "What an hour of one instance costs.", default=None, read=parsing.money, metavar="USD"
-    )
+    usd_per_hour: float | None = option("What an hour of one instance costs.", read=parsing.money)
     capex_usd: float | None = option(
-        "Or work that out: what one instance costs to buy,",
-        default=None,
-        name="capex",
-        read=parsing.money,
-        metavar="USD",
+        "Or work that out: what one instance costs to buy,", read=parsing.money
     )
-    years: float | None = option(
-        "for how many years of 8,760 hours,", default=None, read=parsing.count, metavar="N"
-    )
-    power_w: float | None = option(
-        "what it draws, such as 10.2kW,",
-        default=None,
-        name="power",
-        read=_watts,
-        metavar="POWER",
-    )
-    usd_per_kwh: float | None = option(
-        "what a kWh costs,", default=None, read=parsing.money, metavar="USD"
-    )
+    years: float | None = option("for how many years of 8,760 hours,", read=parsing.count)
+    power_w: float | None = option("what it draws, such as 10.2kW,", read=_watts, metavar="POWER")
+    usd_per_kwh: float | None = option("what a kWh costs,", read=parsing.money)
     power_overhead: float | None = option(
         "its site's power over its own, if that is paid too,",
-        default=None,
         name="pue",
         read=_overhead,
         metavar="N",
     )
     staff_usd_per_year: float | None = option(
-        "and a year of who looks after one.", default=None, read=parsing.money, metavar="USD"
+        "and a year of who looks after one.", read=parsing.money
     )
-    force: bool = option("Replace files of this name that are there.", default=False)
+    force: bool = option("Replace files of this name that are there.")
 
     def __post_init__(self) -> None:
         """Refuse a rate that is stated and worked out, and a part of its costs without another."""

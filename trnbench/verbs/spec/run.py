@@ -1,14 +1,26 @@
-"""Data files: shown, held against one another, and checked, each for itself and among others."""
+"""Data files: shown, held against one another, and checked, each for itself and among others.
+
+Which record a spec file holds, and what must hold between files, stands here once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from os.path import isdir
 from pathlib import Path
 
-from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
+from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError, did_you_mean
+from trnbench.evidence.claims.claim import ClaimList, instances_of, load_claims
+from trnbench.evidence.explain.causes import CauseList
+from trnbench.facts.calibration import collective_stack, training_stack
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
+from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.coverage import BeyondRows
+from trnbench.facts.calibration.hosts import JobRates
+from trnbench.facts.calibration.supports import ANYTHING_ELSE, KEY
 from trnbench.facts.calibration.training_stack import TrainingStack
+from trnbench.facts.calibration.transfer import stack_file
 from trnbench.facts.catalog.document import Documented, load, load_named
 from trnbench.facts.catalog.provenance import Provenance
 from trnbench.facts.catalog.search import (
@@ -19,14 +31,16 @@ from trnbench.facts.catalog.search import (
     Entry,
     FileCheck,
     Folder,
+    unknown_name,
 )
 from trnbench.facts.catalog.text_file import files_below
 from trnbench.facts.catalog.toml_file import read_toml
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.figures import Compared, chip_figures, compare, figures
-from trnbench.facts.hardware.instance import Instance, Platform
-from trnbench.facts.hardware.library import load_chip, load_platform
+from trnbench.facts.hardware.instance import Instance
+from trnbench.facts.hardware.library import Reliability, load_chip, load_platform
 from trnbench.facts.prices.price import PriceList, find_prices
+from trnbench.facts.prices.purchase import PurchaseRules
 from trnbench.facts.workload import library as workload_files
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.study import Study
@@ -35,21 +49,127 @@ from trnbench.facts.workload.weights import (
     parameter_count,
     parameters_by_block,
 )
-from trnbench.show.sheet_table import Sheet
-from trnbench.verbs.spec import records as spec_files
-from trnbench.verbs.study.options import OptionsOf, check_options
+from trnbench.program.features import known_features
+from trnbench.show.sheet import Sheet
+from trnbench.verbs.study.checks import OptionsOf, check_options
 
-READERS = {**spec_files.READERS, **workload_files.READERS}
+_CALIBRATIONS: Mapping[
+    str, type[CollectiveStack | ChipEfficiency | TrainingStack | JobRates | BeyondRows]
+] = {
+    "tunings": CollectiveStack,
+    "tensor_share": ChipEfficiency,
+    "kernels": TrainingStack,
+    "engine_share": JobRates,
+    "degrees": BeyondRows,
+}
+"""Calibrations by a key that no other has."""
 
 
-def platform_named(catalog: Catalog, name: str) -> Platform:
-    """Return an instance with its chip."""
-    return load_platform(catalog, name)
+def load_calibration(path: Path) -> Documented:
+    """Return the record of the calibration in a file, whichever it is."""
+    table = read_toml(path)
+    record = next((record for key, record in _CALIBRATIONS.items() if key in table), None)
+    if record is None:
+        keys = ", ".join(f"`{key}`" for key in _CALIBRATIONS)
+        message = f"cannot tell which calibration this is; it needs one of {keys}"
+        raise DataFileError(str(path), [Fault(path="", message=message)])
+    return load(path, record)
 
 
-def prices_named(catalog: Catalog, name: str) -> PriceList | None:
-    """Return the published prices of an instance type, or None where nothing is published."""
-    return find_prices(catalog, name)
+SPEC_READERS: Mapping[str, Callable[[Path], Documented]] = {
+    "chips": partial(load, record=Chip),
+    "instances": partial(load, record=Instance),
+    "prices": partial(load, record=PriceList),
+    "purchase": partial(load, record=PurchaseRules),
+    "reliability": partial(load, record=Reliability),
+    "calibration": load_calibration,
+    "claims": load_claims,
+    "explain": partial(load, record=CauseList),
+}
+
+INHERITING: Mapping[str, type[Chip | Instance]] = {"chips": Chip, "instances": Instance}
+"""Records that may be `like` another of their section."""
+
+_MARKS = {
+    "price": "prices",
+    "statement": "claims",
+    "cause": "explain",
+    "metered": "purchase",
+    "failures_per_node_day": "reliability",
+    "chip": "instances",
+    "fabric": "instances",
+    "like": "instances",
+    "cores": "chips",
+    "multiprocessors": "chips",
+    **dict.fromkeys(_CALIBRATIONS, "calibration"),
+}
+
+
+def section_of(table: Mapping[str, object]) -> str | None:
+    return next((section for key, section in _MARKS.items() if key in table), None)
+
+
+def cross_faults(record: Documented, catalog: Catalog) -> Iterator[Fault]:
+    """Yield the names in an instance, a calibration or claims that are in no catalogue."""
+    match record:
+        case Instance():
+            yield from unknown_name(catalog, "chips", record.chip, "chip")
+            if record.host_instance is not None:
+                yield from unknown_name(catalog, "instances", record.host_instance, "host_instance")
+        case ChipEfficiency() | Reliability():
+            for i, chip in enumerate(record.chips):
+                yield from unknown_name(catalog, "chips", chip, f"chips[{i}]")
+        case CollectiveStack() | TrainingStack():
+            for i, instance in enumerate(record.instances):
+                yield from unknown_name(catalog, "instances", instance, f"instances[{i}]")
+        case ClaimList():
+            for i, run in enumerate(record.run):
+                yield from unknown_name(catalog, "models", run.model, f"run[{i}].model")
+            for i, statement in enumerate(record.statement):
+                place = f"statement[{i}].{statement.kind}"
+                for instance in instances_of(statement.check):
+                    yield from unknown_name(catalog, "instances", instance, place)
+    if isinstance(record, ChipEfficiency | CollectiveStack | TrainingStack):
+        inherited = record.inherits_from
+        if inherited is not None:
+            yield from unknown_name(catalog, "calibration", inherited, "inherits_from")
+    if isinstance(record, TrainingStack):
+        yield from _unknown_features(record)
+    if isinstance(record, TrainingStack) and record.collectives is not None:
+        yield from unknown_name(catalog, "calibration", record.collectives, "collectives")
+
+
+def use_of(catalog: Catalog, instance: Instance) -> tuple[str, ...]:
+    """Return in words whose calibrations an instance takes over; refuse one that cannot be used.
+
+    Nothing is said of one that calibrations name.
+    """
+    from trnbench.machine.fabric import build_fabric  # lists and sheets need no numpy
+
+    chip = load_chip(catalog, instance.chip)
+    nodes = 2 if instance.network else 1
+    build_fabric(instance, nodes=nodes, ranks_per_chip=chip.ranks())
+    notes = []
+    for what, prefix, keys in (
+        ("training", training_stack.STACK_PREFIX, training_stack.STACK_KEYS),
+        ("communication", collective_stack.FILE_PREFIX, collective_stack.STACK_KEYS),
+    ):
+        entry, nearest = stack_file(catalog, instance, prefix, keys)
+        if nearest is not None:
+            notes.append(f"{what} by {entry.name}, from {nearest.instance}: {nearest.alike}")
+    return tuple(notes)
+
+
+def _unknown_features(stack: TrainingStack) -> Iterator[Fault]:
+    known = {*known_features(), ANYTHING_ELSE}
+    for i, line in enumerate(stack.supports):
+        for j, feature in enumerate(line.features):
+            if feature not in known:
+                message = f"no such feature {feature!r}{did_you_mean(feature, known)}"
+                yield Fault(path=f"{KEY}[{i}].features[{j}]", message=message)
+
+
+READERS = {**SPEC_READERS, **workload_files.READERS}
 
 
 def sheet(catalog: Catalog, name: str, sections: Sequence[str]) -> Sheet:
@@ -65,7 +185,7 @@ def sheet(catalog: Catalog, name: str, sections: Sequence[str]) -> Sheet:
             record=platform.instance,
             figures=figures(platform),
             chip=platform.chip,
-            prices=prices_named(catalog, entry.name),
+            prices=find_prices(catalog, entry.name),
         )
     record = _read(catalog, entry.section, entry.path)
     match record:
@@ -91,7 +211,6 @@ def _givers(catalog: Catalog, record: ChipEfficiency | TrainingStack) -> Mapping
 
 
 def parameters(model: Model) -> tuple[tuple[str, int], ...]:
-    """Return the parameters of a model by block, in all, and active for one token."""
     total, active = parameter_count(model), active_parameter_count(model)
     rows = [*parameters_by_block(model).items(), ("total", total)]
     return tuple(rows if active == total else [*rows, ("active for a token", active)])
@@ -170,25 +289,25 @@ def _check(
     except DataFileError as error:
         return FileCheck(path=path, section=section, faults=error.faults)
     faults = [*_name_faults(catalog, section, path, record)]
-    faults += [*spec_files.cross_faults(record, catalog)]
+    faults += [*cross_faults(record, catalog)]
     faults += [*workload_files.cross_faults(record, catalog)]
     notes: tuple[str, ...] = ()
     if isinstance(record, Instance) and not faults:
         try:
-            notes = spec_files.use_of(catalog, record)
+            notes = use_of(catalog, record)
         except InputError as error:
             faults.append(Fault(path="fabric", message=error.message))
     return FileCheck(path=path, section=section, faults=tuple(faults), notes=notes)
 
 
 def _read(catalog: Catalog, section: str, path: Path) -> Documented:
-    inheriting = spec_files.INHERITING.get(section)
+    inheriting = INHERITING.get(section)
     return load(path, inheriting, catalog) if inheriting else READERS[section](path)
 
 
 def _section_of(path: Path, sections: Sequence[str]) -> str:
     table = read_toml(path)
-    told = spec_files.section_of(table) or workload_files.section_of(table)
+    told = section_of(table) or workload_files.section_of(table)
     section = path.parent.name if path.parent.name in sections else told
     if section is None or section not in sections:
         what = ", ".join(SINGULAR[section] for section in sections)

@@ -21,9 +21,7 @@ _OF_MODELS = ("family", "parameters", "active", "context")
 
 
 def list_report(
-    verb: str,
-    files: Sequence[Listed],
-    facts: Mapping[str, Row] | None = None,
+    verb: str, files: Sequence[Listed], facts: Mapping[str, Row] | None = None
 ) -> Report:
     """Return the report of a list of data files; files hidden by others are named below it.
 

@@ -11,7 +11,6 @@ from trnbench.verbs.asking.question import Question, option
 
 _FILE: Any = option(
     "A study file, or the name of a shipped one.",
-    default="",
     metavar="FILE",
     argument=True,
     required=True,
@@ -28,35 +27,27 @@ class StudyEffort(Question):
     file: str = _FILE
     workers: int | None = option(
         "Processes on this machine; default: one for each processor.",
-        default=None,
         read=partial(parsing.whole, most=1024),
-        metavar="N",
     )
     scheduler: str | None = option(
-        "Instead: the workers of a Dask cluster, tcp://...", default=None, metavar="ADDRESS"
+        "Instead: the workers of a Dask cluster, tcp://...", metavar="ADDRESS"
     )
-    retry: bool = option("Ask cells again that failed before.", default=False)
-    confirmed: bool = option("Ask more than 100,000 cells all the same.", default=False, name="yes")
-    no_keep: bool = option("Keep neither cells nor answer: it cannot go on.", default=False)
-    tag: str | None = option(
-        "Keep the answer under this name.", default=None, read=parsing.short_text, metavar="TEXT"
-    )
+    retry: bool = option("Ask cells again that failed before.")
+    confirmed: bool = option("Ask more than 100,000 cells all the same.", name="yes")
+    no_keep: bool = option("Keep neither cells nor answer: it cannot go on.")
+    tag: str | None = option("Keep the answer under this name.", read=parsing.short_text)
 
 
 class StudyView(Question):
     """How a study is looked at: a figure over two axes, or the best of a figure by an axis."""
 
     file: str = _FILE
-    rows: str | None = option("A pivot: this axis down.", default=None, metavar="AXIS")
-    columns: str | None = option("A pivot: this axis across.", default=None, metavar="AXIS")
-    figure: str | None = option(
-        "A pivot: of this figure, step_time_s.", default=None, metavar="KEY"
-    )
-    best: str | None = option(
-        "Only the row that is best in this figure.", default=None, metavar="KEY"
-    )
-    by: str | None = option("With --best: one for each of this axis.", default=None, metavar="AXIS")
-    plot: bool = option("Shade the pivot as a heat map.", default=False)
+    rows: str | None = option("A pivot: this axis down.", metavar="AXIS")
+    columns: str | None = option("A pivot: this axis across.", metavar="AXIS")
+    figure: str | None = option("A pivot: of this figure, step_time_s.", metavar="KEY")
+    best: str | None = option("Only the row that is best in this figure.", metavar="KEY")
+    by: str | None = option("With --best: one for each of this axis.", metavar="AXIS")
+    plot: bool = option("Shade the pivot as a heat map.")
 
     def __post_init__(self) -> None:
         """Refuse what does not go together."""

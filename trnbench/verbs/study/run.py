@@ -27,16 +27,13 @@ from trnbench.store.place import StoreFault, store_path
 from trnbench.store.runs import utc_now
 from trnbench.store.studies import KeptCell, cells_keeper, cells_kept
 from trnbench.verbs.asking.use_case import Cancel, Progress, never, quiet
-from trnbench.verbs.runs.code_version import code_version
-from trnbench.verbs.runs.keeping import kept_answer
+from trnbench.verbs.runs.keeping import code_version, kept_answer
+from trnbench.verbs.study.checks import SPEC_DIR, sample_first, unless_hopeless
 from trnbench.verbs.study.on_dask import on_dask
 from trnbench.verbs.study.question import StudyEffort
-from trnbench.verbs.study.sample import sample_first, unless_hopeless
 
 MANY_CELLS = 100_000
 """A study of more is asked for twice."""
-SPEC_DIR = "spec_dir"
-"""An axis, or a fixed option, that names a folder of data files to look in first."""
 INTERRUPTED = 130
 _CHUNK_S = 0.4
 """How long a worker is to be busy before it hands in: done cells are kept within a second."""
@@ -69,16 +66,13 @@ class StudyAnswer(Record):
 
     @property
     def open_count(self) -> int:
-        """How many cells are neither done nor failed."""
         return sum(key not in self.kept for key in self.keys)
 
     @property
     def complete(self) -> bool:
-        """Whether every cell is done or has failed."""
         return not self.open_count
 
     def each(self) -> Iterator[tuple[Cell, KeptCell | None]]:
-        """Yield every cell with what came of it."""
         for cell, key in zip(self.cells, self.keys, strict=True):
             yield cell, self.kept.get(key)
 
@@ -93,7 +87,6 @@ class _Chunk(Record):
 
 
 def study_named(catalog: Catalog, name: str) -> Study:
-    """Return a shipped study, or the one in a file."""
     if name.endswith(".toml") or os.sep in name:
         return read_study(Path(name))
     return read_study(catalog.find("studies", name).path)
@@ -274,7 +267,6 @@ class _Losses:
 
     @property
     def too_many(self) -> bool:
-        """Whether workers are lost whatever they are asked."""
         return self.in_a_row >= _HOPELESS
 
     def again(self, cells: Sequence[tuple[str, Cell]], how: str) -> Iterator[tuple[str, Cell]]:
@@ -327,7 +319,6 @@ def _folder(cell: Cell) -> str:
 
 
 def _key(cell: Cell, keep: Sequence[str], data: str, version: str) -> str:
-    """Return the name of a question on these data with this program."""
     options = {name: value for name, value in cell.options.items() if name != SPEC_DIR}
     plain = [cell.verb, sorted(options.items()), list(keep), data, version]
     return digest(json.dumps(plain).encode())[:20]

@@ -30,9 +30,7 @@ _SHOWN = 60
 
 
 def study_report(
-    study: Study,
-    cells: Sequence[tuple[Cell, KeptCell | None]],
-    view: StudyView,
+    study: Study, cells: Sequence[tuple[Cell, KeptCell | None]], view: StudyView
 ) -> Report:
     """Return the report of a study: a row for every row of every cell that was answered."""
     rows = tuple(row for cell, kept in cells if kept for row in cell_rows(cell, kept))
@@ -85,7 +83,6 @@ def cell_rows(cell: Cell, kept: KeptCell) -> list[Row]:
 
 
 def _not_there(study: Study, rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a line for each figure that the study keeps and no answer has."""
     for key in study.keep:
         if not any(key in row for row in rows):
             yield f"keep: no answer has a figure {key!r}{did_you_mean(key, FIGURES)}"

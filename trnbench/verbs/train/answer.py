@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from trnbench.engines.analytic.step.memory_parts import CATEGORIES, MemoryCategory
 from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.records import Record
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.assumption import Assumption
 from trnbench.predict.prediction import PhaseFigures, RankMemory, StepFigures
 from trnbench.predict.settled import USUAL_STACK, assumptions
+from trnbench.program.slots import STEP_CATEGORIES, StepCategory
 from trnbench.show.figures import HIGH, LOW
-from trnbench.show.interval import with_end
-from trnbench.show.row import Cell, Row, cells
-from trnbench.show.step_parts import EXPOSED_PARTS, HIDDEN_PARTS, MEMORY_PARTS
+from trnbench.show.row import Cell, Row, cells, with_end
 
 if TYPE_CHECKING:
     from trnbench.engines.analytic.step.memory_timeline import MemoryTimeline
     from trnbench.engines.emulate.schedule.timeline import Timeline
+
+COMMUNICATION: tuple[StepCategory, ...] = ("tensor", "context", "expert", "pipeline", "data")
+"""Categories of a step that can hide behind compute."""
+
+
+def _timed(how: str, names: Iterable[str]) -> dict[str, str]:
+    return {f"{how}_{name.replace('-', '_')}_s": name for name in names}
+
+
+MEMORY_PARTS: Mapping[str, MemoryCategory] = {f"memory_{name}_bytes": name for name in CATEGORIES}
+"""Keys of a row that add up to the memory of a rank, in bytes -> category."""
+EXPOSED_PARTS: Mapping[str, str] = _timed("exposed", STEP_CATEGORIES)
+"""Keys of a row that add up to the time of a step, in seconds -> category."""
+HIDDEN_PARTS: Mapping[str, str] = _timed("hidden", COMMUNICATION)
+"""Keys of communication that hides behind compute, in seconds -> category."""
 
 
 class Searched(Record):
@@ -41,7 +56,6 @@ class RunPart(Record):
     cost_usd: float | None = None
 
     def row(self) -> Row:
-        """Return it as JSON and CSV hold it."""
         told = cells(self, "tokens run_share=share days cost_usd")
         return {key: with_end(value) for key, value in told.items()}
 
@@ -92,23 +106,19 @@ class TrainAnswer(Record):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """What was settled without being stated, each with its reason."""
         own = assumptions(self.layout, self.assumed, self.chosen, self.stack)
         stack = Assumption(name="stack", value=self.stack, why=USUAL_STACK)
         return (stack, *own) if self.usual_stack else own
 
     @property
     def software(self) -> str:
-        """The training stack and the state of its software."""
         return self.stack + (f" ({self.stack_state})" if self.stack_state else "")
 
     @property
     def feasible(self) -> bool:
-        """Whether the step can run."""
         return not self.reasons
 
     def per_s(self, step_time_s: float, each: float = 1.0) -> float:
-        """Return samples (times `each`) a second at a step time."""
         return (self.layout.number("global_batch") or 0) * each / step_time_s
 
     def row(self) -> Row:

@@ -42,7 +42,6 @@ def of_configuration(
 
 
 def config_words(path: Path, layout: PartialLayout) -> str:
-    """Return in words what a configuration is, and the knobs that are settled with it."""
     title = FRAMEWORKS[read_config(path).framework].title
     knobs = ", ".join(f"{name} {value}" for name, value in layout.pairs)
     return f"{path}: {title}: {knobs}"

@@ -12,25 +12,126 @@ from trnbench.engines.analytic.step.memory import memory
 from trnbench.engines.execute.checkpoint import resume, save
 from trnbench.engines.execute.coverage import check_memory, problems
 from trnbench.engines.execute.draws import text_of
-from trnbench.engines.execute.exchange import program_flop, traffic_lines
+from trnbench.engines.execute.exchange import TrafficLine, program_flop, traffic_lines
 from trnbench.engines.execute.optimizer import AdamW
 from trnbench.engines.execute.trainer import Trainer, TrainingRun
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.records import asdict, replace
+from trnbench.facts.records import Record, asdict, replace
+from trnbench.facts.units import HOUR_S
 from trnbench.facts.workload.layout import KNOBS, Value
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
 from trnbench.predict.settled import SEARCHED
-from trnbench.predict.setup import TrainSetup, train_setup
+from trnbench.predict.setup import TrainSetup
 from trnbench.program.step import StepProgram, training_step
+from trnbench.show.row import Row
 from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.knobs import refuse_wanted
 from trnbench.verbs.asking.use_case import Cancel, Progress, never, quiet
-from trnbench.verbs.train.functional_answer import FormatFlop, FunctionalRun, StageHeld
+from trnbench.verbs.train.answer import TrainAnswer
 from trnbench.verbs.train.question import TASK, FunctionalQuestion
 from trnbench.verbs.train.step_answers import step_answers
+
+AGREEMENT = 0.02
+"""By how much the memory model may miss what was measured."""
+
+
+class FormatFlop(Record):
+    """Operations of all steps over all ranks on operands of a format."""
+
+    number_format: str
+    flop: int
+    program_flop: float
+
+    @property
+    def agrees(self) -> bool:
+        return self.flop == self.program_flop
+
+
+class StageHeld(Record):
+    """What a rank of one class of stages held at most, measured and as the memory model says.
+
+    `peaks_bytes` adds up the peak of each category, as the model does; `peak_bytes` is what was
+    there at one time.
+    """
+
+    role: str
+    by_category: Mapping[str, float]
+    model_by_category: Mapping[str, float]
+    peak_bytes: float
+
+    @property
+    def peaks_bytes(self) -> float:
+        return sum(self.by_category.values())
+
+    @property
+    def model_bytes(self) -> float:
+        return sum(self.model_by_category.values())
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the model lies between what was there at one time and the peaks added up."""
+        above = self.peak_bytes <= self.model_bytes * (1 + AGREEMENT)
+        return above and self.peaks_bytes >= self.model_bytes * (1 - AGREEMENT)
+
+
+class FunctionalRun(Record):
+    """Some training steps with real numbers; `reasons` tell why there are none.
+
+    `answer` is the modelled step on the instance; `resumed` counts the steps that a checkpoint
+    brought, `measured` those that this run carried out and measured. Without a published price
+    `usd_per_hour` (of all instances) is None.
+    """
+
+    answer: TrainAnswer
+    task: str
+    seed: int
+    losses: tuple[float, ...]
+    tokens_per_step: int
+    resumed: int = 0
+    measured: int = 0
+    usd_per_hour: float | None = None
+    region: str | None = None
+    traffic: tuple[TrafficLine, ...] = ()
+    flop: tuple[FormatFlop, ...] = ()
+    stages: tuple[StageHeld, ...] = ()
+    busiest_link: tuple[int, int, float] | None = None
+    notes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    interrupted: bool = False
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all that was measured is what the program and the models say."""
+        parts: tuple[TrafficLine | FormatFlop | StageHeld, ...] = (
+            *self.traffic,
+            *self.flop,
+            *self.stages,
+        )
+        return all(part.agrees for part in parts)
+
+    def rows(self) -> tuple[Row, ...]:
+        """Return a row for each step."""
+        step = self.answer.step
+        return tuple(
+            self._row(i + 1, loss, step.step_time_s if step else None)
+            for i, loss in enumerate(self.losses)
+        )
+
+    def _row(self, number: int, loss: float, step_s: float | None) -> Row:
+        time_s = None if step_s is None else number * step_s
+        per_hour = self.usd_per_hour
+        cost = None if time_s is None or per_hour is None else per_hour * time_s / HOUR_S
+        return {
+            "step": number,
+            "loss": loss,
+            "tokens": number * self.tokens_per_step,
+            "modelled_time_s": time_s,
+            "modelled_cost_usd": cost,
+        }
+
 
 TOKENS_PER_STEP = 1024
 LONGEST_SEQUENCE = 128
@@ -53,14 +154,7 @@ def run_functional(
     from the newest. `progress` hears of each step before it starts; once `cancel` is true the step
     under way is the last: what is done is kept and returned.
     """
-    setup = train_setup(
-        catalog,
-        question.model,
-        *question.place,
-        stack=question.stack,
-        logical_size=question.logical_size,
-        assume_supported=question.assume_supported,
-    )
+    setup = question.software.setup(catalog, question.model, *question.place)
     model = setup.model
     answer = replace(step_answers(setup, _settled(model, question.layout))[0], engine="functional")
     layout = answer.layout

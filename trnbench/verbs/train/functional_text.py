@@ -13,7 +13,7 @@ from trnbench.show.charts.text import first_chart
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
-from trnbench.verbs.train.functional_answer import FunctionalRun
+from trnbench.verbs.train.functional import FunctionalRun
 
 FEW_STEPS = 10
 """Rows people see of a longer run; machines get all."""

@@ -13,13 +13,14 @@ from trnbench.facts.records import asdict
 from trnbench.facts.units import Dimension
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
+from trnbench.show.row import cells
 from trnbench.verbs.asking.knobs import KNOB_OPTIONS
 from trnbench.verbs.asking.option import Given
 from trnbench.verbs.asking.question import Question, group, option
 from trnbench.verbs.asking.run_parts import LENGTH_IF_ANY, Part
 from trnbench.verbs.asking.shared_options import engine_option
 from trnbench.verbs.quotes.buying import Buying
-from trnbench.verbs.quotes.question import ASSUME_SUPPORTED, LOGICAL_SIZE, STACK, RunRequest
+from trnbench.verbs.quotes.question import RunRequest, StackChoice
 
 if TYPE_CHECKING:
     from trnbench.engines.emulate.schedule.times import Straggler
@@ -30,18 +31,12 @@ SAVE_EVERY = 10
 TASK = "markov"
 """Of runs with real numbers."""
 FUNCTIONAL = ("functional",)
-MEMORY: Any = option(
-    "Show the memory per rank of the worst stage over the step, and its peak.", default=False
-)
+MEMORY: Any = option("Show the memory per rank of the worst stage over the step, and its peak.")
 STEPS: Any = option(
-    "With --engine functional: steps to train; default: 100.",
-    default=100,
-    read=parsing.whole,
-    metavar="N",
+    "With --engine functional: steps to train; default: 100.", default=100, read=parsing.whole
 )
 RESUME: Any = option(
     "With --engine functional: keep checkpoints here, continue from the newest.",
-    default=None,
     name="resume",
     metavar="DIR",
 )
@@ -60,14 +55,6 @@ def _straggler(text: str) -> Straggler:
     return Straggler(stage=int(match[1]), factor=factor)
 
 
-def _straggler_text(one: Straggler) -> str:
-    return f"{one.stage}={number_text(one.factor)}"
-
-
-def _place_text(place: tuple[str, int]) -> str:
-    return place_text(*place)
-
-
 class FunctionalQuestion(Question):
     """A model to train with real numbers, and the cluster on which it is modelled.
 
@@ -75,25 +62,21 @@ class FunctionalQuestion(Question):
     the newest; one is written every `save_every` steps.
     """
 
-    model: str = option(
-        "Model name (trnbench workload list models).", default="", argument=True, required=True
-    )
+    model: str = option("Model name (trnbench workload list models).", argument=True, required=True)
     place: tuple[str, int] = option(
         "Cluster on which it is modelled, e.g. trn1.32xlarge.",
         default=("", 1),
         name="on",
         required=True,
         read=parsing.place,
-        write=_place_text,
+        write=lambda place: place_text(*place),
         several="one text",
     )
     layout: PartialLayout = group(KNOB_OPTIONS)
     steps: int = STEPS
     folder: Path | None = RESUME
     seed: int = option("Seed of weights, text and rounding.", default=0)
-    stack: str | None = STACK
-    logical_size: int | None = LOGICAL_SIZE
-    assume_supported: bool = ASSUME_SUPPORTED
+    software: StackChoice = group(StackChoice)
     save_every: int = SAVE_EVERY
 
     def __post_init__(self) -> None:
@@ -119,9 +102,7 @@ class FunctionalQuestion(Question):
             "task": TASK,
             "optimizer": asdict(AdamW()),
             "resume": None if self.folder is None else str(self.folder),
-            "stack": self.stack,
-            "lnc": self.logical_size,
-            "assume_supported": self.assume_supported,
+            **cells(self.software, "stack lnc=logical_size assume_supported"),
         }
 
 
@@ -137,22 +118,20 @@ class TrainQuestion(Question):
 
     model: str | None = option(
         "Model name (trnbench workload list models).",
-        default=None,
         metavar="MODEL",
         argument=True,
         completes=("models",),
     )
     places: tuple[tuple[str, int], ...] = option(
         "Cluster, e.g. trn2.48xlarge:4.",
-        default=(),
         name="on",
         read=parsing.place,
-        write=_place_text,
+        write=lambda place: place_text(*place),
         metavar="INSTANCE[:NODES],...",
         completes=("instances",),
     )
     suite: str | None = option(
-        "Training suite (trnbench workload list training).", default=None, completes=("training",)
+        "Training suite (trnbench workload list training).", completes=("training",)
     )
     parts: tuple[Part, ...] = group(LENGTH_IF_ANY)
     bought: Buying = group(Buying)
@@ -160,12 +139,9 @@ class TrainQuestion(Question):
     config: Path | None = option(
         "Knobs as this configuration has them: NxD Training, torchtitan, Megatron, Optimum Neuron, "
         "a Slurm script, or a folder of `launch`.",
-        default=None,
         metavar="FILE",
     )
-    stack: str | None = STACK
-    logical_size: int | None = LOGICAL_SIZE
-    assume_supported: bool = ASSUME_SUPPORTED
+    software: StackChoice = group(StackChoice)
     engines: tuple[str, ...] = engine_option(
         "analytic, simulated (emulate), both, or with real numbers (functional).", *FUNCTIONAL
     )
@@ -173,20 +149,18 @@ class TrainQuestion(Question):
     folder: Path | None = RESUME
     seed: int | None = option(
         "With --engine emulate: draw the delay of every node with this seed. With --engine "
-        "functional: seed of weights, text and rounding; default: 0.",
-        default=None,
+        "functional: seed of weights, text and rounding; default: 0."
     )
     stragglers: tuple[Straggler, ...] = option(
         "A pipeline stage that takes FACTOR times as long: 0=1.2 (repeatable).",
-        default=(),
         name="straggler",
         parse=_straggler,
-        write=_straggler_text,
+        write=lambda one: f"{one.stage}={number_text(one.factor)}",
         several="repeated",
         metavar="STAGE=FACTOR",
     )
     memory: bool = MEMORY
-    timeline: bool = option("Keep what was played.", default=False, name="trace", shown=False)
+    timeline: bool = option("Keep what was played.", name="trace", shown=False)
     of_suite: tuple[TrainCase, ...] = ()
 
     def __post_init__(self) -> None:
@@ -202,7 +176,12 @@ class TrainQuestion(Question):
         if self.seed is not None and self.seed < 0:
             raise InputError("--seed must not be negative")
         if self.suite is not None:
-            own = self.places or self.logical_size is not None or self.layout.said or self.config
+            own = (
+                self.places
+                or self.software.logical_size is not None
+                or self.layout.said
+                or self.config
+            )
             if own:
                 raise InputError(
                     "a suite brings its own places and layouts; leave out --on and these"
@@ -237,9 +216,7 @@ class TrainQuestion(Question):
                 instances=(case.instance,),
                 nodes=(case.nodes,),
                 layout=case.layout,
-                stack=self.stack,
-                logical_size=self.logical_size,
-                assume_supported=self.assume_supported,
+                software=self.software,
                 bought=self.bought,
             )
             for case in self.cases
@@ -258,9 +235,7 @@ class TrainQuestion(Question):
             steps=self.steps,
             folder=self.folder,
             seed=self.seed or 0,
-            stack=self.stack,
-            logical_size=self.logical_size,
-            assume_supported=self.assume_supported,
+            software=self.software,
         )
 
     @property
@@ -323,7 +298,6 @@ class TrainQuestion(Question):
         return self.but(bought=self.bought.used(catalog, names))
 
     def said(self) -> dict[str, Any]:
-        """Return the options that ask this again; knobs of a configuration are said themselves."""
         unsaid = {"config", *(() if self.parts else Buying.options())}
         return {name: one for name, one in super().said().items() if name not in unsaid}
 
@@ -373,8 +347,6 @@ def suite_cases(catalog: Catalog, name: str) -> tuple[TrainCase, ...]:
 class TrainShowing(Question):
     """How a step is shown, and what is written of it."""
 
-    trace: Path | None = option(
-        "Write a Perfetto trace of the schedule.", default=None, metavar="FILE"
-    )
-    plot: bool = option("Draw the schedule.", default=False)
+    trace: Path | None = option("Write a Perfetto trace of the schedule.", metavar="FILE")
+    plot: bool = option("Draw the schedule.")
     memory: bool = MEMORY

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import replace
-from trnbench.predict.setup import TrainSetup, train_setup
+from trnbench.predict.setup import TrainSetup
 from trnbench.program.step import training_step
 from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.use_case import Progress, quiet
@@ -15,10 +15,7 @@ from trnbench.verbs.train.step_answers import step_answers
 
 
 def run(
-    catalog: Catalog,
-    question: TrainQuestion,
-    *,
-    progress: Progress = quiet,
+    catalog: Catalog, question: TrainQuestion, *, progress: Progress = quiet
 ) -> tuple[TrainAnswer, ...]:
     """Return what one training step takes and holds, one answer for each place and engine.
 
@@ -49,15 +46,7 @@ def run(
     for number, case in enumerate(question.cases):
         what = case.label or f"{case.model} on {case.instance}:{case.nodes}"
         progress(number, len(question.cases), what)
-        setup = train_setup(
-            catalog,
-            case.model,
-            case.instance,
-            case.nodes,
-            stack=question.stack,
-            logical_size=question.logical_size,
-            assume_supported=question.assume_supported,
-        )
+        setup = question.software.setup(catalog, case.model, case.instance, case.nodes)
         steps = step_answers(
             setup, case.layout, question.engines, playing=question.playing, progress=progress
         )

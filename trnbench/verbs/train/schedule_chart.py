@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from trnbench.engines.emulate.schedule.timeline import SlotEvent, Timeline, Track
-from trnbench.facts.units import Dimension, scale_for, unit_scale
+from trnbench.facts.units import Dimension, scale_for, show, unit_scale
 from trnbench.show.charts.record import ChartAxis, Colour, GanttChart, GanttLane, Span, SpanKind
+from trnbench.show.trace import TraceSpan, trace
 
 MOST_ROWS = 32
 LANES: tuple[Track, ...] = ("links", "network", "gradients")
@@ -136,3 +138,48 @@ def _kind(event: SlotEvent) -> str:
 def _legend(timeline: Timeline, lanes: bool) -> tuple[str, ...]:
     batch = "B3.1: micro-batch 3, chunk 1" if timeline.order.vpp > 1 else "B3: micro-batch 3"
     return (batch, "blank: waiting", *(["lanes: where anything moves"] if lanes else []))
+
+
+MOST_EVENTS = 200_000
+"""Events a trace file holds at most: about 35 MB, which viewers still open."""
+
+
+def schedule_trace(timeline: Timeline, *, most: int = MOST_EVENTS) -> tuple[bytes, str | None]:
+    """Trace file of a timeline, and in words which part it holds; None where that is all.
+
+    Of too many events it has some stages, or only their beginning.
+    """
+    if most < 1:
+        raise ValueError("a trace needs room for at least one event")
+    pp = timeline.order.pp
+    busiest = max(Counter(event.stage for event in timeline.events).values(), default=1)
+    kept = max(min(most // busiest, pp), 1)
+    stages = {round(i * (pp - 1) / max(kept - 1, 1)) for i in range(kept)}
+    events = [event for event in timeline.events if event.stage in stages]
+    parts = [f"{kept} of {pp} stages"] if kept < pp else []
+    if len(events) > most:
+        until_s = sorted(event.start_s for event in events)[most]
+        events = [event for event in events if event.start_s < until_s]
+        parts.append(f"what starts before {show(until_s, Dimension.SECONDS)}")
+    holds = f"{', '.join(parts)} (at most {most:,} events)" if parts else None
+    return trace(list(_trace_spans(events))), holds
+
+
+def _trace_spans(events: Iterable[SlotEvent]) -> Iterator[TraceSpan]:
+    """Yield the events as spans; those of a track never overlap, not even by rounding."""
+    until_s: dict[tuple[int, Track], float] = {}
+    for event in events:
+        track = event.stage, event.track
+        start_s = max(event.start_s, until_s.get(track, 0.0))
+        until_s[track] = end_s = max(event.end_s, start_s)
+        part = {"micro-batch": event.micro_batch, "chunk": event.chunk}
+        arguments = {key: number for key, number in part.items() if number is not None}
+        words = (event.name, *(f"{key} {number}" for key, number in arguments.items()))
+        yield TraceSpan(
+            process=f"stage {event.stage}",
+            lane=event.track,
+            name=" ".join(words),
+            start_s=start_s,
+            end_s=end_s,
+            arguments=arguments,
+        )

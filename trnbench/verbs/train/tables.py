@@ -13,13 +13,7 @@ from trnbench.facts.workload.partial_layout import shown_degrees
 from trnbench.predict.prediction import RankMemory, StepFigures
 from trnbench.show.report import Report, columns, draw_rows, fitting_columns
 from trnbench.show.row import Row
-from trnbench.show.text_table import (
-    Style,
-    draw,
-    text_table,
-    width_of,
-    without_last_column,
-)
+from trnbench.show.text_table import Style, draw, text_table, width_of, without_last_column
 from trnbench.verbs.train.answer import TrainAnswer, phase_row
 
 if TYPE_CHECKING:

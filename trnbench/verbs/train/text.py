@@ -82,7 +82,6 @@ def _charts(answers: Sequence[TrainAnswer]) -> tuple[AnyChart, ...]:
 
 
 def _assumed(answers: Sequence[TrainAnswer]) -> tuple[Assumption, ...]:
-    """Assumptions of these steps, by their places where it differs."""
     return merged({one.label or _where(one): one.assumptions for one in answers})
 
 
