@@ -16,7 +16,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "cli": 3_013,
-    "engines": 16_119,
+    "engines": 15_857,
     "evidence": 12_643,
     "facts": 11_741,
     "launch": 3_178,

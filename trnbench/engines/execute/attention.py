@@ -45,7 +45,7 @@ class FusedAttention:
         groups = key.shape[3]
         q = self._operand(_grouped(query, groups), self._op.query)
         k, v = (
-            self._operand(_flat(x), of)
+            self._operand(np.ascontiguousarray(_unflat(x)), of)
             for x, of in zip((key, value), self._op.reads[1:3], strict=True)
         )
         scale = 1 / sqrt(query.shape[-1])
@@ -125,10 +125,6 @@ def _ungrouped(x: Numbers, tokens: int) -> Numbers:
     ranks, batch, groups, rows, size = x.shape
     split = x.reshape(ranks, batch, groups, rows // tokens, tokens, size)
     return split.transpose(0, 1, 4, 2, 3, 5).reshape(ranks, batch, tokens, -1, size)
-
-
-def _flat(x: Numbers) -> Numbers:
-    return np.ascontiguousarray(x.transpose(0, 1, 3, 2, 4))
 
 
 def _unflat(x: Numbers) -> Numbers:

@@ -50,7 +50,7 @@ class Draws(Record):
         spread = _FIRST_SPREAD
         if weight.name.endswith(_INTO_STREAM):
             spread /= sqrt(2 * self.layers)
-        return self._generator(weight.name, layer).normal(0.0, spread, shape)
+        return np.random.default_rng(self._words(weight.name, layer)).normal(0.0, spread, shape)
 
     def noise(self, weights: Iterable[Tensor], layer: int, state: str, step: int) -> NoiseArray:
         """32 random bits for each element of the whole weights, for one state in a step."""
@@ -64,9 +64,6 @@ class Draws(Record):
             pairs = drawn.random_raw(-(-count // 2))
             found.append(pairs.astype("<u8", copy=False).view("<u4")[:count])
         return np.concatenate(found)
-
-    def _generator(self, name: str, layer: int) -> np.random.Generator:
-        return np.random.default_rng(self._words(name, layer))
 
     def _words(self, name: str, *where: int) -> NDArray[np.uint32]:
         """Seed of a draw in 32-bit words, the low word first: the fastest form for numpy."""
@@ -104,18 +101,15 @@ class Text(Record):
         if self.task == "copy":
             half = generator.integers(0, self.vocabulary, (samples, length // 2 + 1))
             return np.concatenate([half, half], axis=1)[:, : length + 1]
-        followers = self._followers()
+        count = min(_FOLLOWERS, self.vocabulary)
+        table = np.random.default_rng([self.seed, _TABLE])
+        followers = table.integers(0, self.vocabulary, (self.vocabulary, count))
         text = np.empty((samples, length + 1), dtype=np.int64)
         text[:, 0] = generator.integers(0, self.vocabulary, samples)
         choices = np.minimum(generator.geometric(0.5, (samples, length)), followers.shape[1]) - 1
         for i in range(length):
             text[:, i + 1] = followers[text[:, i], choices[:, i]]
         return text
-
-    def _followers(self) -> IntArray:
-        generator = np.random.default_rng([self.seed, _TABLE])
-        count = min(_FOLLOWERS, self.vocabulary)
-        return generator.integers(0, self.vocabulary, (self.vocabulary, count))
 
 
 def text_of(task: str, vocabulary: int, seed: int) -> Text:

@@ -86,11 +86,8 @@ class Book:
 
         for message, runs in self._collectives.items():
             ranks = self._members(message).size
-            add(
-                (message.op, message.axis),
-                runs * ranks,
-                float(runs * _on_ring(message).sum()) * (ranks // message.group[0]),
-            )
+            sent = float(runs * _on_ring(message).sum()) * (ranks // message.group[0])
+            add((message.op, message.axis), runs * ranks, sent)
         for (_, _, _, elements, size), runs in self._sends.items():
             add(("send", "pp"), runs * self._per_stage, runs * self._per_stage * elements * size)
         return dict(sorted(found.items()))
@@ -175,18 +172,18 @@ def traffic_lines(
     said = program_traffic(program)
     nothing = MovedBytes(runs=0, sent_bytes=0.0)
     lines = []
-    for key in sorted({*measured, *said}):
+    for operation, axis in sorted({*measured, *said}):
+        key = operation, axis
         one, other = measured.get(key, nothing), said.get(key, nothing)
-        lines.append(
-            TrafficLine(
-                operation=key[0],
-                axis=key[1],
-                runs=one.runs,
-                program_runs=other.runs * steps,
-                sent_bytes=one.sent_bytes,
-                program_bytes=other.sent_bytes * steps,
-            )
+        line = TrafficLine(
+            operation=operation,
+            axis=axis,
+            runs=one.runs,
+            program_runs=other.runs * steps,
+            sent_bytes=one.sent_bytes,
+            program_bytes=other.sent_bytes * steps,
         )
+        lines.append(line)
     return tuple(lines)
 
 
@@ -254,7 +251,7 @@ class Exchanger:
         """Arrays of all ranks after an exchange of a block."""
         size = self._ranks.size(op.axis)
         assert size == int(op.ranks), op.name
-        grouped = self._grouped(numbers, op.axis)
+        grouped = numbers.reshape(*self._ranks.split(op.axis), *numbers.shape[1:])
         gathers = op.op == "all-gather" or op.ring == "gather"
         scatters = op.op == "reduce-scatter" or op.ring == "reduce"
         if op.op == "all-reduce":
@@ -307,9 +304,6 @@ class Exchanger:
         size = self._ranks.size(axis)
         at = self._ranks.coordinate(axis)[:, None, None]
         return np.take_along_axis(_pieces(numbers, size), at, axis=-1)[..., 0]
-
-    def _grouped(self, numbers: Numbers, axis: str) -> Numbers:
-        return numbers.reshape(*self._ranks.split(axis), *numbers.shape[1:])
 
     def _write(self, op: CollectiveOp, elements: int, hops: int, group: int | None = None) -> None:
         def message() -> Message:

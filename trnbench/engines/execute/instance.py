@@ -32,7 +32,9 @@ class BlockPlan:
         self.shop = shop
         self.block = block
         self.split = split
-        self._exchanges = [op for op in block.collectives if _of_bucket(op)]
+        self._exchanges = [
+            op for op in block.collectives if op.axis in _OF_BUCKETS or op.phase == "optimizer"
+        ]
         forward = [op for op in block.phase("F") if op not in self._exchanges]
         kept = block.kept
         backward = [op for op in kept.ops if not (split and op.phase == "B_weight")]
@@ -81,10 +83,6 @@ class BlockPlan:
             for op in self._exchanges
             if op.phase == phase and op.axis == axis and op.read.name.endswith(f".{bucket}")
         )
-
-
-def _of_bucket(op: CollectiveOp) -> bool:
-    return op.axis in _OF_BUCKETS or op.phase == "optimizer"
 
 
 def _publishes(op: CollectiveOp) -> bool:

@@ -271,11 +271,6 @@ def _softmax(scores: Numbers) -> Arrays:
     return [shares]
 
 
-@of_arrays
-def _d_softmax(gradient: Numbers, shares: Numbers) -> Arrays:
-    return [shares * (gradient - (gradient * shares).sum(axis=-1, keepdims=True))]
-
-
 # The loss
 
 
@@ -308,11 +303,6 @@ def _d_exponential_sums(shop: Workshop, op: Elementwise, arrays: Arrays) -> Arra
     return [out]
 
 
-@of_arrays
-def _d_cross_entropy(gradient: Numbers, sums: Numbers) -> Arrays:
-    return [np.stack([gradient / sums[..., 0], -gradient], axis=-1)]
-
-
 # Activations, alone and as gates
 
 
@@ -339,8 +329,8 @@ FUNCTIONS: Mapping[str, Function] = {
     **named(
         (
             *(_add, _d_add, _slice, _norm, _d_norm, _rotary, _join_rotated, _d_join_rotated),
-            *(_d_join, _repeat_heads, _d_repeat_heads, _scale_mask, _softmax, _d_softmax),
-            *(_exponential_sums, _d_exponential_sums, _d_cross_entropy),
+            *(_d_join, _repeat_heads, _d_repeat_heads, _scale_mask, _softmax),
+            *(_exponential_sums, _d_exponential_sums),
         )
     ),
     "cast": lambda shop, op, arrays: arrays,
@@ -352,6 +342,10 @@ FUNCTIONS: Mapping[str, Function] = {
     "d_scale_mask": lambda shop, op, arrays: [arrays[0] / _scale(shop)],
     "row_max": lambda s, op, arrays: [_words(s, op.reads[0].dims[2], arrays[0]).max(axis=-1)],
     "cross_entropy": lambda shop, op, arrays: [np.log(arrays[0][..., 0]) - arrays[0][..., 1]],
+    "d_softmax": of_arrays(
+        lambda g, shares: [shares * (g - (g * shares).sum(axis=-1, keepdims=True))]
+    ),
+    "d_cross_entropy": of_arrays(lambda g, x: [np.stack([g / x[..., 0], -g], axis=-1)]),
     "route": lambda shop, op, arrays: route(int(op.writes[0].dims[2].size), *arrays),
     "d_route": lambda shop, op, arrays: d_route(int(op.writes[0].dims[2].size), *arrays),
     "combine": lambda shop, op, arrays: [combine(*arrays)],

@@ -20,17 +20,8 @@ from trnbench.facts.arrays import BoolArray
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record
 from trnbench.facts.units import FLOP_PER_MULTIPLY_ADD
+from trnbench.program import ops
 from trnbench.program.block import ResidentCategory
-from trnbench.program.ops import (
-    AttentionOp,
-    CollectiveOp,
-    Elementwise,
-    Gather,
-    MatMul,
-    Operation,
-    ScanOp,
-    Term,
-)
 from trnbench.program.tensor import Tensor, element_bytes
 
 
@@ -48,7 +39,7 @@ class ProductPlan(Record):
     summed: int
 
 
-def plan_product(term: Term) -> ProductPlan:
+def plan_product(term: ops.Term) -> ProductPlan:
     """Layout of a term's product."""
     left, right, out = term.operands
     batch = [x for x in out if x in left and x in right]
@@ -97,20 +88,20 @@ def product(
 RunOperation: TypeAlias = Callable[[Arrays], Arrays]
 
 
-def runner(shop: Workshop, op: Operation) -> RunOperation:
+def runner(shop: Workshop, op: ops.Operation) -> RunOperation:
     """Function from the arrays an operation reads to those it writes."""
     match op:
-        case MatMul():
+        case ops.MatMul():
             return _Products(shop, op)
-        case AttentionOp():
+        case ops.AttentionOp():
             return _counted(shop, op, FusedAttention(shop, op))
-        case ScanOp():
+        case ops.ScanOp():
             return _counted(shop, op, ScanKernel(op))
-        case Gather():
+        case ops.Gather():
             return _gather(shop, op)
-        case CollectiveOp():
+        case ops.CollectiveOp():
             return lambda arrays: [shop.exchange.run(op, arrays[0])]
-        case Elementwise():
+        case ops.Elementwise():
             function = FUNCTIONS[op.function] if op.function in FUNCTIONS else SCANS[op.function]
             return lambda arrays: function(shop, op, arrays)
         case _:
@@ -120,12 +111,12 @@ def runner(shop: Workshop, op: Operation) -> RunOperation:
 _MOVING = frozenset({"slice", "own_tokens", "unpack", "join", "d_join", "repeat_heads"})
 
 
-def only_moves(op: Operation) -> bool:
+def only_moves(op: ops.Operation) -> bool:
     """True when an operation writes numbers as read, all in one format."""
     match op:
-        case CollectiveOp():
+        case ops.CollectiveOp():
             moves = op.op in ("all-gather", "all-to-all") or op.ring == "gather"
-        case Elementwise():
+        case ops.Elementwise():
             moves = op.function in _MOVING
         case _:
             moves = False
@@ -139,7 +130,7 @@ ReadOperand: TypeAlias = Callable[[Numbers], tuple[Numbers, str]]
 class _Products:
     """Products that run as one: those of one result add up in FP32 and are rounded once."""
 
-    def __init__(self, shop: Workshop, op: MatMul) -> None:
+    def __init__(self, shop: Workshop, op: ops.MatMul) -> None:
         self._shop = shop
         self._format = op.format
         reads = {tensor: i for i, tensor in enumerate(op.reads)}
@@ -178,7 +169,7 @@ class _Products:
             out[at] += bias.reshape(len(bias), *(1,) * lead, *bias.shape[1:])
         return [out[i] for i in range(self._writes)]
 
-    def _reader(self, term: Term, tensor: Tensor) -> ReadOperand:
+    def _reader(self, term: ops.Term, tensor: Tensor) -> ReadOperand:
         arithmetic = self._shop.arithmetic
         if not arithmetic.exact and _grouped_otherwise(term, tensor, self._format):
             return lambda numbers: (numbers, self._format)
@@ -188,12 +179,10 @@ class _Products:
         return partial(arithmetic.operand, stored=tensor.format, wanted=wanted)
 
 
-def _grouped_otherwise(term: Term, tensor: Tensor, wanted: str) -> bool:
-    """True when an operand's groups of shared scales are not along the sum.
-
-    They were stored along the last dimension; for a sum over another dimension new groups are
-    formed.
-    """
+def _grouped_otherwise(term: ops.Term, tensor: Tensor, wanted: str) -> bool:
+    """True when an operand's groups of shared scales are not along the sum."""
+    # They were stored along the last dimension; for a sum over another dimension new groups are
+    # formed.
     if tensor.format != wanted or format_named(wanted).block == 1:
         return False
     left, right, out = term.operands
@@ -203,7 +192,7 @@ def _grouped_otherwise(term: Term, tensor: Tensor, wanted: str) -> bool:
 
 
 def _counted(
-    shop: Workshop, op: AttentionOp | ScanOp, kernel: FusedAttention | ScanKernel
+    shop: Workshop, op: ops.AttentionOp | ops.ScanOp, kernel: FusedAttention | ScanKernel
 ) -> RunOperation:
     def run(arrays: Arrays) -> Arrays:
         made, flop = kernel(arrays)
@@ -213,7 +202,7 @@ def _counted(
     return run
 
 
-def _gather(shop: Workshop, op: Gather) -> RunOperation:
+def _gather(shop: Workshop, op: ops.Gather) -> RunOperation:
     source, write = op.reads[0], op.writes[0]
     shape = shape_of(shop, write.dims)
     if write.dims[0].name == "expert":
@@ -334,7 +323,7 @@ class Pass:
     def __init__(
         self,
         shop: Workshop,
-        ops: Sequence[Operation],
+        operations: Sequence[ops.Operation],
         *,
         lasting: Iterable[Tensor],
         leaving: Iterable[Tensor] = (),
@@ -347,15 +336,15 @@ class Pass:
         stays = (self._lasting - into_use) | frozenset(leaving)
         into_sink = frozenset(sunk)
         ranks, settles = shop.ranks.ranks, shop.arithmetic.settles
-        last = {read: i for i, op in enumerate(ops) for read in op.reads}
-        made = {write for op in ops for write in op.writes}
+        last = {read: i for i, op in enumerate(operations) for read in op.reads}
+        made = {write for op in operations for write in op.writes}
         self._entering = [
             (t, held_bytes(t))
             for t in last
             if not (t in made | self._lasting or t.role == "weight")
         ]
         self._steps = []
-        for i, op in enumerate(ops):
+        for i, op in enumerate(operations):
             assert op.count > 0, op.name
             # A tensor goes after its last reader; a result that nobody reads or keeps goes at once.
             dead = [t for t in dict.fromkeys(op.reads) if last[t] == i and t not in stays]

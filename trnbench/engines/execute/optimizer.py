@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -22,7 +23,6 @@ from trnbench.program.ops import CollectiveOp
 
 StateName: TypeAlias = Literal["weights", "mean", "square", "master"]
 _NORM_GUARD = 1e-6
-_Part: TypeAlias = tuple[int, slice]  # Some elements of one rank
 _TOGETHER = 1 << 15  # Elements updated at a time, which stay in a core's cache meanwhile
 
 
@@ -267,7 +267,8 @@ class BucketState(HeldWeights):
         updated = np.empty_like(self.mean)
         drawn = [noise(name) for name in ("mean", "square", "weights")]
         room = np.empty(min(_TOGETHER, updated.shape[1]), dtype=updated.dtype)
-        for part in _parts_of(updated.shape):
+        for rank, start in product(range(len(updated)), range(0, updated.shape[1], _TOGETHER)):
+            part = rank, slice(start, start + _TOGETHER)
             bits = [None if whole is None else whole[part] for whole in drawn]
             new, mean, square = updated[part], self.mean[part], self.square[part]
             np.multiply(self.summed[part], share, out=new)
@@ -293,9 +294,3 @@ class BucketState(HeldWeights):
 def share_kept(squares: float, settings: AdamW) -> float:
     norm = float(np.sqrt(squares))
     return min(1.0, settings.clip / (norm + _NORM_GUARD))
-
-
-def _parts_of(shape: tuple[int, ...]) -> Iterator[_Part]:
-    for rank in range(shape[0]):
-        for start in range(0, shape[1], _TOGETHER):
-            yield rank, slice(start, start + _TOGETHER)

@@ -214,11 +214,6 @@ def _d_scan_rates(
 
 
 @of_arrays
-def _delta_rates(step: Numbers, decay: Numbers, rate: Numbers, offset: Numbers) -> Arrays:
-    return [_sigmoid(step), -np.exp(_all_tokens(rate)) * _softplus(decay + _all_tokens(offset))]
-
-
-@of_arrays
 def _d_delta_rates(d_steps: Numbers, d_decays: Numbers, *forward: Numbers) -> Arrays:
     step, decay, rate, offset = forward
     share, speed = _sigmoid(step), -np.exp(_all_tokens(rate))
@@ -226,11 +221,6 @@ def _d_delta_rates(d_steps: Numbers, d_decays: Numbers, *forward: Numbers) -> Ar
     d_decay = d_decays * speed * _sigmoid(shifted)
     d_rate = _summed(d_decays * speed * _softplus(shifted))
     return [d_steps * share * (1 - share), d_decay, d_rate, _summed(d_decay)]
-
-
-@of_arrays
-def _skip(out: Numbers, value: Numbers, skip: Numbers) -> Arrays:
-    return [out + value * _all_tokens(skip)[..., None]]
 
 
 @of_arrays
@@ -323,11 +313,6 @@ def _token_share(tokens: Numbers, weight: Numbers) -> Numbers:
 
 
 @of_arrays
-def _weighed(x: Numbers, tokens: Numbers, weight: Numbers) -> Arrays:
-    return [x * _token_share(tokens, weight)[..., None]]
-
-
-@of_arrays
 def _d_weighed(gradient: Numbers, x: Numbers, tokens: Numbers, weight: Numbers) -> Arrays:
     share = _token_share(tokens, weight)
     d_inner = np.einsum("rbsh,rbsh->rbs", gradient, x) * share * (1 - share)
@@ -338,12 +323,20 @@ def _d_weighed(gradient: Numbers, x: Numbers, tokens: Numbers, weight: Numbers) 
 SCANS: Mapping[str, Function] = {
     **named(
         (
-            *(_convolve, _d_convolve, _scan_rates, _d_scan_rates, _delta_rates, _d_delta_rates),
-            *(_skip, _d_skip, _gated_norm, _d_gated_norm, _norm_gate, _d_norm_gate),
-            *(_d_sigmoid_gate, _norm_by, _d_norm_by, _weighed, _d_weighed),
+            *(_convolve, _d_convolve, _scan_rates, _d_scan_rates, _d_delta_rates),
+            *(_d_skip, _gated_norm, _d_gated_norm, _norm_gate, _d_norm_gate),
+            *(_d_sigmoid_gate, _norm_by, _d_norm_by, _d_weighed),
         )
     ),
     "sigmoid_gate": of_arrays(lambda gate, x: [_sigmoid(gate) * x]),
+    "delta_rates": of_arrays(
+        lambda step, decay, rate, offset: [
+            _sigmoid(step),
+            -np.exp(_all_tokens(rate)) * _softplus(decay + _all_tokens(offset)),
+        ]
+    ),
+    "skip": of_arrays(lambda out, value, skip: [out + value * _all_tokens(skip)[..., None]]),
+    "weighed": of_arrays(lambda x, tokens, weight: [x * _token_share(tokens, weight)[..., None]]),
     "squares": of_arrays(lambda x: [np.einsum("rbsnd,rbsnd->rbs", x, x)]),
     "d_squares": of_arrays(lambda gradient, x: [2 * x * gradient[..., None, None]]),
 }

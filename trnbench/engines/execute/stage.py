@@ -198,10 +198,6 @@ class ExecutedPipeline(State, eq=False):
             assert sum(done) > before, "the schedule waits for a message that nobody sends"
         return losses
 
-    @property
-    def _parts(self) -> int:
-        return self.order.pp * self.order.vpp
-
     def _slot(self, number: int, slot: int, outside: BatchInputs, losses: list[Flow]) -> bool:
         """Run a slot if its message has arrived; return True if the slot ran."""
         at = number, slot
@@ -214,7 +210,7 @@ class ExecutedPipeline(State, eq=False):
                     return False
                 entering = self._forward.pop(key, ())
                 made = stage.forward(chunk, micro_batch, entering, outside[micro_batch])
-                if part + 1 == self._parts:
+                if part + 1 == self.order.pp * self.order.vpp:
                     losses[micro_batch] = made
                     self._backward[key] = tuple(
                         np.full(loss.shape, seed, dtype=loss.dtype)

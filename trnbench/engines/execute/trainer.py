@@ -40,7 +40,7 @@ from typing import TypeAlias
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from trnbench.engines.execute.arithmetic import Arithmetic, Flow, Numbers
+from trnbench.engines.execute.arithmetic import Arithmetic, Numbers
 from trnbench.engines.execute.draws import Draws, Text, number_of
 from trnbench.engines.execute.exchange import Book, Message
 from trnbench.engines.execute.instance import BlockInstance
@@ -133,7 +133,11 @@ class Trainer:
         # on how many there are.
         with self._threads.limit(limits=1, user_api="blas"):
             loss = self._pass()
-            self._update(self._clipped())
+            share = self._clipped()
+            for block, state in self.states():
+                noise = partial(block.noise, state, self.steps_done)
+                state.update(self.run.optimizer, self.steps_done, share, noise)
+                state.publish(block.plan.publication(state.shape.axis, state.shape.shard))
         self.steps_done += 1
         return loss
 
@@ -152,7 +156,9 @@ class Trainer:
         # The loss needs no gradients; the sums are made here because a step and a look at the
         # gradients both want them.
         self._synchronise()
-        return self._mean_loss(losses)
+        # Tensor-parallel ranks hold the same losses.
+        tp = int(self.program.layout.tp)
+        return sum(float(one[0][::tp].sum(dtype=np.float64)) for one in losses) / self.tokens
 
     def _texts(self) -> list[dict[str, Numbers]]:
         layout = self.program.layout
@@ -168,11 +174,6 @@ class Trainer:
             }
             for i in range(0, len(whole), rows)
         ]
-
-    def _mean_loss(self, losses: list[Flow]) -> float:
-        tp = int(self.program.layout.tp)
-        # Tensor-parallel ranks hold the same losses.
-        return sum(float(one[0][::tp].sum(dtype=np.float64)) for one in losses) / self.tokens
 
     def states(self) -> Iterator[Held]:
         """Yield every bucket of every block, stage by stage."""
@@ -194,9 +195,8 @@ class Trainer:
             start = 0
             for name, span in state.shape.spans.items():
                 shape = [int(dim.whole) for dim in span.weight.dims]
-                found[name, number_of(name, block.layer)] = flat[
-                    start : start + prod(shape)
-                ].reshape(shape)
+                own = flat[start : start + prod(shape)].reshape(shape)
+                found[name, number_of(name, block.layer)] = own
                 start += prod(shape)
         return found
 
@@ -219,19 +219,17 @@ class Trainer:
     def _sum_tied(self) -> None:
         """Sum the gradients of a vocabulary that the first and the last stage both hold."""
         both = [
-            (block, state)
+            (op, state)
             for block, state in self.states()
-            if block.plan.exchange("optimizer", state.shape.axis, "tied") is not None
+            if (op := block.plan.exchange("optimizer", state.shape.axis, "tied")) is not None
         ]
         if not both:
             return
-        parts = [state.gradients_at(state.shape.tied) for _, state in both]
-        total = self.arithmetic.store(parts[0] + parts[1], self.program.recipe.reduction)
+        first, last = (state.gradients_at(state.shape.tied) for _, state in both)
+        total = self.arithmetic.store(first + last, self.program.recipe.reduction)
         for _, state in both:
             state.put_gradients(state.shape.tied, total)
-        op = both[0][0].plan.exchange("optimizer", both[0][1].shape.axis, "tied")
-        assert op is not None
-        self._note(op, total[0])
+        self._note(both[0][0], total[0])
 
     def _clipped(self) -> float:
         """Factor of gradients, from the norm of all of them."""
@@ -260,9 +258,3 @@ class Trainer:
                 group=(int(op.ranks), 1),
             )
         )
-
-    def _update(self, share: float) -> None:
-        for block, state in self.states():
-            noise = partial(block.noise, state, self.steps_done)
-            state.update(self.run.optimizer, self.steps_done, share, noise)
-            state.publish(block.plan.publication(state.shape.axis, state.shape.shard))

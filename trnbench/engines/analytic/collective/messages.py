@@ -43,9 +43,16 @@ def profiled(
     loads = [link_loads(placed, played) * each_link for played in rounds]
     needs = [_needs(placed, played, load) for played, load in zip(rounds, loads, strict=True)]
     looked_at, alike = rounds, lines
+    pipeline = None
     if pattern.pipelined and rounds:
         looked_at, needs, ways = _one_of_each(rounds, needs)
         alike *= ways
+        pipeline = ChunkPipeline(
+            flow=flow_of(looked_at),
+            latency_s=np.concatenate([found.latency_s for found in looked_at]),
+            remote=np.concatenate([found.remote for found in looked_at]),
+            s_per_byte=np.concatenate(needs, axis=1),
+        )
     distinct = [
         _distinct(_table(placed, played, need, each_link))
         for played, need in zip(looked_at, needs, strict=True)
@@ -73,7 +80,7 @@ def profiled(
             queue=rows[:, 7].astype(np.int64),
             hop_latencies_s=rows[:, _HOPS:],
         ),
-        pipeline=_pipeline(looked_at, needs) if pattern.pipelined and rounds else None,
+        pipeline=pipeline,
         loads=sum(
             (load * played.times for load, played in zip(loads, rounds, strict=True)),
             start=np.zeros(placed.link_count + 1),
@@ -84,10 +91,9 @@ def profiled(
 def _one_of_each(
     rounds: tuple[PlacedRound, ...], needs: list[FloatArray]
 ) -> tuple[tuple[PlacedRound, ...], list[FloatArray], int]:
-    """Rounds cut to one of each set of equal ways, their needs, and the size of a set.
-
-    Only messages of one way wait for each other; loads of the other ways are already in the needs.
-    """
+    """Rounds cut to one of each set of equal ways, their needs, and the size of a set."""
+    # Only messages of one way wait for each other; loads of the other ways are already in the
+    # needs.
     # Sorted by way, the messages of one way are a slice of the table: slices are compared by bytes.
     way = np.concatenate([found.way for found in rounds])
     order = np.argsort(way, kind="stable")
@@ -124,15 +130,6 @@ def link_loads(placed: Placed, found: PlacedRound) -> FloatArray:
     weights = np.repeat(found.share, found.links.shape[1])
     counts = np.bincount(found.links.ravel(), weights=weights, minlength=placed.link_count + 1)
     return counts.astype(float)
-
-
-def _pipeline(rounds: tuple[PlacedRound, ...], needs: list[FloatArray]) -> ChunkPipeline:
-    return ChunkPipeline(
-        flow=flow_of(rounds),
-        latency_s=np.concatenate([found.latency_s for found in rounds]),
-        remote=np.concatenate([found.remote for found in rounds]),
-        s_per_byte=np.concatenate(needs, axis=1),
-    )
 
 
 def seconds(loads: FloatArray, capacity: FloatArray) -> FloatArray:

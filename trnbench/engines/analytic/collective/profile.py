@@ -24,7 +24,7 @@ from trnbench.engines.analytic.collective.shape import (
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.records import Record, fields, replace
 from trnbench.machine.fabric import Fabric, LinkKind
-from trnbench.machine.message_plan.algorithm import Fan, MessagePattern, Messages
+from trnbench.machine.message_plan.algorithm import Fan, MessagePattern
 from trnbench.machine.message_plan.build import node_lines
 from trnbench.machine.message_plan.placed import Placed
 from trnbench.machine.message_plan.rails import one_rail
@@ -96,13 +96,17 @@ def _rounds(pattern: MessagePattern, width: int) -> list[_Round] | None:
         (batch,) = batches
         least = int(batch.count.min())
         added = np.bincount(batch.target % width, weights=batch.count).max() if batch.reduces else 0
+        # On lines of one rank a node all messages leave the node, whoever sends them.
+        ends: Hashable = "elsewhere", batch.channel.tobytes()
+        if not (wide and width == 1):
+            ends = batch.source.tobytes(), batch.target.tobytes(), batch.channel.tobytes()
         rounds.append(
             _Round(
                 round_=round_,
                 times=times,
                 ends=(
                     pattern.channels,
-                    _ends(batch, elsewhere=wide and width == 1),
+                    ends,
                     (batch.count / least).tobytes(),
                 ),
                 blocks=float(least),
@@ -110,14 +114,6 @@ def _rounds(pattern: MessagePattern, width: int) -> list[_Round] | None:
             )
         )
     return rounds
-
-
-def _ends(batch: Messages, *, elsewhere: bool) -> Hashable:
-    """Senders and receivers of a batch; `elsewhere` where all messages leave the node."""
-    channels = batch.channel.tobytes()
-    if elsewhere:
-        return "elsewhere", channels
-    return batch.source.tobytes(), batch.target.tobytes(), channels
 
 
 def _joined(
@@ -256,7 +252,9 @@ def _resources(placed: Placed, phases: tuple[PhaseProfile, ...]) -> tuple[Resour
     if not shared.any():
         return ()
     total = need.sum(axis=0)
-    levels = _levels(fabric)[np.arange(placed.link_count) % fabric.links_per_node]
+    names = sorted({link.level for link in fabric.links})
+    number = np.array([names.index(link.level) for link in fabric.links])
+    levels = number[np.arange(placed.link_count) % fabric.links_per_node]
     resources = []
     for level in range(int(levels.max()) + 1):
         where = np.flatnonzero(levels == level)
@@ -266,8 +264,3 @@ def _resources(placed: Placed, phases: tuple[PhaseProfile, ...]) -> tuple[Resour
                 Resource(kind=LinkKind(int(placed.kind[busiest])), s_per_byte=float(total[busiest]))
             )
     return tuple(resources)
-
-
-def _levels(fabric: Fabric) -> IntArray:
-    names = sorted({link.level for link in fabric.links})
-    return np.array([names.index(link.level) for link in fabric.links])

@@ -115,16 +115,17 @@ class ClosedForm(Record, eq=False):
 def closed_form(profile: Profile, tuning: Tuning) -> ClosedForm:
     """The closed form of a profiled collective with a tuning."""
     phases = np.array([i for i, part in enumerate(profile.phases) if len(part.times)], dtype=int)
-    axes = (1,) * max(np.ndim(value) for value in _numbers(tuning))
+    numbers = (
+        *(tuning.step_s, tuning.network_step_s, tuning.message_s, tuning.reduce_touches),
+        *(tuning.on_chip, tuning.link, tuning.network, tuning.slices),
+    )
+    axes = (1,) * max(map(np.ndim, numbers))
     lines = [_phase_lines(profile, profile.phases[index], tuning, axes) for index in phases]
-    if len(lines) == 1:
-        (every,) = lines
-    else:
-        every = Lines(
-            start_s=_stacked([part.start_s for part in lines]),
-            s_per_byte=_stacked([part.s_per_byte for part in lines]),
-            counts=np.concatenate([np.zeros(0, np.int64), *(part.counts for part in lines)]),
-        )
+    every = Lines(
+        start_s=_stacked([part.start_s for part in lines]),
+        s_per_byte=_stacked([part.s_per_byte for part in lines]),
+        counts=np.concatenate([np.zeros(0, np.int64), *(part.counts for part in lines)]),
+    )
     return form_of(
         replace(profile, phases=()),
         tuning,
@@ -242,12 +243,16 @@ def _phase_lines(
     )
     if phase.pipeline:
         ways = critical_ways(phase.pipeline, tuning)
-        found = [way_line(way, tuning) for way in ways]
+        starts, slopes = [extra.start_s], [extra.s_per_byte]
+        for way in ways:
+            steps = way.near_hops * tuning.step_s + way.remote_hops * tuning.network_step_s
+            starts.append(np.asarray(way.latency_s + steps)[None])
+            on_chip, link, network = way.s_per_byte
+            moving = on_chip / tuning.on_chip + link / tuning.link + network / tuning.network
+            slopes.append(np.asarray(moving)[None])
         return Lines(
-            start_s=_stacked([extra.start_s, *(np.asarray(start)[None] for start, _ in found)]),
-            s_per_byte=_stacked(
-                [extra.s_per_byte, *(np.asarray(slope)[None] for _, slope in found)]
-            ),
+            start_s=_stacked(starts),
+            s_per_byte=_stacked(slopes),
             counts=np.append(extra.counts, len(ways)),
         )
     step = np.where(column(classes.remote) > 0, tuning.network_step_s, tuning.step_s)
@@ -266,13 +271,6 @@ def _phase_lines(
     )
 
 
-def _numbers(tuning: Tuning) -> tuple[float, ...]:
-    return (
-        *(tuning.step_s, tuning.network_step_s, tuning.message_s, tuning.reduce_touches),
-        *(tuning.on_chip, tuning.link, tuning.network, tuning.slices),
-    )
-
-
 def _relayed(
     phase: PhaseProfile, start_s: FloatArray, s_per_byte: FloatArray, extra: Lines
 ) -> Lines:
@@ -284,7 +282,9 @@ def _relayed(
         busiest = slope.max(axis=0)
         lengths = _hops_before_queue(found, order - found.first)
         for hops in lengths:
-            taken = _hops_of_way(found.classes.count[order - found.first], hops)
+            counts_of = found.classes.count[order - found.first]
+            upto = np.minimum(-(-hops * np.cumsum(counts_of) // counts_of.sum()), hops)
+            taken = np.diff(upto, prepend=0)
             taken = taken.reshape(-1, *(1,) * (start.ndim - 1))
             starts.append((taken * start).sum(axis=0) + extra.start_s[index])
             way = (found.times - hops) * busiest + (taken * slope).sum(axis=0)
@@ -299,24 +299,18 @@ def by_latency(classes: MessageClasses) -> IntArray:
 
 
 def _hops_before_queue(found: RoundProfile, order: IntArray) -> list[int]:
-    """Numbers of hops after which a chunk may begin to queue at the busiest link.
-
-    A chunk that travels h hops alone and then queues takes the hops' own seconds plus (times - h)
-    transfers of the busiest link. Slow hops are `apart` hops from each other. Between two of them
-    each further hop changes that sum by the same amount, and all such stretches are equal. The sum
-    is therefore largest after the first hop, after the last slow one, or at the end of the ring.
-    """
+    """Numbers of hops after which a chunk may begin to queue at the busiest link."""
+    # A chunk that travels h hops alone and then queues takes the hops' own seconds plus (times - h)
+    # transfers of the busiest link. Slow hops are `apart` hops from each other. Between two of them
+    # each further hop changes that sum by the same amount, and all such stretches are equal. The
+    # sum is therefore largest after the first hop, after the last slow one, or at the end of the
+    # ring.
     classes = found.classes
     # Only the slowest class is placed round the ring; equal spacing is the fabric's regular layout.
     slow = int(classes.count[classes.latency_s == classes.latency_s[order[0]]].sum())
     apart = max(int(classes.count.sum()) // slow, 1)
     last_slow = (found.times - 1) // apart * apart + 1
     return sorted({1, last_slow, found.times})
-
-
-def _hops_of_way(counts: IntArray, hops: int) -> IntArray:
-    upto = np.minimum(-(-hops * np.cumsum(counts) // counts.sum()), hops)
-    return np.asarray(np.diff(upto, prepend=0))
 
 
 def collective_time(profile: Profile, tuning: Tuning, size_bytes: FloatArray) -> Breakdown:
@@ -327,13 +321,13 @@ def collective_time(profile: Profile, tuning: Tuning, size_bytes: FloatArray) ->
     size = np.asarray(size_bytes, dtype=float)
     form = closed_form(profile, tuning)
     if not len(form.phases):
-        nothing = np.zeros_like(size)
+        nothing, alone = np.zeros_like(size), ("nothing",) * size.size
         return Breakdown(
             time_s=nothing,
             launch_s=nothing,
             latency_s=nothing,
             chunks=np.ones_like(size),
-            bound_by=("nothing",) * size.size,
+            bound_by=alone,
         )
     chunks, times = form.candidates(size)
     kinds = [resource.kind.name.lower().replace("_", "-") for resource in profile.resources]
@@ -379,36 +373,21 @@ def critical_ways(pipeline: ChunkPipeline, tuning: Tuning) -> list[Way]:
 
     Samples of a parameter share the ways of their mean.
     """
-    numbers = (
-        *(tuning.on_chip, tuning.link, tuning.network),
-        *(tuning.step_s, tuning.network_step_s),
-    )
-    key = tuple(float(np.mean(number)) for number in numbers)
-    factor = pipeline.factor
-    return [
-        replace(
-            way,
-            s_per_byte=(
-                way.s_per_byte[0] * factor,
-                way.s_per_byte[1] * factor,
-                way.s_per_byte[2] * factor,
-            ),
-        )
-        for way in pipeline.ways.of(key, lambda: _found_ways(pipeline, *key))
+    speeds = tuning.on_chip, tuning.link, tuning.network
+    key = tuple(float(np.mean(n)) for n in (*speeds, tuning.step_s, tuning.network_step_s))
+    found = pipeline.ways.of(key, lambda: _found_ways(pipeline, *key))
+    times = pipeline.factor
+    slopes = [
+        (one * times, two * times, net * times) for one, two, net in (w.s_per_byte for w in found)
     ]
+    return [replace(way, s_per_byte=slope) for way, slope in zip(found, slopes, strict=True)]
 
 
-def _found_ways(
-    pipeline: ChunkPipeline,
-    on_chip: float,
-    link: float,
-    network: float,
-    step_s: float,
-    network_step_s: float,
-) -> tuple[Way, ...]:
+def _found_ways(pipeline: ChunkPipeline, *key: float) -> tuple[Way, ...]:
     """Critical ways at these shares of link speeds and seconds of a software step."""
     from trnbench.machine.message_plan.pieces import last_arrivals
 
+    on_chip, link, network, step_s, network_step_s = key
     need = pipeline.s_per_byte / np.array([[on_chip], [link], [network]])
     slowest, transfer = need.argmax(axis=0), need.max(axis=0)
     start = pipeline.latency_s + np.where(pipeline.remote, network_step_s, step_s)
@@ -430,11 +409,3 @@ def _found_ways(
             )
         )
     return tuple(sorted(ways, key=lambda way: (way.latency_s, way.s_per_byte)))
-
-
-def way_line(way: Way, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
-    """Seconds of a way for no bytes, and seconds per byte."""
-    on_chip, link, network = way.s_per_byte
-    moving = on_chip / tuning.on_chip + link / tuning.link + network / tuning.network
-    steps = way.near_hops * tuning.step_s + way.remote_hops * tuning.network_step_s
-    return np.asarray(way.latency_s + steps), np.asarray(moving)

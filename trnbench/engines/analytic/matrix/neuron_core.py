@@ -99,10 +99,8 @@ def core_time(s: KernelSchedule, costs: Instructions, banks: int) -> CoreTime:
 
 
 def _blocked(core: _Core, moves: FloatArray) -> FloatArray:
-    """Seconds of the loop over blocks of N, of M inside them, of K inside those.
-
-    `moves`: 1 where `a` is loaded for every block, 0 where it stays.
-    """
+    """Seconds of the loop over blocks of N, of M inside them, of K inside those."""
+    # `moves`: 1 where `a` is loaded for every block, 0 where it stays.
     # Four kinds of windows: full blocks, the bottom row, the right column and the corner, each as
     # often as there are such blocks. The ends of the loop are then corrected one by one.
     s, p, across, down = core.s, core.p, core.p.across, core.p.down
@@ -177,12 +175,10 @@ def _fill(core: _Core) -> FloatArray:
 
 
 def _end(core: _Core, row: _RowTime, last: _Last) -> FloatArray:
-    """Seconds from the end of the last window to the end of the last store.
-
-    The last block starts computing when the window before it ends, less the part of its first chain
-    of products (or its transposes) done while the last of its loads came in. Its rows are then
-    stored as they get done, unless the DMA engines or their trigger are behind.
-    """
+    """Seconds from the end of the last window to the end of the last store."""
+    # The last block starts computing when the window before it ends, less the part of its first
+    # chain of products (or its transposes) done while the last of its loads came in. Its rows are
+    # then stored as they get done, unless the DMA engines or their trigger are behind.
     s, p, several, many = core.s, core.p, core.several, last.many
     single, only = 1.0 - several, 1.0 - many
     rows, store = p.last_m.count, p.last_n.store_s
@@ -230,10 +226,8 @@ def _before(
 
 
 def _mixed(*cases: tuple[FloatArray, FloatArray]) -> FloatArray:
-    """The value of the one case whose share is 1, the shares of the others being 0.
-
-    Sums of products take a fifth of the time of `np.where`, which guesses every element's branch.
-    """
+    """The value of the one case whose share is 1, the shares of the others being 0."""
+    # Sums of products take a fifth of the time of `np.where`, which guesses every element's branch.
     (share, values), *others = cases
     value = share * values
     for share, values in others:
@@ -242,11 +236,9 @@ def _mixed(*cases: tuple[FloatArray, FloatArray]) -> FloatArray:
 
 
 def _streamed(core: _Core) -> FloatArray:
-    """Seconds of kernels that keep the whole contraction of an output block in PSUM.
-
-    Rows of output wait for each other where few have room. Without a second buffer for a block of
-    `a`, nothing hides its loading.
-    """
+    """Seconds of kernels that keep the whole contraction of an output block in PSUM."""
+    # Rows of output wait for each other where few have room. Without a second buffer for a block of
+    # `a`, nothing hides its loading.
     s, p = core.s, core.p
     always = 1.0 if s.reload_a else 0.0
     exposed = (1.0 - always) * (s.slots_a < 2 * s.k_tiles) * s.k_tiles
@@ -269,10 +261,8 @@ def _streamed(core: _Core) -> FloatArray:
 
 
 def _row_time(core: _Core, columns: ColumnBlock) -> _RowTime:
-    """Seconds of a row of output tiles.
-
-    The first block of K is copied out, the others (`several`: if there are any) are added.
-    """
+    """Seconds of a row of output tiles."""
+    # The first block of K is copied out, the others (`several`: if there are any) are added.
     s, p, several = core.s, core.p, core.several
     copy, add = columns.copy_s, columns.add_s
     multiply = s.block_k * columns.multiply_s
@@ -309,10 +299,8 @@ def _window(
 
 
 def _overlapped(core: _Core, compute: FloatArray, stores: FloatArray, load: Loads) -> _Window:
-    """The window of computing, of stores, and of loads, one K tile at a time.
-
-    Loads and stores share the DMA engines; each has a sequencer of its own that triggers them.
-    """
+    """The window of computing, of stores, and of loads, one K tile at a time."""
+    # Loads and stores share the DMA engines; each has a sequencer of its own that triggers them.
     moved = loads = core.p.k_tiles * load.transfer_s
     if core.trigger_s:
         triggers = load.transfers * core.trigger_s

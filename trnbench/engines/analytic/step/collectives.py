@@ -8,7 +8,7 @@ these. Sizes are then priced as arrays.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -63,12 +63,6 @@ class _Asked(Record, eq=False):
     present: BoolArray
     key: Hashable
 
-    @classmethod
-    def of(cls, op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray) -> _Asked:
-        present = np.asarray(_thin(runs) & ~groups.alone)
-        key = (op, groups.key, numbers_key(size_bytes), numbers_key(present))
-        return cls(op=op, groups=groups, size_bytes=size_bytes, present=present, key=key)
-
 
 class _Pairs(Record, eq=False):
     """Pairs of a kind of groups and a size that wanted layouts need."""
@@ -98,25 +92,16 @@ class CollectivePrices(Record, eq=False):
     kinds: Memo[Hashable, _Kinds] = field(default_factory=Memo)
     priced: Memo[Hashable, PricedExchange] = field(default_factory=Memo)
     within: Memo[tuple[int, ...], BoolArray] = field(default_factory=Memo)
-    sites: Memo[None, ExchangeSite] = field(default_factory=Memo)
 
     @property
     def ranks_per_node(self) -> int:
         return self.node_ranks or self.platform.ranks(self.logical_size)
 
-    @property
+    @cached_property
     def site(self) -> ExchangeSite:
         """Groups placed on this platform so far."""
-        return self.sites.of(
-            None,
-            lambda: site_of(
-                self.engines,
-                self.platform,
-                self.stack,
-                logical_size=self.logical_size,
-                ranks_per_node=self.ranks_per_node,
-            ),
-        )
+        sizes = self.logical_size, self.ranks_per_node
+        return site_of(self.engines, self.platform, self.stack, sizes)
 
     def collectives(self, ops: Sequence[CollectiveOp]) -> list[PricedExchange]:
         """Seconds of one run of each of a program's collectives, priced together."""
@@ -135,7 +120,7 @@ class CollectivePrices(Record, eq=False):
         def found() -> _Kinds:
             return self._kinds_of(groups_along(op.axis, self.grid, self.order, op.ranks), key)
 
-        return _Asked.of(op.op, self.kinds.of(key, found), op.size_bytes, runs=op.count > 0)
+        return _asked(op.op, self.kinds.of(key, found), op.size_bytes, runs=op.count > 0)
 
     def message(self, send: Send) -> PricedExchange:
         """Seconds of one message to the next stage, while every stage sends one."""
@@ -146,7 +131,7 @@ class CollectivePrices(Record, eq=False):
             return self._kinds_of(neighbours(stages, self.ranks_per_node), key)
 
         kinds = self.kinds.of(key, found)
-        return self._price(_Asked.of("send-receive", kinds, send.size_bytes, runs=send.count > 0))
+        return self._price(_asked("send-receive", kinds, send.size_bytes, runs=send.count > 0))
 
     def price(
         self, op: Op, groups: RankGroups, size_bytes: FloatArray, *, runs: BoolArray
@@ -155,16 +140,14 @@ class CollectivePrices(Record, eq=False):
         numbers = (groups.ranks, groups.stride, groups.width, groups.period)
         key = tuple(map(numbers_key, numbers))
         kinds = self.kinds.of(key, lambda: self._kinds_of(groups, key))
-        return self._price(_Asked.of(op, kinds, size_bytes, runs=runs))
+        return self._price(_asked(op, kinds, size_bytes, runs=runs))
 
     def _price(self, asked: _Asked) -> PricedExchange:
         return self.priced.of(asked.key, lambda: self._times([asked])[0])
 
     def _times(self, each: Sequence[_Asked]) -> list[PricedExchange]:
-        """Seconds of each request over its layouts, and refusals.
-
-        Kinds and sizes are few: each requested pair of them is priced once.
-        """
+        """Seconds of each request over its layouts, and refusals."""
+        # Kinds and sizes are few: each requested pair of them is priced once.
         # All requests become one list of (closed form, size): one call prices them together.
         tables = [self._pairs(request) for request in each]
         numbers: dict[EngineKey, int] = {}
@@ -210,11 +193,9 @@ class CollectivePrices(Record, eq=False):
         return self.within.of(shape, lambda: _within(self.wanted, shape))
 
     def _kinds_of(self, groups: RankGroups, key: Hashable) -> _Kinds:
-        """The distinct groups.
-
-        Layouts that agree in all five numbers of a place are one kind, numbered in order of
-        appearance.
-        """
+        """The distinct groups."""
+        # Layouts that agree in all five numbers of a place are one kind, numbered in order of
+        # appearance.
         per_node = self.ranks_per_node
         world = self.grid.ranks("world").astype(np.int64)
         # A job smaller than a node is placed on its own ranks only; otherwise whole nodes are full.
@@ -229,6 +210,12 @@ class CollectivePrices(Record, eq=False):
         kinds[asked] = found
         places = tuple((a, b, c, d, e) for a, b, c, d, e in numbers)
         return _Kinds(key=key, alone=groups.ranks == 1, kinds=kinds, places=places)
+
+
+def _asked(op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray) -> _Asked:
+    present = np.asarray(_thin(runs) & ~groups.alone)
+    key = (op, groups.key, numbers_key(size_bytes), numbers_key(present))
+    return _Asked(op=op, groups=groups, size_bytes=size_bytes, present=present, key=key)
 
 
 def groups_key(op: CollectiveOp) -> Hashable:

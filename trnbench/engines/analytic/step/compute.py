@@ -9,7 +9,7 @@ Kernels of one rank follow each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import TypeAlias, TypeVar
 
@@ -18,7 +18,7 @@ import numpy as np
 from trnbench.engines.analytic.matrix.time import HIDDEN_PART, MatrixPart, MatrixTime, matrix_time
 from trnbench.errors import unhandled
 from trnbench.facts.arrays import FloatArray
-from trnbench.facts.calibration.chip_efficiency import ComputeEfficiency, Numbers, ends_of
+from trnbench.facts.calibration.chip_efficiency import ComputeEfficiency, ends_of
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.numbers.formats import format_named
@@ -26,26 +26,17 @@ from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import BITS_PER_BYTE
 from trnbench.machine.tiling.attention import QUERY_TILE
 from trnbench.machine.tiling.legality import format_reasons
+from trnbench.program import ops
 from trnbench.program.block import Block
 from trnbench.program.grid import Grid
 from trnbench.program.matrix import MatrixProduct, matrix_product
-from trnbench.program.ops import (
-    AttentionOp,
-    CollectiveOp,
-    Elementwise,
-    Gather,
-    MatMul,
-    Operation,
-    Phase,
-    ScanOp,
-)
 from trnbench.program.optimizer import is_on_host
 from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
 from trnbench.program.step import JoinedProducts, StepProgram, Terms
 from trnbench.program.tensor import ONE, Dim, array
 
 DimShape: TypeAlias = tuple[Dim, ...]
-Kernel = TypeVar("Kernel", AttentionOp, ScanOp, Elementwise, Gather)
+Kernel = TypeVar("Kernel", ops.AttentionOp, ops.ScanOp, ops.Elementwise, ops.Gather)
 
 _SHARING = 2  # Cores that can share a head of the forward pass
 
@@ -54,11 +45,11 @@ class BlockSeconds(Record, eq=False):
     """Seconds that one instance of a block computes on a rank, by phase and category."""
 
     kind: str
-    parts: Mapping[tuple[Phase, ComputeCategory], FloatArray]
+    parts: Mapping[tuple[ops.Phase, ComputeCategory], FloatArray]
     """Phases run once a micro-batch, `optimizer` once a step. Arrays span the axes of the grid that
     they depend on, then samples if any. NaN where the chip cannot compute."""
 
-    def seconds(self, *phases: Phase, category: ComputeCategory | None = None) -> FloatArray:
+    def seconds(self, *phases: ops.Phase, category: ComputeCategory | None = None) -> FloatArray:
         """Seconds of these phases (all if none is named), of one category or all."""
         wanted = (
             part
@@ -86,7 +77,9 @@ class Products(Record, eq=False):
     """Seconds of operations priced so far, shared by programs on one chip and efficiency."""
 
     seconds: dict[Terms, FloatArray] = field(default_factory=dict)  # Matrix products by their terms
-    kernels: dict[Operation, FloatArray] = field(default_factory=dict)  # all others, one call each
+    kernels: dict[ops.Operation, FloatArray] = field(
+        default_factory=dict
+    )  # all others, one call each
     reasons: dict[str, None] = field(default_factory=dict)  # why the chip cannot compute some
 
 
@@ -116,7 +109,11 @@ def compute_time(
 
 
 def attention_time_s(
-    op: AttentionOp, chip: Chip, efficiency: ComputeEfficiency, *, logical_size: int | None = None
+    op: ops.AttentionOp,
+    chip: Chip,
+    efficiency: ComputeEfficiency,
+    *,
+    logical_size: int | None = None,
 ) -> FloatArray:
     return PricedRank(chip, efficiency, logical_size, 1.0).attention(op)
 
@@ -134,14 +131,14 @@ def _block(
     rank: PricedRank, block: Block, known: Products, expert_load: FloatArray
 ) -> BlockSeconds:
     """Sum of the seconds of a block's operations; those on experts' tokens times `expert_load`."""
-    scores = _score_shapes(block.ops)
-    parts: dict[tuple[Phase, ComputeCategory], FloatArray] = {}
+    scores = _score_shapes(block)
+    parts: dict[tuple[ops.Phase, ComputeCategory], FloatArray] = {}
 
-    def add(phase: Phase, category: ComputeCategory, seconds: FloatArray) -> None:
+    def add(phase: ops.Phase, category: ComputeCategory, seconds: FloatArray) -> None:
         before = parts.get((phase, category))
         parts[phase, category] = seconds if before is None else before + seconds
 
-    def counted(op: Operation, category: ComputeCategory, seconds: FloatArray) -> None:
+    def counted(op: ops.Operation, category: ComputeCategory, seconds: FloatArray) -> None:
         if op.region == "experts":
             seconds = rank.along(op.count) * expert_load * seconds
         elif op.count is not ONE:  # as it is for most
@@ -156,25 +153,25 @@ def _block(
 
     for op in block.ops:
         match op:
-            case MatMul():
+            case ops.MatMul():
                 seconds = known.seconds[op.terms]
                 if op.terms[0].out.dims in scores:
                     seconds = seconds + rank.scores(op)
                 counted(op, "attention" if op.region == "core" else "matrix", seconds)
-            case AttentionOp():
+            case ops.AttentionOp():
                 counted(op, "attention", once(op, rank.attention))
-            case ScanOp():
+            case ops.ScanOp():
                 counted(op, "attention", once(op, rank.scan))
-            case Elementwise():
+            case ops.Elementwise():
                 if is_on_host(op):
                     continue  # `job_prices` prices it.
                 # The calibrated touches of `rank.scores` already contain the passes over scores.
                 if scores and any(t.dims in scores for t in (*op.reads, *op.writes)):
                     continue
                 counted(op, "element-wise", once(op, rank.elementwise))
-            case Gather():
+            case ops.Gather():
                 counted(op, "gather", once(op, lambda one: rank.moved(one.bytes)))
-            case CollectiveOp():
+            case ops.CollectiveOp():
                 pass  # `step_exchanges` prices it.
             case _:
                 unhandled(op, "price in compute time")
@@ -189,9 +186,11 @@ def _block(
     )
 
 
-def _score_shapes(ops: Iterable[Operation]) -> frozenset[DimShape]:
+def _score_shapes(block: Block) -> frozenset[DimShape]:
     return frozenset(
-        op.writes[0].dims for op in ops if isinstance(op, Elementwise) and op.region == "core"
+        op.writes[0].dims
+        for op in block.ops
+        if isinstance(op, ops.Elementwise) and op.region == "core"
     )
 
 
@@ -229,21 +228,21 @@ class PricedRank:
     def moved(self, size_bytes: FloatArray) -> FloatArray:
         return np.asarray(self.along(size_bytes) / self._memory_bytes_per_s)
 
-    def elementwise(self, op: Elementwise) -> FloatArray:
+    def elementwise(self, op: ops.Elementwise) -> FloatArray:
         """Seconds of a pass over memory."""
         kernels = self.efficiency.kernels
         update = op.phase == "optimizer"
         traffic = kernels.optimizer_traffic if update else kernels.elementwise_traffic
         return np.asarray(self.moved(op.bytes) * traffic)
 
-    def scores(self, op: MatMul) -> FloatArray:
+    def scores(self, op: ops.MatMul) -> FloatArray:
         """Seconds of all passes over the scores that a product makes."""
         kernels = self.efficiency.kernels
         backward = op.phase in ("B_input", "B_weight")
         touches = kernels.score_touches_backward if backward else kernels.score_touches_forward
         return np.asarray(self.moved(op.terms[0].out.bytes) * touches)
 
-    def attention(self, op: AttentionOp) -> FloatArray:
+    def attention(self, op: ops.AttentionOp) -> FloatArray:
         """Seconds of fused attention."""
         number_format = self.chip.own_format(op.format)
         example = matrix_product(1, 1, 1, format_a=number_format)
@@ -256,7 +255,8 @@ class PricedRank:
         flop_per_s = self._part * self.chip.peak_flop_per_s(number_format) * share
         tiles = np.ones(())
         if op.causal and ends_of(keys)[1] > 0:
-            tiles = _whole_tiles(self.along(op.query.shape[1]), self.along(op.pairs), keys)
+            queries, pairs = self.along(op.query.shape[1]), self.along(op.pairs)
+            tiles = np.asarray(np.minimum(1 + keys / 2 * queries / pairs, 2.0))
         # Pairs are paid in whole tiles on both sides, keys besides for loading and draining.
         flop = self.along(op.flop * self._unfilled(op))
         flop = flop * (tiles * self.along(self._query_tiles(op)) + self.along(self._key_side(op)))
@@ -268,7 +268,7 @@ class PricedRank:
             computed = computed + kernels.attention_head_s * self.along(on_core)
         return np.maximum(computed, self.moved(op.bytes))
 
-    def scan(self, op: ScanOp) -> FloatArray:
+    def scan(self, op: ops.ScanOp) -> FloatArray:
         """Seconds of a scan: its products at the speed of attention's, or its bytes.
 
         No published figure says what share of the peak scan kernels reach; bytes bound most of
@@ -286,11 +286,9 @@ class PricedRank:
         computed = self.along(op.flop * filled) / flop_per_s
         return np.maximum(computed, self.moved(op.bytes) * kernels.elementwise_traffic)
 
-    def _unfilled(self, op: AttentionOp) -> FloatArray:
-        """Seconds on a systolic array over those on an array that the heads would fill.
-
-        Heads go whole to the cores of a rank; forward, two cores share an odd one.
-        """
+    def _unfilled(self, op: ops.AttentionOp) -> FloatArray:
+        """Seconds on a systolic array over those on an array that the heads would fill."""
+        # Heads go whole to the cores of a rank; forward, two cores share an odd one.
         if not isinstance(self.chip.unit, NeuronCores):
             return np.ones(())
         batch, _, heads, size = op.query.shape
@@ -301,25 +299,21 @@ class PricedRank:
             filled = filled * (np.ceil(calls / self._cores) * self._cores / calls)
         return np.asarray(filled)
 
-    def _query_tiles(self, op: AttentionOp) -> FloatArray:
-        """Queries of whole tiles over the queries of the operation.
-
-        Ranks that share a sequence under a causal mask have an early and a late part of it, and
-        tiles of their own for each.
-        """
+    def _query_tiles(self, op: ops.AttentionOp) -> FloatArray:
+        """Queries of whole tiles over the queries of the operation."""
+        # Ranks that share a sequence under a causal mask have an early and a late part of it, and
+        # tiles of their own for each.
         if not isinstance(self.chip.unit, NeuronCores):
             return np.ones(())
         queries = op.query.shape[1]
         parts = np.where(op.causal & (queries < op.key.shape[1]), 2, 1)
         return np.asarray(np.ceil(queries / parts / QUERY_TILE) * QUERY_TILE * parts / queries)
 
-    def _key_side(self, op: AttentionOp) -> FloatArray:
-        """Cost of a head beyond its pairs, over that of the pairs: keys loaded, turned, drained.
-
-        About as long as one more tile of queries that attends to all keys (played on Trainium2: 95
-        queries backward, 190 forward). Where a rank has a whole sequence, the calibrated cost of a
-        head already contains these seconds.
-        """
+    def _key_side(self, op: ops.AttentionOp) -> FloatArray:
+        """Cost of a head beyond its pairs, over that of the pairs: keys loaded, turned, drained."""
+        # About as long as one more tile of queries that attends to all keys (played on Trainium2:
+        # 95 queries backward, 190 forward). Where a rank has a whole sequence, the calibrated cost
+        # of a head already contains these seconds.
         if not isinstance(self.chip.unit, NeuronCores):
             return np.zeros(())
         queries, keys = op.query.shape[1], op.key.shape[1]
@@ -335,7 +329,8 @@ class PricedRank:
         return {terms: seconds[places] for terms, places in joined.places.items()}
 
     def time(self, product: MatrixProduct) -> FloatArray:
-        return self._reached(matrix_time(self._taken(product), self.chip, cores=self._cores))
+        ideal = matrix_time(self._taken(product), self.chip, cores=self._cores)
+        return reduce(np.maximum, self.busy(ideal).values()) + self.along(ideal.parts_s["fixed"])
 
     def _taken(self, product: MatrixProduct) -> MatrixProduct:
         return replace(
@@ -344,11 +339,7 @@ class PricedRank:
             format_b=self.chip.own_format(product.format_b),
         )
 
-    def _reached(self, ideal: MatrixTime) -> FloatArray:
-        alone = self.busy(ideal).values()
-        return reduce(np.maximum, alone) + self.along(ideal.parts_s["fixed"])
-
-    def product_busy(self, op: MatMul) -> Mapping[MatrixPart, FloatArray]:
+    def product_busy(self, op: ops.MatMul) -> Mapping[MatrixPart, FloatArray]:
         return self.busy(matrix_time(self._taken(op.product), self.chip, cores=self._cores))
 
     def busy(self, ideal: MatrixTime) -> Mapping[MatrixPart, FloatArray]:
@@ -372,7 +363,3 @@ class PricedRank:
             for part, seconds in ideal.parts_s.items()
             if part not in (HIDDEN_PART, "fixed")
         }
-
-
-def _whole_tiles(queries: FloatArray, pairs: FloatArray, keys: Numbers) -> FloatArray:
-    return np.asarray(np.minimum(1 + keys / 2 * queries / pairs, 2.0))

@@ -77,7 +77,9 @@ class ExchangeSite(Record, eq=False):
 
         Sizes whose closed forms have the same shape are priced together.
         """
-        engines = [self._running(*key) for key in keys]
+        asked = (self.engine(*key) for key in keys)
+        engines = [engine for engine in asked if isinstance(engine, ExchangeEngine)]
+        assert len(engines) == len(keys)
         most = max(len(engine.starts) for engine in engines)
         starts = np.full((len(keys), most), np.inf)
         for number, engine in enumerate(engines):
@@ -103,11 +105,6 @@ class ExchangeSite(Record, eq=False):
             together = side_by_side([forms[number] for number in mine.tolist()], of_size)
             times[at] = together.time_s(size_bytes[at])
         return times
-
-    def _running(self, op: Op, where: GroupPlace) -> ExchangeEngine:
-        engine = self.engine(op, where)
-        assert isinstance(engine, ExchangeEngine)
-        return engine
 
     def _form(self, op: Op, where: GroupPlace, engine: ExchangeEngine, number: int) -> ClosedForm:
         def made() -> ClosedForm:
@@ -149,24 +146,22 @@ share them."""
 
 
 def site_of(
-    engines: Engines,
-    platform: Platform,
-    stack: CollectiveStack,
-    *,
-    logical_size: int | None,
-    ranks_per_node: int,
+    engines: Engines, platform: Platform, stack: CollectiveStack, sizes: tuple[int | None, int]
 ) -> ExchangeSite:
-    """The site of a platform with a stack, with the closed forms this process already has."""
-    key = platform.instance.name, platform.joined_nodes, stack.name, logical_size, ranks_per_node
+    """The site of a platform with a stack, with the closed forms this process already has.
+
+    `sizes`: logical size, and ranks in use on a node.
+    """
+    instance, (logical_size, ranks_per_node) = platform.instance, sizes
+    key = instance.name, platform.joined_nodes, stack.name, logical_size, ranks_per_node
     if key not in engines:
-        instance, chip, sizes = platform.instance, platform.chip, (logical_size, ranks_per_node)
-        kept = kept_forms(stack, instance.name, instance.chips, instance.fabric, chip, sizes)
+        sources = instance.name, instance.chips, instance.fabric, platform.chip, sizes
         engines[key] = ExchangeSite(
             platform=platform,
             stack=stack,
             logical_size=logical_size,
             ranks_per_node=ranks_per_node,
-            kept=kept,
+            kept=kept_forms(stack, *sources),
         )
     return engines[key]
 

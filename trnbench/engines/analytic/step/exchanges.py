@@ -54,7 +54,8 @@ class Exchanges(Record, eq=False):
         """Seconds of many collectives, priced together."""
         keys = {op: _key(op) for op in ops}
         fresh = {key: op for op, key in keys.items() if key not in self.known}
-        plain = {key: op for key, op in fresh.items() if not self._is_once_a_node(op)}
+        once_a_node = self.efficiency.stack.expert_tokens == "once-a-node"
+        plain = {key: op for key, op in fresh.items() if not (op.copies > 1 and once_a_node)}
         priced = dict(zip(plain, self.prices.collectives([*plain.values()]), strict=True))
         return {
             op: self._known(key, partial(self._seconds, op, priced.get(key)))
@@ -85,9 +86,6 @@ class Exchanges(Record, eq=False):
     def _spans_nodes(self, axis: str, ranks: FloatArray | None) -> BoolArray:
         groups = groups_along(axis, self.program.grid, self.prices.order, ranks)
         return groups.nodes(self.prices.ranks_per_node) > 1
-
-    def _is_once_a_node(self, op: CollectiveOp) -> bool:
-        return op.copies > 1 and self.efficiency.stack.expert_tokens == "once-a-node"
 
     def _once_a_node(self, op: CollectiveOp) -> PricedExchange:
         per_node = self.prices.ranks_per_node

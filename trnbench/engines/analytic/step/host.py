@@ -82,7 +82,10 @@ def host_prices(
     `stages`: number of blocks of each kind on each class of stages.
     """
     program, host = exchanges.program, exchanges.efficiency.stack.host
-    if host is None or not any(ends_of(seconds)[1] for seconds in _seconds_of(host)):
+    if host is None:
+        return None
+    launching = host.layer_pass_s, host.exchange_s, host.piped_exchange_s, host.graph_s
+    if not any(ends_of(seconds)[1] for seconds in launching):
         return None
     # Passes through the ends of a model (embedding, head) have no launch of their own.
     slowness = _slowness(host, exchanges)
@@ -122,10 +125,6 @@ def launched_update_s(
     return np.asarray(
         array(slowness * host.graph_s) + slowness * host.layer_pass_s * reduce(np.maximum, held)
     )
-
-
-def _seconds_of(host: HostLaunch) -> tuple[Numbers, ...]:
-    return host.layer_pass_s, host.exchange_s, host.piped_exchange_s, host.graph_s
 
 
 def slot_factor(host: HostLaunch | None, chunks: FloatArray) -> FloatArray:

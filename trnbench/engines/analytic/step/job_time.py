@@ -67,35 +67,25 @@ class JobPrices(Record, eq=False):
     def played(self, program: StepProgram) -> JobPrices:
         """Prices of the same blocks in another schedule, or spread differently over stages."""
         # Phases are made anew from the other program; their prices hold for the same blocks.
-        by_name = {one.name: one for one in phases_of(program)}
-        return replace(
-            self,
-            program=program,
-            phases=tuple(
-                (by_name[phase.name], prices.played(by_name[phase.name].program))
-                for phase, prices in self.phases
-            ),
-        )
+        programs = {one.name: one for one in phases_of(program)}
+        again = [(programs[phase.name], prices) for phase, prices in self.phases]
+        played = tuple((phase, prices.played(phase.program)) for phase, prices in again)
+        return replace(self, program=program, phases=played)
 
     def time(self, points: Points | None = None) -> StepTime:
         """Time of all layouts, or of those at `points`, as of a program."""
         times = {
-            phase.name: _repeated(
-                prices.time(points), phase.times, self._at(self.fetched_s(phase), points)
-            )
+            phase.name: _repeated(prices.time(points), phase.times, self.fetched_s(phase, points))
             for phase, prices in self.phases
         }
         whole = times[TRAIN]
         if len(times) == 1 and self.written is None:
             return whole
-        by_category: dict[StepCategory, FloatArray] = _added(
-            [one.by_category for one in times.values()]
-        )
-        hidden: dict[StepCategory, FloatArray] = _added([one.hidden for one in times.values()])
+        by_category = _added([one.by_category for one in times.values()])
+        hidden = _added([one.hidden for one in times.values()])
         if self.written is not None:
-            writing_s, exposed_s = self._written_s(
-                {name: one.time_s for name, one in times.items()}, points
-            )
+            seconds: dict[str, FloatArray] = {name: one.time_s for name, one in times.items()}
+            writing_s, exposed_s = self._written_s(seconds, points)
             by_category["generation"] = exposed_s
             hidden["generation"] = np.asarray(writing_s - exposed_s)
         return replace(
@@ -113,14 +103,15 @@ class JobPrices(Record, eq=False):
         _, exposed_s = self._written_s(times, points)
         return np.asarray(sum(times.values(), NOTHING) + exposed_s)
 
-    def fetched_s(self, phase: JobPhase) -> FloatArray:
+    def fetched_s(self, phase: JobPhase, points: Points | None = None) -> FloatArray:
+        """Seconds a phase waits for weights from the host's memory."""
         fetched = along(phase.fetched_bytes, self.training.exchanges.samples)
-        return np.asarray(fetched / self.host_rank_bytes_per_s)
+        return self._at(np.asarray(fetched / self.host_rank_bytes_per_s), points)
 
     def _times_s(self, points: Points | None) -> dict[str, FloatArray]:
         return {
             phase.name: np.asarray(
-                phase.times * prices.time_s(points) + self._at(self.fetched_s(phase), points)
+                phase.times * prices.time_s(points) + self.fetched_s(phase, points)
             )
             for phase, prices in self.phases
         }

@@ -267,11 +267,9 @@ class StageReader:
         return self._pick(self._sums.messages.of(key, add))
 
     def _growth(self, kind: str, count: FloatArray) -> FloatArray:
-        """Growth of activations while a split backward slot passes `count` blocks, bytes.
-
-        Each finished block frees one tensor and keeps another for its weight gradients; that of the
-        last block is in its working set.
-        """
+        """Growth of activations while a split backward slot passes `count` blocks, bytes."""
+        # Each finished block frees one tensor and keeps another for its weight gradients; that of
+        # the last block is in its working set.
 
         def each(lifetime: Lifetime) -> FloatArray:
             parts = (part.bytes for part in self._passing(kind) if part.lifetime == lifetime)
@@ -296,10 +294,8 @@ class StageReader:
         )
 
     def _behind(self, stage: StageClass) -> InFlight:
-        """Micro-batches kept by blocks behind the last layer.
-
-        On another stage than the output block's, each waits for the stages behind it and back.
-        """
+        """Micro-batches kept by blocks behind the last layer."""
+        # On another stage than the output block's, each waits for the stages behind it and back.
         if stage.role in ("only", "last"):
             return self._output_in_flight()
         if self._schedule != "interleaved":
@@ -310,10 +306,8 @@ class StageReader:
         return InFlight(until_backward=held, until_weight=held)
 
     def _output_in_flight(self) -> InFlight:
-        """Micro-batches kept by the output block, which is in the last chunk.
-
-        There a backward slot follows each forward slot, unless all forward slots come first.
-        """
+        """Micro-batches kept by the output block, which is in the last chunk."""
+        # There a backward slot follows each forward slot, unless all forward slots come first.
         key = self._schedule, "output"
         if key not in self._flights:
             if self._schedule != "interleaved":

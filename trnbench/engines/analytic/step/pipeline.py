@@ -87,11 +87,10 @@ def pipeline_time(
 def _bubble(
     schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: PipelineWork
 ) -> FloatArray:
-    """Seconds that the slowest stage k waits, messages left out.
-
-    Each case follows the slot order of `program.schedule` along one way through the pipeline: down
-    to k (`before`), m micro-batches on k, back up (`before`), and what k waits for in between.
-    """
+    """Seconds that the slowest stage k waits, messages left out."""
+    # Each case follows the slot order of `program.schedule` along one way through the pipeline:
+    # down to k (`before`), m micro-batches on k, back up (`before`), and what k waits for in
+    # between.
     slowest, before, after, behind = work.slowest, work.before, work.after, work.stages_after
     back_and_forth = before.all_s / v + after.all_s / v
     match schedule:
@@ -140,13 +139,11 @@ def _split_bubble(
     after: SlotTimes[FloatArray],
     behind: FloatArray,
 ) -> FloatArray:
-    """Bubble where stage s keeps s micro-batches' weight gradients for the drain.
-
-    Round trips are as in 1F1B, but without weight gradients. When k has run its last B, s + 1 =
-    p - behind weight gradients are left to it; meanwhile the last B goes up through the stages
-    before, and the first of them ends with one W (`first_weight`: that of a mean stage). The longer
-    of the two ends the step.
-    """
+    """Bubble where stage s keeps s micro-batches' weight gradients for the drain."""
+    # Round trips are as in 1F1B, but without weight gradients. When k has run its last B, s + 1 = p
+    # - behind weight gradients are left to it; meanwhile the last B goes up through the stages
+    # before, and the first of them ends with one W (`first_weight`: that of a mean stage). The
+    # longer of the two ends the step.
     first_weight = (before.weight_s + after.weight_s) / np.maximum(p - 1, 1)
     # With fewer micro-batches than stages, the last one keeps all weight gradients for its end: the
     # way goes F down and B up through all stages, and runs none of k's m W but the first stage's.
@@ -163,12 +160,10 @@ def _split_bubble(
 def _sends(
     schedule: Schedule, p: FloatArray, v: FloatArray, m: FloatArray, work: PipelineWork
 ) -> FloatArray:
-    """Seconds that messages add.
-
-    `send` is c of the module's text, `held` the share h. The first micro-batch fills the pipeline
-    and the last one drains it, p - 1 messages each; the rest of each case is what messages cost
-    the micro-batches in between.
-    """
+    """Seconds that messages add."""
+    # `send` is c of the module's text, `held` the share h. The first micro-batch fills the pipeline
+    # and the last one drains it, p - 1 messages each; the rest of each case is what messages cost
+    # the micro-batches in between.
     slowest, send, held, behind = work.slowest, work.send_s, work.held, work.stages_after
     piped = p > 1
     there_and_back = 2 * (p - 1)
@@ -229,11 +224,9 @@ def _spare(p: FloatArray, work: PipelineWork) -> SlotTimes[FloatArray]:
 
 
 def _round_trips(p: FloatArray, m: FloatArray, held: FloatArray) -> FloatArray:
-    """Messages that micro-batches 1 to m - 1 of 1F1B wait for, on the worst way.
-
-    A round trip over d + 1 stages takes 2 d messages for d + 1 micro-batches. A stage where it
-    turns is also held up by its own message to the stage beyond, unless it is the first or last.
-    """
+    """Messages that micro-batches 1 to m - 1 of 1F1B wait for, on the worst way."""
+    # A round trip over d + 1 stages takes 2 d messages for d + 1 micro-batches. A stage where it
+    # turns is also held up by its own message to the stage beyond, unless it is the first or last.
     # Quotients of whole numbers: far faster than // and %.
     turns = np.floor((m - 1) / p)
     rest = (m - 1) - turns * p

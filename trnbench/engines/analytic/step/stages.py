@@ -268,9 +268,10 @@ def ending(
         reduce_s, gather_s, sums_s = once["reduce"], once["gather"], once["sums"]
         # A slow node's chips are slow; its host updates what it always does.
         update_s = once["update"] * slowdown + once.get("host update", NOTHING)
+        last_slot_s = stage.seconds.get("weight", stage.seconds["backward"])
         # Exchanges between nodes occupy the network in this slot, so gradients cannot use that
         # time.
-        free_s = _last_slot(stage.seconds) - weighted(stage.blocks, crossing)
+        free_s = last_slot_s - weighted(stage.blocks, crossing)
         waited = np.maximum(window.beyond(reduce_s, free_s), 0)
         # Later stages are done earlier: they may reduce while the drain passes the stages before.
         drained = window.way(_drained(stage.before), stage.index)
@@ -284,10 +285,6 @@ def ending(
     # gradients lies between them.
     exposed = reduced + (rest - update)
     return StepEnding(update_s=update, exposed_s=exposed, hidden_s=np.maximum(moved - exposed, 0))
-
-
-def _last_slot(seconds: Mapping[Slot, FloatArray]) -> FloatArray:
-    return seconds.get("weight", seconds["backward"])
 
 
 def _drained(before: Mapping[Slot, FloatArray]) -> FloatArray:

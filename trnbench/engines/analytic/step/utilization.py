@@ -21,15 +21,7 @@ from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.records import Record
 from trnbench.machine.costs.instructions import EXCHANGED, MEMORY, TENSOR, VECTOR
-from trnbench.program.ops import (
-    AttentionOp,
-    CollectiveOp,
-    Elementwise,
-    Gather,
-    MatMul,
-    Operation,
-    ScanOp,
-)
+from trnbench.program import ops
 from trnbench.program.slots import StepCategory, purpose_of
 from trnbench.program.step import StepProgram
 
@@ -110,7 +102,7 @@ def busy(prices: StepPrices) -> Mapping[StepCategory, Mapping[str, float]]:
             times = runs * float(op.count) * float(prices.program.micro_batches)
             if op.phase == "optimizer" or not times:
                 continue
-            if isinstance(op, CollectiveOp):
+            if isinstance(op, ops.CollectiveOp):
                 # Counts are part of what an exchange takes.
                 seconds: Mapping[str, float] = {
                     EXCHANGED: float(prices.exchanges.seconds(op)) / float(op.count)
@@ -125,25 +117,25 @@ def busy(prices: StepPrices) -> Mapping[StepCategory, Mapping[str, float]]:
     return busy_s
 
 
-def _computed(rank: PricedRank, op: Operation) -> tuple[StepCategory, Mapping[str, float]]:
+def _computed(rank: PricedRank, op: ops.Operation) -> tuple[StepCategory, Mapping[str, float]]:
     match op:
-        case MatMul():
+        case ops.MatMul():
             parts = rank.product_busy(op)
             seconds = {_PART[part]: float(s) for part, s in parts.items() if part in _PART}
             return ("attention" if op.region == "core" else "matrix"), seconds
-        case AttentionOp():
+        case ops.AttentionOp():
             kernels = rank.efficiency.kernels
             share = (
                 kernels.attention_backward_share if op.backward else kernels.attention_forward_share
             )
             return "attention", {TENSOR: float(rank.attention(op) * share)}
-        case ScanOp():
+        case ops.ScanOp():
             return "attention", {MEMORY: float(rank.moved(op.bytes))}
-        case Elementwise():
+        case ops.Elementwise():
             return "element-wise", {MEMORY: float(rank.elementwise(op))}
-        case Gather():
+        case ops.Gather():
             return "element-wise", {MEMORY: float(rank.moved(op.bytes))}
-        case CollectiveOp():
+        case ops.CollectiveOp():
             raise GapError(op.op, "compute of a rank")
         case _:
             unhandled(op, "parts that it keeps busy")

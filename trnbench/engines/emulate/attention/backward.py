@@ -13,17 +13,7 @@ from trnbench.engines.emulate.attention.forward import WIDE_BYTES
 from trnbench.engines.emulate.attention.instructions import Links, Maker
 from trnbench.engines.emulate.tensor_engine.stream import Instruction, Pool
 from trnbench.machine.costs.instructions import LanePass
-from trnbench.machine.tiling.attention import (
-    GROUP_TILES,
-    KEY_TILE,
-    LARGE_TILE,
-    QUERY_TILE,
-    VALUE_TILE,
-    AttentionCall,
-    FusedKernel,
-    Visit,
-    keys_at_once,
-)
+from trnbench.machine.tiling import attention as tiling
 
 RESULTS_PART = 0.5  # Largest share of SBUF for the gradients of queries
 
@@ -31,7 +21,9 @@ RESULTS_PART = 0.5  # Largest share of SBUF for the gradients of queries
 class BackwardStream:
     """Writer of the steps of one backward kernel."""
 
-    def __init__(self, call: AttentionCall, kernel: FusedKernel, maker: Maker) -> None:
+    def __init__(
+        self, call: tiling.AttentionCall, kernel: tiling.FusedKernel, maker: Maker
+    ) -> None:
         self._make = maker
         self._call = call
         self._library = kernel == "library"
@@ -53,7 +45,7 @@ class BackwardStream:
             "turned": 1 if gradients > 2 else 2,
             "sums": 1,
             "gradients": gradients,
-            "operands": 2 * GROUP_TILES if self._library else 3,
+            "operands": 2 * tiling.GROUP_TILES if self._library else 3,
             "keys": 1,
             "rows": 2,
             "weights": 2,
@@ -65,20 +57,27 @@ class BackwardStream:
         call, pools, narrow = self._call, self.pools, self._make.element_bytes
         chunks = self._scores + self._values
         size = call.score_size + call.value_size
-        operands = pools["operands"] * (QUERY_TILE * chunks + size) * narrow
-        rows = 2 * pools["rows"] * KEY_TILE * WIDE_BYTES + 2 * pools["weights"] * KEY_TILE * narrow
-        turned = KEY_TILE / VALUE_TILE * call.score_size * narrow
+        operands = pools["operands"] * (tiling.QUERY_TILE * chunks + size) * narrow
+        rows = (
+            2 * pools["rows"] * tiling.KEY_TILE * WIDE_BYTES
+            + 2 * pools["weights"] * tiling.KEY_TILE * narrow
+        )
+        turned = tiling.KEY_TILE / tiling.VALUE_TILE * call.score_size * narrow
         if self._library:
-            width = min(keys_at_once(call, "library"), call.keys)
+            width = min(tiling.keys_at_once(call, "library"), call.keys)
             keys = width * chunks * (narrow + WIDE_BYTES)
-            results = GROUP_TILES * QUERY_TILE * self._scores * WIDE_BYTES
+            results = tiling.GROUP_TILES * tiling.QUERY_TILE * self._scores * WIDE_BYTES
         else:
-            keys = 2 * KEY_TILE * chunks * narrow
+            keys = 2 * tiling.KEY_TILE * chunks * narrow
             results = 0 if self._spills else call.queries * self._scores * WIDE_BYTES
         return operands + rows + turned + keys + results
 
     def step(
-        self, loads: Visit | None, scores: Visit | None, weights: Visit | None, sums: Visit | None
+        self,
+        loads: tiling.Visit | None,
+        scores: tiling.Visit | None,
+        weights: tiling.Visit | None,
+        sums: tiling.Visit | None,
     ) -> tuple[Instruction, ...]:
         """Instructions of a step: a visit at each stage, None where there is none."""
         return tuple(
@@ -90,11 +89,11 @@ class BackwardStream:
             )
         )
 
-    def _loaded(self, visit: Visit) -> Iterator[Instruction]:
+    def _loaded(self, visit: tiling.Visit) -> Iterator[Instruction]:
         make = self._make
         if visit.new_keys:
-            for at in range(0, visit.new_keys, LARGE_TILE):
-                columns = min(LARGE_TILE, visit.new_keys - at)
+            for at in range(0, visit.new_keys, tiling.LARGE_TILE):
+                columns = min(tiling.LARGE_TILE, visit.new_keys - at)
                 taken = Links(takes=("keys",) if at == 0 else (), done="keys")
                 yield self._operand(columns, self._score_size, taken)
                 yield self._operand(columns, self._value_size, Links(done="keys"))
@@ -109,11 +108,8 @@ class BackwardStream:
         if visit.first:
             yield self._operand(visit.queries, self._value_size, Links(done="results"))
         elif self._spills or (visit.new_queries and self._library):
-            yield self._wide(visit)
-
-    def _wide(self, visit: Visit) -> Instruction:
-        columns = round(visit.queries * WIDE_BYTES / self._make.element_bytes)
-        return self._operand(columns, self._score_size, Links(done="earlier"))
+            columns = round(visit.queries * WIDE_BYTES / self._make.element_bytes)
+            yield self._operand(columns, self._score_size, Links(done="earlier"))
 
     def _operand(self, columns: int, size: int, links: Links) -> Instruction:
         rows = min(size, self._make.array)
@@ -121,7 +117,7 @@ class BackwardStream:
 
     # ---- scores and the gradient of the weights
 
-    def _scored(self, visit: Visit) -> Iterator[Instruction]:
+    def _scored(self, visit: tiling.Visit) -> Iterator[Instruction]:
         make, (width,) = self._make, visit.widths
         if visit.turn_keys:
             after = ("keys",) if visit.new_keys else ()
@@ -140,13 +136,13 @@ class BackwardStream:
             *(("keys",) if visit.new_keys else ()),
         )
         into = Links(after=after, takes=("scores",), done="product")
-        yield make.product(QUERY_TILE, width, self._scores, into)
+        yield make.product(tiling.QUERY_TILE, width, self._scores, into)
         out = Links(after=("product",), takes=("rows",), done="score", gives=("scores",))
         yield make.copy_out(width, out)
         for _ in range(visit.masks[0]):
             yield make.mask(width, Links(after=("score",), done="score"))
         into = Links(takes=("scores",), done="slope")
-        yield make.product(QUERY_TILE, width, self._values, into)
+        yield make.product(tiling.QUERY_TILE, width, self._values, into)
         if not self._library:
             out = Links(after=("slope",), done="slope", gives=("scores",))
             yield make.copy_out(width, out)
@@ -154,13 +150,13 @@ class BackwardStream:
     def _turned(self, tiles: int, columns: int, after: tuple[str, ...]) -> Iterator[Instruction]:
         make = self._make
         into = Links(after=after, takes=("turned",), done="turn")
-        yield make.product(QUERY_TILE, make.array, tiles, into)
+        yield make.product(tiling.QUERY_TILE, make.array, tiles, into)
         out = Links(after=("turn",), done="turned", gives=("turned",))
         yield make.copy_out(columns, out)
 
     # ---- weights and the gradient of the scores
 
-    def _exponentials(self, visit: Visit) -> Iterator[Instruction]:
+    def _exponentials(self, visit: tiling.Visit) -> Iterator[Instruction]:
         make, (width,) = self._make, visit.widths
         links = Links(after=("score",), takes=("weights",), done="weights")
         yield make.scalar(LanePass(columns=width), links)
@@ -174,14 +170,14 @@ class BackwardStream:
 
     # ---- gradients of values, keys and queries
 
-    def _gradients(self, visit: Visit) -> Iterator[Instruction]:
+    def _gradients(self, visit: tiling.Visit) -> Iterator[Instruction]:
         make, (width,), (tiles,) = self._make, visit.widths, visit.value_tiles
         grads = self._scores + self._values
         opens = ("gradients",) * grads if visit.turn_keys else ()
         into = Links(after=("weights",), takes=opens, done="gradients")
         yield make.product(min(self._value_size, make.array), width, self._values, into)
         into = Links(after=("score slope",), takes=("turned",), done="turn")
-        yield make.product(QUERY_TILE, make.array, tiles, into)
+        yield make.product(tiling.QUERY_TILE, make.array, tiles, into)
         out = Links(after=("turn",), done="turned slope", gives=("turned",))
         yield make.copy_out(width, out)
         into = Links(done="gradients", gives=("weights",))
@@ -190,9 +186,9 @@ class BackwardStream:
         if visit.new_keys:
             free = (*free, "keys")
         into = Links(after=("turned slope",), takes=("sums",), done="query slope", gives=free)
-        columns = QUERY_TILE * self._scores
+        columns = tiling.QUERY_TILE * self._scores
         yield make.product(
-            min(self._score_size, make.array), QUERY_TILE, tiles * self._scores, into
+            min(self._score_size, make.array), tiling.QUERY_TILE, tiles * self._scores, into
         )
         after = ("query slope", "earlier") if self._spills else ("query slope",)
         links = Links(after=after, done="query slope", gives=("sums",))

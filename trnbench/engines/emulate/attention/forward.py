@@ -14,28 +14,20 @@ from itertools import chain, zip_longest
 from trnbench.engines.emulate.attention.instructions import Links, Maker
 from trnbench.engines.emulate.tensor_engine.stream import Instruction, Pool
 from trnbench.machine.costs.instructions import LanePass
-from trnbench.machine.tiling.attention import (
-    KEY_TILE,
-    LARGE_TILE,
-    QUERY_TILE,
-    VALUE_TILE,
-    AttentionCall,
-    FusedKernel,
-    Visit,
-    keys_at_once,
-    results_at_once,
-)
+from trnbench.machine.tiling import attention as tiling
 
 STATISTIC = 1  # Columns of a row's maximum or sum
 WIDE_BYTES = 4  # Of scores and sums
-_PER_LARGE = LARGE_TILE // KEY_TILE
+_PER_LARGE = tiling.LARGE_TILE // tiling.KEY_TILE
 _EXPONENTIALS = 2  # Key tiles of one instruction of exponentials in the training kernel
 
 
 class ForwardStream:
     """Writer of the steps of one forward kernel."""
 
-    def __init__(self, call: AttentionCall, kernel: FusedKernel, maker: Maker) -> None:
+    def __init__(
+        self, call: tiling.AttentionCall, kernel: tiling.FusedKernel, maker: Maker
+    ) -> None:
         self._make = maker
         self._kernel = kernel
         self._call = call
@@ -68,22 +60,27 @@ class ForwardStream:
 
     def _needs(self, rows: int, key_buffers: int) -> float:
         call, narrow = self._call, self._make.element_bytes
-        width = keys_at_once(call, self._kernel)
-        keys = width * (self._scores + call.value_size / VALUE_TILE) * narrow
-        results = 0 if self._by_dma else results_at_once(call) * call.value_size * WIDE_BYTES
+        width = tiling.keys_at_once(call, self._kernel)
+        keys = width * (self._scores + call.value_size / tiling.VALUE_TILE) * narrow
+        results = 0 if self._by_dma else tiling.results_at_once(call) * call.value_size * WIDE_BYTES
         # The training kernel has weights before and after they are turned.
         copies = 1 if self._by_dma else 2
         weights = 2 * copies * width * narrow
         return rows * width * WIDE_BYTES + weights + key_buffers * keys + results
 
     def step(
-        self, loads: Visit | None, scores: Visit | None, weights: Visit | None, sums: Visit | None
+        self,
+        loads: tiling.Visit | None,
+        scores: tiling.Visit | None,
+        weights: tiling.Visit | None,
+        sums: tiling.Visit | None,
     ) -> tuple[Instruction, ...]:
         """Instructions of a step: a visit at each stage, None where there is none."""
         # Tile by tile, oldest stage first: engines work in program order, so the order of the list
         # decides what overlaps.
+        summed = self._summed_by_dma if self._by_dma else self._summed
         tiles = zip_longest(
-            self._output(sums) if sums else (),
+            summed(sums) if sums else (),
             self._exponentials(weights) if weights else (),
             self._scored(scores) if scores else (),
             fillvalue=(),
@@ -96,12 +93,12 @@ class ForwardStream:
 
     # ---- loads
 
-    def _loaded(self, visit: Visit) -> Iterator[Instruction]:
+    def _loaded(self, visit: tiling.Visit) -> Iterator[Instruction]:
         make = self._make
         rows = min(self._score_size, make.array)
         if visit.new_keys:
-            for piece, at in enumerate(range(0, visit.new_keys, LARGE_TILE)):
-                columns = min(LARGE_TILE, visit.new_keys - at)
+            for piece, at in enumerate(range(0, visit.new_keys, tiling.LARGE_TILE)):
+                columns = min(tiling.LARGE_TILE, visit.new_keys - at)
                 links = Links(done=f"keys {piece}")
                 if self._key_buffers == 1:
                     # The last products with the section before are done.
@@ -109,7 +106,7 @@ class ForwardStream:
                 elif at == 0 and not self._by_dma:
                     links = Links(takes=("keys",), done=f"keys {piece}")
                 yield make.load(rows, columns, links, rows=self._scores)
-                tiles = -(-columns // VALUE_TILE)
+                tiles = -(-columns // tiling.VALUE_TILE)
                 done = Links(done=f"values {piece}")
                 yield make.load(make.array, self._value_size, done, rows=tiles)
         links = Links(takes=("queries",), done="queries")
@@ -122,7 +119,7 @@ class ForwardStream:
 
     # ---- scores
 
-    def _scored(self, visit: Visit) -> Iterator[tuple[Instruction, ...]]:
+    def _scored(self, visit: tiling.Visit) -> Iterator[tuple[Instruction, ...]]:
         """Yield, key tile by key tile, products, copies, masks and maxima; then the row's."""
         last = len(visit.widths) - 1
         for tile, (width, masks) in enumerate(zip(visit.widths, visit.masks, strict=True)):
@@ -140,14 +137,16 @@ class ForwardStream:
         make = self._make
         if self._by_dma:
             into = Links(after=("queries",), takes=("turned",), done="turn")
-            yield make.product(QUERY_TILE, make.array, self._scores, into)
+            yield make.product(tiling.QUERY_TILE, make.array, self._scores, into)
             out = Links(after=("turn",), done="turned queries", gives=("turned",))
-            yield make.copy_out(QUERY_TILE * self._scores, out)
+            yield make.copy_out(tiling.QUERY_TILE * self._scores, out)
         else:
             links = Links(after=("queries",), done="turned queries")
-            yield make.vector(LanePass(columns=QUERY_TILE * self._scores), links)
+            yield make.vector(LanePass(columns=tiling.QUERY_TILE * self._scores), links)
 
-    def _tile(self, visit: Visit, tile: int, width: int, masks: int) -> Iterator[Instruction]:
+    def _tile(
+        self, visit: tiling.Visit, tile: int, width: int, masks: int
+    ) -> Iterator[Instruction]:
         make = self._make
         after = ["turned queries"] if tile == 0 else []
         if visit.new_keys and tile % _PER_LARGE == 0:
@@ -158,7 +157,7 @@ class ForwardStream:
         reduced = LanePass(columns=width, reduces=self._by_dma, plain=True)
         if tile < visit.multiplied:
             into = Links(after=after, takes=("scores",), done="product", gives=free)
-            yield make.product(QUERY_TILE, width, self._scores, into)
+            yield make.product(tiling.QUERY_TILE, width, self._scores, into)
             if self._by_dma and not masks:
                 out = Links(after=("product",), takes=rows, done=score, gives=("scores",))
                 yield make.vector(LanePass(columns=width, psum=True, reduces=True), out)
@@ -182,7 +181,7 @@ class ForwardStream:
 
     # ---- exponentials
 
-    def _exponentials(self, visit: Visit) -> Iterator[tuple[Instruction, ...]]:
+    def _exponentials(self, visit: tiling.Visit) -> Iterator[tuple[Instruction, ...]]:
         """Yield exponentials with their sums, each before its transpose by DMA, or after what
         earlier output is worth under the new maximum.
         """
@@ -203,7 +202,7 @@ class ForwardStream:
             exponentials = make.scalar(LanePass(columns=columns, reduces=True), links)
             if self._by_dma:
                 turned = Links(after=(f"weights {tile}",), done=f"turned {tile}")
-                yield exponentials, make.turn(width, QUERY_TILE, turned)
+                yield exponentials, make.turn(width, tiling.QUERY_TILE, turned)
             elif tile == 0:
                 rescale = Links(after=("maximum",), done="rescale")
                 yield make.scalar(LanePass(columns=STATISTIC), rescale), exponentials
@@ -212,14 +211,11 @@ class ForwardStream:
 
     # ---- output
 
-    def _output(self, visit: Visit) -> Iterator[tuple[Instruction, ...]]:
-        return self._summed_by_dma(visit) if self._by_dma else self._summed(visit)
-
-    def _values(self, visit: Visit, tile: int) -> list[str]:
+    def _values(self, visit: tiling.Visit, tile: int) -> list[str]:
         fresh = visit.new_keys and tile % _PER_LARGE == 0
         return [f"values {tile // _PER_LARGE}"] if fresh else []
 
-    def _summed_by_dma(self, visit: Visit) -> Iterator[tuple[Instruction, ...]]:
+    def _summed_by_dma(self, visit: tiling.Visit) -> Iterator[tuple[Instruction, ...]]:
         """Yield products with values; each large tile's sum is added to the output in SBUF."""
         make, last = self._make, len(visit.widths) - 1
         for tile, count in enumerate(visit.value_tiles):
@@ -230,7 +226,7 @@ class ForwardStream:
                 done="sum",
                 gives=("weights",) if tile == last else (),
             )
-            found = [make.product(QUERY_TILE, self._value_size, count, links)]
+            found = [make.product(tiling.QUERY_TILE, self._value_size, count, links)]
             if closes or tile == last:
                 adds = 1 if tile < _PER_LARGE else 2
                 out = Links(after=("sum",), done="output", gives=("sums",))
@@ -238,7 +234,7 @@ class ForwardStream:
                 found.append(make.vector(one, out))
             yield tuple(found)
 
-    def _summed(self, visit: Visit) -> Iterator[tuple[Instruction, ...]]:
+    def _summed(self, visit: tiling.Visit) -> Iterator[tuple[Instruction, ...]]:
         """Yield transposes on the tensor engine, a tile ahead of the products with values."""
         make, last = self._make, len(visit.widths) - 1
         rescaled = Links(after=("rescale",), done="output")
@@ -251,7 +247,7 @@ class ForwardStream:
                 done="turn",
                 gives=("weights",) if tile == last else (),
             )
-            found.append(make.product(QUERY_TILE, make.array, count, into))
+            found.append(make.product(tiling.QUERY_TILE, make.array, count, into))
             out = Links(after=("turn",), done=f"turned {tile}", gives=("turned",))
             found.append(make.copy_out(visit.widths[tile], out))
             if tile:
@@ -263,16 +259,18 @@ class ForwardStream:
             make.vector(LanePass(columns=self._value_size, psum=True, inputs=2), add),
         )
 
-    def _product(self, visit: Visit, tile: int) -> Instruction:
+    def _product(self, visit: tiling.Visit, tile: int) -> Instruction:
         links = Links(
             after=(f"turned {tile}", *self._values(visit, tile)),
             takes=("sums",) if tile == 0 else (),
             done="sum",
             gives=("keys",) if visit.new_keys and tile == 0 else (),
         )
-        return self._make.product(QUERY_TILE, self._value_size, visit.value_tiles[tile], links)
+        return self._make.product(
+            tiling.QUERY_TILE, self._value_size, visit.value_tiles[tile], links
+        )
 
-    def _finish(self, visit: Visit) -> Iterator[Instruction]:
+    def _finish(self, visit: tiling.Visit) -> Iterator[Instruction]:
         """Yield the end of a visit: sums of rows, and the scaled output of the last visit."""
         make, small = self._make, LanePass(columns=STATISTIC)
         output, size = ("output",), self._value_size

@@ -48,9 +48,8 @@ class Maker:
     def product(self, columns: int, moving: int, times: int, links: Links) -> Instruction:
         """`times` products of a stationary tile of this many columns with moving ones."""
         cycles = float(self._costs.multiply_cycles(columns, moving)) * times
-        return self._made(
-            [OnEngine(CoreEngine.TENSOR, _fs(cycles, self._costs.tensor_clock_hz))], links
-        )
+        duration_fs = femtoseconds(cycles / self._costs.tensor_clock_hz)
+        return self._made([OnEngine(CoreEngine.TENSOR, duration_fs)], links)
 
     def copy_out(self, columns: int, links: Links) -> Instruction:
         """A copy of accumulated columns to SBUF, on the vector or the scalar engine."""
@@ -111,7 +110,3 @@ class Maker:
             gives=tuple(links.gives),
             transfer_fs=transfer_fs,
         )
-
-
-def _fs(cycles: float, clock_hz: float) -> int:
-    return femtoseconds(cycles / clock_hz)

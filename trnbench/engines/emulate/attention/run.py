@@ -16,17 +16,7 @@ from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record
 from trnbench.machine.costs.instructions import instructions_of
-from trnbench.machine.tiling.attention import (
-    AttentionCall,
-    FusedKernel,
-    PlacedVisit,
-    Visit,
-    parts_of_cores,
-    shared_heads,
-    summed_on,
-    usual_kernel,
-    visits,
-)
+from trnbench.machine.tiling import attention as tiling
 from trnbench.machine.tiling.legality import rate_of
 from trnbench.program.matrix import matrix_product
 
@@ -37,7 +27,7 @@ IN_PSUM = ("scores", "turned", "sums", "gradients")  # Pools whose places are ba
 class AttentionRun(Record):
     """Result of a call on the busiest core of a rank."""
 
-    kernel: FusedKernel
+    kernel: tiling.FusedKernel
     time_s: float
     busy: Mapping[str, float]  # Busy share of the time, by engine and queue
     psum_banks: int  # Banks of PSUM that the kernel holds
@@ -45,11 +35,11 @@ class AttentionRun(Record):
 
 
 def run_attention(
-    call: AttentionCall,
+    call: tiling.AttentionCall,
     chip: Chip,
     *,
     cores: int = 1,
-    kernel: FusedKernel | None = None,
+    kernel: tiling.FusedKernel | None = None,
     shorten: bool = True,
 ) -> AttentionRun:
     """Run of one call on the `cores` cores of a rank of a chip.
@@ -59,20 +49,21 @@ def run_attention(
     unit = chip.unit
     if not isinstance(unit, NeuronCores):
         raise InputError(f"{chip.name} has no NeuronCores to emulate attention on")
-    kernel = usual_kernel(unit) if kernel is None else kernel
+    kernel = tiling.usual_kernel(unit) if kernel is None else kernel
     if kernel == "library" and unit.dma.transpose_rate_in_sbuf is None:
         raise InputError(f"{chip.name} has no DMA transpose, which the kernel needs; use training")
     runs = [
-        _core(parts, chip, unit, kernel, shorten) for parts in parts_of_cores(call, cores, kernel)
+        _core(parts, chip, unit, kernel, shorten)
+        for parts in tiling.parts_of_cores(call, cores, kernel)
     ]
     return max(runs, key=lambda run: run.time_s)
 
 
 def _core(
-    calls: Sequence[AttentionCall],
+    calls: Sequence[tiling.AttentionCall],
     chip: Chip,
     unit: NeuronCores,
-    kernel: FusedKernel,
+    kernel: tiling.FusedKernel,
     shorten: bool,
 ) -> AttentionRun:
     call = calls[0]
@@ -86,10 +77,10 @@ def _core(
     steps = _Steps()
     heads: list[tuple[StreamPart, int]] = []
     for one in calls:
-        runs, shared = list(visits(one, kernel)), shared_heads(one, kernel)
+        runs, shared = list(tiling.visits(one, kernel)), tiling.shared_heads(one, kernel)
         heads.append((steps.of(runs), one.heads - shared))
-        heads.append((steps.of(map(summed_on, runs)), shared))
-    made = [stream.step(*visits) for visits in steps.found]
+        heads.append((steps.of(map(tiling.summed_on, runs)), shared))
+    made = [stream.step(*step) for step in steps.found]
     if shorten:
         total, busy = Replay(machine, made).run(heads)
     else:
@@ -113,15 +104,15 @@ class _Steps:
     """Numbers for the distinct steps of streams: the visits at each stage."""
 
     def __init__(self) -> None:
-        self.found: list[tuple[Visit | None, ...]] = []
-        self._kinds: dict[Visit | None, int] = {None: 0}
+        self.found: list[tuple[tiling.Visit | None, ...]] = []
+        self._kinds: dict[tiling.Visit | None, int] = {None: 0}
         self._numbers: dict[tuple[int, ...], int] = {}
 
-    def of(self, runs: Iterable[Sequence[PlacedVisit]]) -> StreamPart:
+    def of(self, runs: Iterable[Sequence[tiling.PlacedVisit]]) -> StreamPart:
         numbers = (self._number(line) for run in runs for line in _lines(self._numbered(run)))
         return [(number, sum(1 for _ in same)) for number, same in groupby(numbers)]
 
-    def _numbered(self, run: Sequence[PlacedVisit]) -> list[int]:
+    def _numbered(self, run: Sequence[tiling.PlacedVisit]) -> list[int]:
         """Visits' numbers, and 0 where loads wait: keys have one buffer to be filled,
         which is free when the last keys' visit is summed.
         """

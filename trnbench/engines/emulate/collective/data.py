@@ -54,14 +54,13 @@ def check_data(plan: MessagePlan, elements: int, *, seed: int = 0) -> DataCheck:
     bounds = _bounds(plan, elements)
     width = int(bounds[-1])
     given = generator.integers(1, _LARGEST_VALUE, (plan.ranks, width), dtype=np.int32)
-    held = _initial(plan, given, bounds)
+    held, wanted, matters = _ends(plan, given, bounds)
     for phase in plan.phases:
         at = 0
         for _, times in phase.pattern.distinct_rounds:
             for _ in range(times):
                 _carry(held, plan.moves(phase, at), bounds)
                 at += 1
-    wanted, matters = _expected(plan, given, bounds)
     wrong = (held != wanted) & matters
     return DataCheck(
         passed=not wrong.any(),
@@ -83,10 +82,8 @@ def _numbers(plan: MessagePlan) -> int:
 
 
 def _bounds(plan: MessagePlan, elements: int) -> IntArray:
-    """Start of each segment; items of all-to-all each get a share of the buffer.
-
-    Pairs that exchange nothing have no room.
-    """
+    """Start of each segment; items of all-to-all each get a share of the buffer."""
+    # Pairs that exchange nothing have no room.
     if not plan.items:
         return np.arange(plan.segments + 1) * elements // plan.segments
     if plan.pairs is not None:
@@ -118,47 +115,32 @@ def _item_masks(plan: MessagePlan, bounds: IntArray) -> tuple[BoolArray, BoolArr
     return sender == rank, goal == rank
 
 
-def _initial(plan: MessagePlan, given: HeldData, bounds: IntArray) -> HeldData:
-    """Buffers of all ranks at the start; zero where one holds nothing."""
-    match plan.op:
-        case "all-reduce" | "reduce-scatter":
-            return given.copy()
-        case "all-gather":
-            return np.where(_of_blocks(plan, plan.owner, bounds), given, 0)
-        case "broadcast":
-            return np.where(_roots(plan)[:, None], given, 0)
-        case "all-to-all" | "permute" | "send-receive":
-            return np.where(_item_masks(plan, bounds)[0], given, 0)
-        case _:
-            unhandled(plan.op, "buffers to start with")
-
-
-def _roots(plan: MessagePlan) -> BoolArray:
-    return np.asarray((plan.place == 0).all(axis=1))
-
-
-def _expected(plan: MessagePlan, given: HeldData, bounds: IntArray) -> tuple[HeldData, BoolArray]:
-    """Buffers that ranks must hold at the end, and which elements are asked for."""
+def _ends(
+    plan: MessagePlan, given: HeldData, bounds: IntArray
+) -> tuple[HeldData, HeldData, BoolArray]:
+    """Buffers at the start, zero where one holds nothing; at the end; the elements that matter."""
     everything = np.ones(given.shape, dtype=bool)
+
+    def summed(numbers: HeldData) -> HeldData:
+        return np.broadcast_to(numbers.sum(axis=0, dtype=np.int32), given.shape)
+
     match plan.op:
         case "all-reduce":
-            return np.broadcast_to(given.sum(axis=0, dtype=np.int32), given.shape), everything
+            return given.copy(), summed(given), everything
         case "reduce-scatter":
-            total = np.broadcast_to(given.sum(axis=0, dtype=np.int32), given.shape)
-            return total, _of_blocks(plan, plan.owner, bounds)
+            return given.copy(), summed(given), _of_blocks(plan, plan.owner, bounds)
         case "all-gather":
             mine = _of_blocks(plan, plan.owner, bounds)
-            return np.broadcast_to(
-                (given * mine).sum(axis=0, dtype=np.int32), given.shape
-            ), everything
+            return np.where(mine, given, 0), summed(given * mine), everything
         case "broadcast":
-            root = int(np.flatnonzero(_roots(plan))[0])
-            return np.broadcast_to(given[root], given.shape), everything
+            roots = (plan.place == 0).all(axis=1)
+            whole = np.broadcast_to(given[int(np.flatnonzero(roots)[0])], given.shape)
+            return np.where(roots[:, None], given, 0), whole, everything
         case "all-to-all" | "permute" | "send-receive":
             held, wanted = _item_masks(plan, bounds)
-            return np.broadcast_to((given * held).sum(axis=0, dtype=np.int32), given.shape), wanted
+            return np.where(held, given, 0), summed(given * held), wanted
         case _:
-            unhandled(plan.op, "buffers to end with")
+            unhandled(plan.op, "buffers to start and to end with")
 
 
 def _carry(held: HeldData, moves: Moves, bounds: IntArray) -> None:

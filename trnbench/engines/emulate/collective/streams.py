@@ -289,10 +289,8 @@ class _Stage:
             self._call(now, (lane[0], chunk, phase), 0)
 
     def _rates(self) -> FloatArray:
-        """Speed of what is on its way, by place.
-
-        It follows from how many messages of each class there are; numbers seen are remembered.
-        """
+        """Speed of what is on its way, by place."""
+        # It follows from how many messages of each class there are; numbers seen are remembered.
         if self.rates is None:
             of_class = self.under_way.of_class
             counts = np.bincount(of_class, minlength=len(self.loads.links) + 1)
@@ -325,10 +323,8 @@ def _content(found: PlacedRound) -> Hashable:
 def _steps(
     stream: ChunkStream, per_run: int, alike: Mapping[Hashable, tuple[IntArray, IntArray]]
 ) -> list[list[Step]]:
-    """Steps of each phase for one chunk.
-
-    `alike`: of a round's content the first message of each class, and the number of the class.
-    """
+    """Steps of each phase for one chunk."""
+    # `alike`: of a round's content the first message of each class, and the number of the class.
     phases: list[list[Step]] = [[] for _ in stream.placed.plan.phases]
     size = stream.size_bytes / stream.chunks
     for found in stream.placed.rounds:

@@ -59,7 +59,8 @@ def ending_runs(
     by_time = np.argsort(last, axis=1)
     in_turn = early[stage, by_time]
     still_to_reduce = np.cumsum(in_turn[:, ::-1], axis=1)[:, ::-1]
-    traffic = _from_each(slots.traffic_s)[stage, last]
+    from_each = np.cumsum(slots.traffic_s[:, ::-1], axis=1)[:, ::-1]
+    traffic = from_each[stage, last]
     starts = (there_from + traffic)[stage, by_time]
     any_early = early.any(axis=1)
     early_end = np.where(any_early, (starts + still_to_reduce).max(axis=1), slots_end)
@@ -100,10 +101,6 @@ def _chunk_slots(order: SlotOrder, kind: SlotKind, *, nth: int) -> IntArray:
     hit = (order.kind == kind) & (order.chunk == chunk)
     found = hit.argmax(axis=-1) if nth == 0 else hit.shape[-1] - 1 - hit[..., ::-1].argmax(axis=-1)
     return np.asarray(found.T)
-
-
-def _from_each(seconds: FloatArray) -> FloatArray:
-    return np.asarray(np.cumsum(seconds[:, ::-1], axis=1)[:, ::-1])
 
 
 class PlayedSchedule(Record, eq=False):

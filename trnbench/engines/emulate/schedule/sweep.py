@@ -45,11 +45,6 @@ class SlotSeconds(Record, eq=False):
         """
         return bool(self.lane_s) or bool(self.send_s.max() > self.length_s.min())
 
-    @property
-    def lane_waits(self) -> dict[int, FloatArray]:
-        """`lane_s`, with -inf for slots without collectives on a lane: they never wait there."""
-        return {lane: np.where(taken > 0, taken, -np.inf) for lane, taken in self.lane_s.items()}
-
 
 class SlotRuns(Record, eq=False):
     """Times of every slot [stage, slot, layout], seconds from the start of the step."""
@@ -86,7 +81,11 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
     lane_free = np.zeros((len(LANES), *row))
     lane_rows = lane_free.reshape(-1, *row[1:])
     lane_place = np.append(slots.send_lane.ravel(), 0)[at] * pp + np.arange(pp)
-    lane_s = {lane: by_wave(taken, idle=-np.inf) for lane, taken in slots.lane_waits.items()}
+    # Slots without collectives on a lane never wait there.
+    lane_s = {
+        lane: by_wave(np.where(taken > 0, taken, -np.inf), idle=-np.inf)
+        for lane, taken in slots.lane_s.items()
+    }
     lane_end = {lane: np.empty_like(end) for lane in lane_s}
     lanes = tuple((lane_free[lane], lane_s[lane], lane_end[lane]) for lane in lane_s)
     stage_free = np.zeros(row)
@@ -262,7 +261,9 @@ def slot_seconds(
     sends = (receiver >= 0)[..., None]
     latency_s = table.latency_s[_stages(order), order.chunk]
     send_s = np.where(sends, per_slot(order, table.send_s), 0.0)
-    send_lane = send_lanes(order, times)
+    forward, backward = _indices(times.sends.forward_lane), _indices(times.sends.backward_lane)
+    forward_slot = order.kind == SlotKind.FORWARD
+    send_lane = np.where(forward_slot, forward[:, None], backward[:, None])
     # Messages between nodes occupy the adapters that the reduction of gradients needs.
     crossing_s = np.where((send_lane == LANES.index("network"))[..., None], send_s, 0.0)
     return SlotSeconds(
@@ -275,13 +276,6 @@ def slot_seconds(
         send_lane=send_lane,
         traffic_s=crossing_s + traffic_s,
     )
-
-
-def send_lanes(order: SlotOrder, times: StageTimes) -> IntArray:
-    """For every slot [stage, slot] the lane its message would take."""
-    forward, backward = _indices(times.sends.forward_lane), _indices(times.sends.backward_lane)
-    forward_slot = order.kind == SlotKind.FORWARD
-    return np.where(forward_slot, forward[:, None], backward[:, None])
 
 
 def per_slot(order: SlotOrder, table: FloatArray) -> FloatArray:

@@ -16,7 +16,7 @@ the rest of them is added.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from trnbench.engines.emulate.attention.run import AttentionRun, run_attention
@@ -30,19 +30,10 @@ from trnbench.facts.records import Record
 from trnbench.facts.units import FLOP_PER_MULTIPLY_ADD
 from trnbench.machine.costs.instructions import MEMORY, TENSOR, VECTOR, TransferCost
 from trnbench.machine.tiling.attention import AttentionCall
+from trnbench.program import ops
 from trnbench.program.block import Block
 from trnbench.program.grid import Grid
 from trnbench.program.matrix import MatrixProduct
-from trnbench.program.ops import (
-    AttentionOp,
-    CollectiveOp,
-    Elementwise,
-    Gather,
-    MatMul,
-    Operation,
-    Phase,
-    ScanOp,
-)
 from trnbench.program.optimizer import is_on_host
 from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
 from trnbench.program.step import StepProgram
@@ -64,7 +55,7 @@ class StreamPass(Record):
     instructions: int
 
 
-def elementwise_run(rank: Rank, op: Elementwise, traffic: float) -> BusyRun:
+def elementwise_run(rank: Rank, op: ops.Elementwise, traffic: float) -> BusyRun:
     """A pass of a rank; `traffic` of its bytes move, as passes are joined."""
     if op.view or not float(op.bytes):
         return BusyRun()
@@ -101,20 +92,15 @@ def touched_run(rank: Rank, elements: float, size_bytes: float, touches: float) 
     return stream(rank, one).times(passes)
 
 
-def gather_run(rank: Rank, op: Gather) -> BusyRun:
+def gather_run(rank: Rank, op: ops.Gather) -> BusyRun:
     """Rows taken from or added to a tensor, a descriptor each."""
     size = float(op.bytes) / rank.cores
     rows_of = op.reads[0] if op.function == "scatter_add" else op.writes[0]
     row = float(rows_of.shape[-1]) * element_bytes(rows_of.format)
-    return _moved(rank, size, row)
-
-
-def _moved(rank: Rank, size_bytes: float, row_bytes: float) -> BusyRun:
-    if size_bytes <= 0:
+    if size <= 0:
         return BusyRun()
     partitions = rank.unit.sbuf.partitions
-    rows = size_bytes / (row_bytes * partitions)
-    busy = float(rank.transfer.occupancy_s(partitions, row_bytes, rows))
+    busy = float(rank.transfer.occupancy_s(partitions, row, size / (row * partitions)))
     return BusyRun(time_s=busy + rank.unit.dma.start_latency_s, busy={MEMORY: busy})
 
 
@@ -123,15 +109,12 @@ def stream(rank: Rank, one: StreamPass) -> BusyRun:
     return rank.runs.of(key, lambda: _stream(rank.unit, rank.transfer, one))
 
 
-def _row_bytes(unit: NeuronCores) -> float:
-    return unit.sbuf.partition_bytes / (2 * TILES_IN_TURN)
-
-
 def _stream(unit: NeuronCores, transfer: TransferCost, one: StreamPass) -> BusyRun:
     partitions = unit.sbuf.partitions
     moved = one.loaded_bytes + one.stored_bytes
     # A tile's rows of all tensors share the buffers of one turn.
-    tiles = max(math.ceil(moved / (partitions * _row_bytes(unit))), 1)
+    row_bytes = unit.sbuf.partition_bytes / (2 * TILES_IN_TURN)
+    tiles = max(math.ceil(moved / (partitions * row_bytes)), 1)
     columns = one.elements / (tiles * partitions)
     load_s = _transfer_s(transfer, partitions, one.loaded_bytes / tiles, one.loads)
     store_s = _transfer_s(transfer, partitions, one.stored_bytes / tiles, one.stores)
@@ -195,7 +178,7 @@ LONG = 32 * 1024  # Queries and keys of the long sequence
 _FORWARD, _BACKWARD = 2, 5  # Products of queries and keys in each pass
 
 
-def attention_s(rank: Rank, op: AttentionOp) -> BusyRun:
+def attention_s(rank: Rank, op: ops.AttentionOp) -> BusyRun:
     """One call of fused attention on a rank, for all its sequences and heads."""
     call = call_of(op, rank.chip)
     kernels = rank.efficiency.kernels
@@ -209,7 +192,7 @@ def attention_s(rank: Rank, op: AttentionOp) -> BusyRun:
     return BusyRun(time_s=run.time_s * slower + called_s, busy=run.busy)
 
 
-def _slower(rank: Rank, op: AttentionOp) -> float:
+def _slower(rank: Rank, op: ops.AttentionOp) -> float:
     """Part of the peak that the kernel reaches when played, over that calibrated."""
     number_format, size = rank.chip.own_format(op.format), rank.unit.tensor.rows
     call = AttentionCall(
@@ -234,7 +217,7 @@ def _slower(rank: Rank, op: AttentionOp) -> float:
     return flop / run.time_s / peak_flop_per_s / float(known)
 
 
-def call_of(op: AttentionOp, chip: Chip) -> AttentionCall:
+def call_of(op: ops.AttentionOp, chip: Chip) -> AttentionCall:
     """Call of the kernel that an operation of a scalar program is.
 
     Ranks that share a sequence under a causal mask have an early and a late part of it each, and in
@@ -268,7 +251,7 @@ def _attention_busy(run: AttentionRun) -> BusyRun:
     )
 
 
-BlockParts: TypeAlias = Mapping[tuple[Phase, ComputeCategory], BusyRun]
+BlockParts: TypeAlias = Mapping[tuple[ops.Phase, ComputeCategory], BusyRun]
 """Compute of one instance of a block on a rank, by phase and category."""
 
 
@@ -309,11 +292,11 @@ def computed(rank: Rank, program: StepProgram) -> Mapping[str, BlockParts]:
 
 
 def _block(rank: Rank, block: Block) -> BlockParts:
-    scores = _score_shapes(block.ops)
-    parts: dict[tuple[Phase, ComputeCategory], list[BusyRun]] = {}
+    scores = _score_shapes(block)
+    parts: dict[tuple[ops.Phase, ComputeCategory], list[BusyRun]] = {}
     for op in block.ops:
         count = float(op.count)
-        if isinstance(op, CollectiveOp) or is_on_host(op) or count == 0:
+        if isinstance(op, ops.CollectiveOp) or is_on_host(op) or count == 0:
             continue
         if op.region == "experts":
             count *= rank.expert_load
@@ -334,30 +317,30 @@ def _block(rank: Rank, block: Block) -> BlockParts:
 
 
 def _played(
-    rank: Rank, op: Operation, scores: frozenset[tuple[Dim, ...]]
+    rank: Rank, op: ops.Operation, scores: frozenset[tuple[Dim, ...]]
 ) -> tuple[ComputeCategory, BusyRun] | None:
     """An operation's run and its category; None for an operation that is part of another's run."""
     kernels = rank.efficiency.kernels
     match op:
-        case MatMul():
+        case ops.MatMul():
             run = _product_run(rank, op.product)
             if op.terms[0].out.dims in scores:
                 run = in_turn((run, _touches(rank, op)))
             return ("attention" if op.region == "core" else "matrix"), run
-        case AttentionOp():
+        case ops.AttentionOp():
             return "attention", attention_s(rank, op)
-        case ScanOp():
+        case ops.ScanOp():
             return "attention", in_turn([_product_run(rank, one) for one in op.products])
-        case Elementwise():
+        case ops.Elementwise():
             # Passes over the scores of unfused attention are part of the product that makes them.
             if any(tensor.dims in scores for tensor in (*op.reads, *op.writes)):
                 return None
             update = op.phase == "optimizer"
             traffic = kernels.optimizer_traffic if update else kernels.elementwise_traffic
             return "element-wise", elementwise_run(rank, op, float(traffic))
-        case Gather():
+        case ops.Gather():
             return "gather", gather_run(rank, op)
-        case CollectiveOp():
+        case ops.CollectiveOp():
             raise GapError(op.op, "compute of a rank")
         case _:
             unhandled(op, "play of an operation")
@@ -388,7 +371,7 @@ def _busy(run: MatrixRun) -> BusyRun:
     )
 
 
-def _touches(rank: Rank, op: MatMul) -> BusyRun:
+def _touches(rank: Rank, op: ops.MatMul) -> BusyRun:
     """All passes of unfused attention over the scores that a product makes."""
     kernels = rank.efficiency.kernels
     backward = op.phase in ("B_input", "B_weight")
@@ -398,11 +381,13 @@ def _touches(rank: Rank, op: MatMul) -> BusyRun:
     return touched_run(rank, size / element_bytes(scores.format), size, float(touches))
 
 
-def _score_shapes(ops: Iterable[Operation]) -> frozenset[tuple[Dim, ...]]:
+def _score_shapes(block: Block) -> frozenset[tuple[Dim, ...]]:
     return frozenset(
-        op.writes[0].dims for op in ops if isinstance(op, Elementwise) and op.region == "core"
+        op.writes[0].dims
+        for op in block.ops
+        if isinstance(op, ops.Elementwise) and op.region == "core"
     )
 
 
-def as_runs(parts: Mapping[tuple[Phase, ComputeCategory], float]) -> BlockParts:
+def as_runs(parts: Mapping[tuple[ops.Phase, ComputeCategory], float]) -> BlockParts:
     return {key: BusyRun(time_s=seconds) if seconds else NO_RUN for key, seconds in parts.items()}

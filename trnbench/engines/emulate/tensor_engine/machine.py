@@ -241,18 +241,13 @@ class Core:
         end, free, name = min(
             (max(ready, free) + duration, free, name)
             for name, free, duration in zip(
-                self.evacuators, self._evacuators_free(), copy_fs, strict=True
+                self.evacuators, (self.vector_free, self.scalar_free), copy_fs, strict=False
             )
         )
         start = max(ready, free)
         self.tally.output_wait_fs += start - max(done, free)
         self._busy(name, start, end, "copy")
         return end
-
-    def _evacuators_free(self) -> tuple[int, ...]:
-        if self.shared_port:
-            return (self.vector_free,)
-        return self.vector_free, self.scalar_free
 
     def _busy(self, engine: Literal["vector", "scalar"], start: int, end: int, name: str) -> None:
         if engine == "vector":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +25,7 @@ from trnbench.facts.numbers.sparsity import prune
 from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension, show
 
-Float64Array = FloatArray
+Float64Array: TypeAlias = FloatArray
 
 _FP32_UNIT = 2.0**-24
 _FP64_UNIT = 2.0**-53
@@ -80,7 +81,7 @@ def error_against_float64(
     results_per_row = result.values.size // m
     n, k = right.shape[-1], left.shape[-1]
     block = max(1, CHECK_BLOCK_BYTES // check_row_bytes(k, n, batch=results_per_row // n))
-    moving = _Moving.of(right, result.recipe)
+    moving = _moving(right, result.recipe)
     parts = [
         _compare(result, left, moving, chosen[start : start + block])
         for start in range(0, chosen.size, block)
@@ -102,41 +103,32 @@ def check_row_bytes(k: int, n: int, *, batch: int) -> int:
     return batch * (n * _BYTES_PER_RESULT + k * _BYTES_PER_STATIONARY)
 
 
-class _Moving(Record, eq=False):
-    """The moving operand in float64, as given and as rounded, each with its magnitudes."""
+_Moving: TypeAlias = tuple[Float64Array, Float64Array, Float64Array, Float64Array]
+"""The moving operand as given and its magnitudes, and as rounded and its magnitudes."""
 
-    given: Float64Array
-    given_magnitude: Float64Array
-    rounded: Float64Array
-    rounded_magnitude: Float64Array
 
-    @classmethod
-    def of(cls, right: Float32Array, recipe: ProductRecipe) -> _Moving:
-        given = right.astype(np.float64)
-        rounded = round_moving(right, recipe).astype(np.float64)
-        return cls(
-            given=given,
-            given_magnitude=np.abs(given),
-            rounded=rounded,
-            rounded_magnitude=np.abs(rounded),
-        )
+def _moving(right: Float32Array, recipe: ProductRecipe) -> _Moving:
+    given = right.astype(np.float64)
+    rounded = round_moving(right, recipe).astype(np.float64)
+    return given, np.abs(given), rounded, np.abs(rounded)
 
 
 def _compare(
     result: ProductResult, left: Float32Array, moving: _Moving, rows: IntArray
 ) -> _Partial:
     recipe = result.recipe
+    whole, whole_magnitude, rounded, rounded_magnitude = moving
     given = left[..., rows, :]
     values = result.values[..., rows, :]
     dense = dense_operand(round_stationary(given, recipe))
     if recipe.pattern:
         given = prune(given, recipe.pattern)
-    reference = _product(given, moving.given)
-    exact = _product(dense, moving.rounded)
-    magnitude = _product(np.abs(dense), moving.rounded_magnitude)
+    reference = _product(given, whole)
+    exact = _product(dense, rounded)
+    magnitude = _product(np.abs(dense), rounded_magnitude)
     bound = product_error_bound(exact, magnitude, k=left.shape[-1], recipe=recipe)
     inside = _in_range(exact, magnitude, bound, recipe) & np.isfinite(reference)
-    scale = _product(np.abs(given), moving.given_magnitude)[inside]
+    scale = _product(np.abs(given), whole_magnitude)[inside]
     reference = reference[inside]
     total = np.abs(values[inside] - reference)
     engine = np.abs(values[inside] - exact[inside])

@@ -210,13 +210,11 @@ def _nearest_by_bits(values: Float32Array, mantissa_bits: int) -> Float32Array:
 def _stochastic(
     values: Float32Array, format: NumberFormat, noise: NDArray[np.uint32]
 ) -> Float32Array:
-    """Round one chunk up with probability equal to the distance from the value below.
-
-    Model: hardware adds random bits below the last kept one and truncates the magnitude. With
-    q the step at x and r of 32 random bits, the result is q * floor(|x|/q + r / 2^32). Where the
-    format is normal that is an integer addition on the bits of x; below, q no longer follows the
-    exponent of x and the same sum is done in float64.
-    """
+    """Round one chunk up with probability equal to the distance from the value below."""
+    # Model: hardware adds random bits below the last kept one and truncates the magnitude. With q
+    # the step at x and r of 32 random bits, the result is q * floor(|x|/q + r / 2^32). Where the
+    # format is normal that is an integer addition on the bits of x; below, q no longer follows the
+    # exponent of x and the same sum is done in float64.
     bits = values.view(np.uint32)
     dropped = _FP32_MANTISSA_BITS - format.mantissa_bits
     keep = np.uint32((0xFFFF_FFFF << dropped) & 0xFFFF_FFFF)
