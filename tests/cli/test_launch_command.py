@@ -194,7 +194,7 @@ def test_the_list_names_every_framework_and_nothing_that_does_not_go_together(ru
     catalog = open_catalog()
     for row in done.json["rows"]:
         platform = load_platform(catalog, row["instance"])
-        assert row["framework"] in {one.name for one in frameworks_on(platform)}
+        assert row["framework"] in {one.name for one in frameworks_on(open_catalog(), platform)}
         assert row["schedulers"] == [one.name for one in schedulers_on(platform)]
 
 

@@ -47,12 +47,10 @@ def completes(
 def completes_stacks() -> Callable[[str], list[str]]:
     """Return a completion function for training stacks, as --stack takes them."""
     calibrated = completes(("calibration",), prefix="training-", cut=True)
+    software = completes(("software",))
 
     def complete(incomplete: str) -> list[str]:
-        from trnbench.facts.calibration.supports import SOFTWARE
-
-        named = (name for name in SOFTWARE if name.startswith(incomplete))
-        return sorted({*calibrated(incomplete), *named})
+        return sorted({*calibrated(incomplete), *software(incomplete)})
 
     return complete
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from trnbench.errors import InputError
+from trnbench.facts.calibration.software import software_called
 from trnbench.facts.calibration.stack_of import Stacks
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import Platform
@@ -24,8 +25,12 @@ SCHEDULERS: Mapping[str, Scheduler] = {
 }
 
 
-def frameworks_on(platform: Platform) -> tuple[Framework, ...]:
-    return tuple(one for one in FRAMEWORKS.values() if one.runs_on(platform))
+def frameworks_on(catalog: Catalog, platform: Platform) -> tuple[Framework, ...]:
+    return tuple(
+        one
+        for name, one in FRAMEWORKS.items()
+        if (software := software_called(catalog, name)) and software.runs_on(platform)
+    )
 
 
 def framework_for(catalog: Catalog, platform: Platform, name: str, job: str | None) -> Framework:
@@ -34,7 +39,7 @@ def framework_for(catalog: Catalog, platform: Platform, name: str, job: str | No
         return FRAMEWORKS[name]
     stacks = Stacks(catalog)
     stack = stacks.by_name(name, platform).stack.name
-    here = frameworks_on(platform)
+    here = frameworks_on(catalog, platform)
     alike = [one for one in here if stacks.by_name(one.name, platform).stack.name == stack]
     if not alike:
         known = ", ".join(one.name for one in here) or "none"
@@ -49,11 +54,14 @@ def schedulers_on(platform: Platform) -> tuple[Scheduler, ...]:
     return tuple(one for one in SCHEDULERS.values() if one.cannot(platform) is None)
 
 
-def pair_reasons(platform: Platform, framework: Framework, scheduler: Scheduler) -> Iterator[str]:
+def pair_reasons(
+    catalog: Catalog, platform: Platform, framework: Framework, scheduler: Scheduler
+) -> Iterator[str]:
     """Yield reasons why a framework and a scheduler do not fit on a platform."""
     name = platform.instance.name
-    if framework not in frameworks_on(platform):
-        known = ", ".join(one.name for one in frameworks_on(platform)) or "none"
+    here = frameworks_on(catalog, platform)
+    if framework not in here:
+        known = ", ".join(one.name for one in here) or "none"
         yield f"{framework.title} does not run on {name}; frameworks that do: {known}"
     why = scheduler.cannot(platform)
     if why is not None:

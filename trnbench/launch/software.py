@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from trnbench.facts.calibration.supports import SOFTWARE
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.records import Record, field
 from trnbench.facts.workload.choices import Job
@@ -62,9 +61,6 @@ class Framework(LaunchSoftware, eq=False):
     """Knobs among `RARE` that it writes, and `mtp_depths` where it trains depths."""
     not_written: Mapping[str, str] = field(default_factory=dict)
     """Why another knob is not written, where there is a reason to give."""
-
-    def runs_on(self, platform: Platform) -> bool:
-        return SOFTWARE[self.name].runs_on(platform)
 
     def settled(self, given: PartialLayout) -> PartialLayout:
         """The layout with the knobs that have a single possible value here."""

@@ -14,6 +14,7 @@ from trnbench.errors import InputError
 from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack, stack_of
 from trnbench.facts.calibration.coverage import Spread, load_beyond_rows
 from trnbench.facts.calibration.hosts import JobRates, load_job_rates
+from trnbench.facts.calibration.software import TrainingSoftware, software_on
 from trnbench.facts.calibration.supports import Support
 from trnbench.facts.calibration.training_stack import (
     WITH_EXPERTS,
@@ -124,6 +125,8 @@ class TrainSetup(Record, eq=False):
     collectives: CollectiveStack
     rates: JobRates
     """Rates of engines that write answers, and of a host."""
+    software: TrainingSoftware | None = None
+    """Software that the stack belongs to; None where no file names it."""
     own_stack: bool = True
     """False where the stack represents other software."""
     usual_stack: bool = False
@@ -279,6 +282,7 @@ def train_setup(
         efficiency=efficiency,
         collectives=collectives,
         rates=load_job_rates(catalog),
+        software=software_on(catalog, platform, efficiency.stack.frameworks),
         usual_stack=stack is None,
         assume_supported=assume_supported,
         measured=_measured(catalog, efficiency.stack),

@@ -302,6 +302,8 @@ def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...],
         else:
             warnings.append(warning(setup.stack, one))
     warnings += setup.taken_over
+    if setup.software is not None and setup.software.warning is not None:
+        warnings.append(setup.software.warning)
     warnings += _uneven_chunks(setup, program.layout)
     ranks = int(program.grid.ranks("world"))
     if ranks < setup.ranks:

@@ -7,7 +7,6 @@ from functools import cache
 from typing import TypeAlias
 
 from trnbench.facts import parsing
-from trnbench.facts.calibration.supports import SOFTWARE
 from trnbench.facts.catalog.search import Catalog
 from trnbench.tui.widgets.field import FieldSpec
 
@@ -100,7 +99,9 @@ def stack_field(catalog: Catalog) -> FieldSpec:
     def known() -> Sequence[tuple[str, str]]:
         files = titles(catalog, "calibration")()
         calibrated = [(name.removeprefix(begin), title) for name, title in files if begin in name]
-        frameworks = [(name, "framework: its stack on each instance") for name in SOFTWARE]
+        frameworks = [
+            (name, "framework: its stack on each instance") for name in catalog.names("software")
+        ]
         return [*calibrated, *frameworks]
 
     def parsed(text: str) -> str:

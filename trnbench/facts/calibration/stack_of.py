@@ -6,7 +6,12 @@ import re
 from collections.abc import Collection, Iterable
 
 from trnbench.errors import InputError
-from trnbench.facts.calibration.supports import SOFTWARE, KnownFramework
+from trnbench.facts.calibration.software import (
+    TrainingSoftware,
+    all_software,
+    software_alike,
+    software_called,
+)
 from trnbench.facts.calibration.training_stack import (
     STACK_PREFIX,
     TrainingStack,
@@ -68,16 +73,20 @@ class Stacks(State, kw_only=False):
         own = self._told(self.named, platform) or self._of_software(framework, platform)
         if own is None and self._serves(self.otherwise, platform):
             own = self._told(self.otherwise, platform)
-        found = (
-            FoundStack(stack=own, own=True)
-            if own
-            else unnamed_stack(self.catalog, platform, framework)
-        )
+        found = FoundStack(stack=own, own=True) if own else self._substitute(framework, platform)
         chip = load_chip_efficiency(self.catalog, platform.chip.name)
         known = _release(found.stack, found.stack.releases or chip.releases, release)
         if known != found.stack.release:
             found = replace(found, stack=replace(found.stack, release=known))
         return found
+
+    def _substitute(self, framework: str, platform: Platform) -> FoundStack:
+        """Stack of related software, such as the one forked from, or of unknown software."""
+        related = software_alike(self.catalog, platform, framework)
+        stack = self._of_software(related.names[0], platform) if related else None
+        if stack is not None:
+            return FoundStack(stack=stack, own=False)
+        return unnamed_stack(self.catalog, platform, framework)
 
     def by_name(self, name: str, platform: Platform) -> FoundStack:
         """The stack of this name, or the platform's stack of the framework of this name."""
@@ -88,16 +97,16 @@ class Stacks(State, kw_only=False):
                 stack=load_training_stack(self.catalog, name, instance=instance), own=True
             )
         if not software.runs_on(platform):
-            able = [known for known, one in SOFTWARE.items() if one.runs_on(platform)]
+            able = [one.name for one in all_software(self.catalog) if one.runs_on(platform)]
             raise InputError(
                 f"--stack: {name} does not run on {platform.instance.name}",
                 hint=f"frameworks that do: {', '.join(able) or 'none'}; `trnbench spec list` names "
                 "all calibrated stacks",
             )
-        found = self._of_software(software.called, platform)
+        found = self._of_software(software.names[0], platform)
         if found is not None:
             return FoundStack(stack=found, own=True)
-        return unnamed_stack(self.catalog, platform, software.called)
+        return unnamed_stack(self.catalog, platform, software.names[0])
 
     def _told(self, given: TrainingStack | str | None, platform: Platform) -> TrainingStack | None:
         if not isinstance(given, str):
@@ -125,9 +134,9 @@ class Stacks(State, kw_only=False):
         return self._chips.of(stack.name, chips)
 
 
-def framework_named(catalog: Catalog, name: str) -> KnownFramework | None:
+def framework_named(catalog: Catalog, name: str) -> TrainingSoftware | None:
     """The framework of this name; None for a training stack or an unknown name."""
-    return None if training_file(catalog, name) is not None else SOFTWARE.get(name)
+    return None if training_file(catalog, name) is not None else software_called(catalog, name)
 
 
 def refuse_unknown_stack(catalog: Catalog, name: str) -> str:

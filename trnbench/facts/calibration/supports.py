@@ -14,14 +14,14 @@ stack's file groups features with one status and one source in a `[[supports]]` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from trnbench.facts.catalog.provenance import Source
 from trnbench.facts.records import Record
 
 if TYPE_CHECKING:
-    from trnbench.facts.hardware.instance import Platform
+    pass
 
 Status = Literal["runs", "refused", "untested"]
 
@@ -71,28 +71,3 @@ def named_twice(lines: Iterable[SupportLine]) -> str | None:
             return feature
         seen.add(feature)
     return None
-
-
-class KnownFramework(Record, kw_only=False):
-    """A framework: its name in calibrations, its Neuron chips, and its support of GPUs."""
-
-    called: str
-    neuron_chips: tuple[str, ...] = ()
-    gpus: bool = False
-
-    def runs_on(self, platform: Platform) -> bool:
-        # Imported here, so that names alone are quick to complete.
-        from trnbench.facts.hardware.compute_unit import NeuronCores
-
-        chip = platform.chip
-        return chip.name in self.neuron_chips if isinstance(chip.unit, NeuronCores) else self.gpus
-
-
-SOFTWARE: Mapping[str, KnownFramework] = {
-    "nxdt": KnownFramework("nxd-training", ("trainium1", "trainium2")),
-    "optimum-neuron": KnownFramework("optimum-neuron", ("trainium1", "trainium2")),
-    "torchtitan": KnownFramework("torchtitan", ("trainium2", "trainium3"), gpus=True),
-    "megatron": KnownFramework("Megatron-LM", gpus=True),
-    "megatron-bridge": KnownFramework("Megatron-Bridge", gpus=True),
-}
-"""Frameworks by their `--stack` name."""

@@ -15,7 +15,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from trnbench.errors import InputError, UnknownNameError, listed, nearest_names
-from trnbench.facts.calibration.supports import SOFTWARE
 from trnbench.facts.catalog.document import load_named
 from trnbench.facts.catalog.provenance import Evidence, Kind, Provenance
 from trnbench.facts.catalog.search import BUILT_IN, Catalog, Entry
@@ -230,7 +229,7 @@ STACK_KEYS = ("default_for", "instances")
 
 def unknown_stack(catalog: Catalog, name: str, instance: str | None) -> UnknownNameError:
     """Error for an unknown stack name; suggestions start with the instance's stacks."""
-    every = [*known_stacks(catalog, None), *SOFTWARE]
+    every = [*known_stacks(catalog, None), *catalog.names("software")]
     near = nearest_names(name, known_stacks(catalog, instance)) or nearest_names(name, every)
     return UnknownNameError(
         "training stack",

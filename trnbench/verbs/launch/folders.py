@@ -106,7 +106,7 @@ def launch_choices(catalog: Catalog, row: Mapping[str, Any]) -> LaunchChoices:
     platform = load_platform(catalog, str(row["instance"]))
     return LaunchChoices(
         stack=framework_of_row(catalog, row),
-        frameworks=tuple(one.name for one in frameworks_on(platform)),
+        frameworks=tuple(one.name for one in frameworks_on(catalog, platform)),
         schedulers=tuple(one.name for one in schedulers_on(platform)),
     )
 

@@ -73,7 +73,7 @@ def run(catalog: Catalog, question: LaunchQuestion, *, progress: Progress = quie
     """
     scheduler, platform = SCHEDULERS[question.scheduler], load_platform(catalog, question.instance)
     framework = framework_for(catalog, platform, question.stack, _job(question.layout))
-    reasons = tuple(pair_reasons(platform, framework, scheduler))
+    reasons = tuple(pair_reasons(catalog, platform, framework, scheduler))
     # In the framework's words, before its stack says so in others.
     reasons = reasons or tuple(framework.conflicts(question.layout))
     stack = None if reasons else Stacks(catalog).by_name(question.stack, platform).stack
@@ -200,5 +200,5 @@ def pairs(catalog: Catalog, instances: tuple[str, ...] = ()) -> tuple[Row, ...]:
             **cells(one, "jobs versions"),
         }
         for platform in platforms
-        for one in frameworks_on(platform)
+        for one in frameworks_on(catalog, platform)
     )

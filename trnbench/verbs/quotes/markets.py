@@ -201,6 +201,9 @@ def _draft(catalog: Catalog, request: RunRequest, instance: str) -> _Draft:
         else f"--generation-nodes {apart} leaves no node of {n} to train"
         for n in request.node_counts
     }
+    ended = setup.software.warning if setup.software else None
+    if request.supported_only and ended is not None:
+        limits = dict.fromkeys(limits, f"{ended} (--supported-only)")
     return _Draft(
         setup=setup,
         portions=tuple(_portion(setup, request, part) for part in request.parts),

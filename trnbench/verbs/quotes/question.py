@@ -48,7 +48,7 @@ class StackChoice(Question):
 
     stack: str | None = option(
         "Training stack, e.g. nxd-trn1 (trnbench spec list calibration), or framework: nxdt, "
-        "torchtitan, ...; default: the instance's.",
+        "torchtitan, ...; of single instances: INSTANCE=NAME,...; default: the instance's.",
         completes=("stacks",),
     )
     logical_size: int | None = option(
@@ -66,10 +66,16 @@ class StackChoice(Question):
             model,
             instance,
             nodes,
-            stack=self.stack,
+            stack=self.stack_of(instance),
             logical_size=self.logical_size,
             assume_supported=self.assume_supported,
         )
+
+    def stack_of(self, instance: str) -> str | None:
+        """The stack to use on an instance type; None for its own."""
+        if self.stack is None or "=" not in self.stack:
+            return self.stack
+        return stacks_by_instance(self.stack).get(instance)
 
 
 class RunRequest(Question):
@@ -116,6 +122,7 @@ class RunRequest(Question):
         read=parsing.confidence,
     )
     software: StackChoice = group(StackChoice)
+    supported_only: bool = option("Leave out instances whose training software is out of support.")
     bought: Buying = group(Buying)
     term_years: int | None = option(
         "Years of a reservation or savings plan: 1 or 3.", read=parsing.whole
@@ -152,6 +159,11 @@ class RunRequest(Question):
             twice = [one for one in many if many.count(one) > 1]
             if twice:
                 raise InputError(f"the {what} {twice[0]} is named twice")
+        stack = self.software.stack
+        if stack is not None and "=" in stack:
+            strange = [one for one in stacks_by_instance(stack) if one not in self.instances]
+            if strange:
+                raise InputError(f"--stack names {strange[0]}, which --on does not")
         if self.headroom is not None and not 0 <= self.headroom < 1:
             raise InputError(f"the memory headroom must be from 0 to below 1: {self.headroom:g}")
         if self.confidence is not None and not LEAST_SURE <= self.confidence <= MOST_SURE:
@@ -206,6 +218,19 @@ class RunRequest(Question):
         plain = super().inputs() | {"nodes": self.node_counts}
         first = ("model", "parts", "instances", "price_date", "setting")
         return {name: plain[name] for name in first} | plain
+
+
+def stacks_by_instance(text: str) -> dict[str, str]:
+    """Stack of each instance type, from INSTANCE=NAME,..."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        instance, equals, name = (word.strip() for word in part.partition("="))
+        if not equals or not instance or not name:
+            raise InputError(f"--stack {text}: give INSTANCE=NAME,...; {part.strip()!r} is none")
+        if instance in found:
+            raise InputError(f"--stack {text}: {instance} is named twice")
+        found[instance] = name
+    return found
 
 
 def run_request(

@@ -1,0 +1,104 @@
+"""Training software: names, chips, related names, and the end of support."""
+
+from __future__ import annotations
+
+import pytest
+
+from trnbench import compare, train
+from trnbench.errors import InputError
+from trnbench.facts.calibration.software import (
+    all_software,
+    software_alike,
+    software_called,
+    software_on,
+)
+from trnbench.facts.calibration.stack_of import Stacks
+from trnbench.facts.calibration.training_stack import STACK_PREFIX, load_training_stack
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_platform
+from trnbench.launch.catalogue import FRAMEWORKS
+
+CATALOG = open_catalog(environment={})
+
+
+def test_every_framework_that_files_are_written_for_is_known():
+    assert set(FRAMEWORKS) <= {one.name for one in all_software(CATALOG)}
+
+
+def test_every_stack_that_names_its_software_has_a_file_of_it():
+    for name in CATALOG.names("calibration"):
+        if name.startswith(STACK_PREFIX):
+            stack = load_training_stack(CATALOG, name)
+            platform = load_platform(CATALOG, stack.instances[0])
+            found = software_on(CATALOG, platform, stack.frameworks)
+            assert (found is not None) == bool(stack.frameworks), name
+
+
+@pytest.mark.parametrize(
+    ("name", "instance", "runs"),
+    [
+        ("torchtitan", "trn1.32xlarge", False),
+        ("torchtitan", "trn2.48xlarge", True),
+        ("torchtitan", "p5.48xlarge", True),
+        ("nxdt", "p5.48xlarge", False),
+    ],
+)
+def test_software_runs_on_the_chips_of_its_file(name, instance, runs):
+    software = software_called(CATALOG, name)
+    assert software is not None
+    assert software.runs_on(load_platform(CATALOG, instance)) is runs
+
+
+def test_a_name_that_contains_megatron_is_the_megatron_stack_of_the_machine():
+    platform = load_platform(CATALOG, "dgx-a100")
+    assert software_alike(CATALOG, platform, "Megatron-DeepSpeed 0.9") is not None
+    found = Stacks(CATALOG).of("Megatron-DeepSpeed 0.9", "", platform)
+    assert found.stack.name == "training-megatron-a100"
+    assert not found.own
+    assert software_alike(CATALOG, platform, "DeepSpeed") is None
+
+
+def test_a_step_on_software_out_of_support_says_so():
+    asked = {"tp": 8, "pp": 4, "dp": 4, "global_batch": 64}
+    (ended,) = train("llama2-7b", on="trn1.32xlarge:4", **asked)
+    assert any("support ended with Neuron SDK 2.32" in one for one in ended.warnings)
+    (going,) = train("llama2-7b", on="trn2.48xlarge:2", global_batch=64)
+    assert not any("support ended" in one for one in going.warnings)
+
+
+def test_supported_only_leaves_out_what_is_out_of_support():
+    answer = compare(
+        "llama2-7b",
+        tokens="10B",
+        on="trn1.32xlarge,trn2.48xlarge",
+        nodes=4,
+        supported_only=True,
+    )
+    reasons = {row.instance: row.reasons for row in (one.quote for one in answer.compared)}
+    assert "support ended" in reasons["trn1.32xlarge"][0]
+    assert reasons["trn2.48xlarge"] == ()
+
+
+def test_each_instance_may_have_a_stack_of_its_own():
+    answer = compare(
+        "llama2-7b",
+        tokens="10B",
+        on="trn1.32xlarge,trn2.48xlarge",
+        nodes=4,
+        stack="trn2.48xlarge=axlearn-trn2",
+    )
+    stacks = {row.instance: row.step.stack for row in (one.quote for one in answer.compared)}
+    assert stacks == {"trn1.32xlarge": "nxd-trn1", "trn2.48xlarge": "axlearn-trn2"}
+
+
+@pytest.mark.parametrize(
+    ("stack", "said"),
+    [
+        ("p5.48xlarge=megatron", "which --on does not"),
+        ("trn1.32xlarge=", "is none"),
+        ("trn1.32xlarge=a,trn1.32xlarge=b", "named twice"),
+    ],
+)
+def test_a_stack_for_an_instance_that_is_not_asked_is_refused(stack, said):
+    with pytest.raises(InputError, match=said):
+        compare("llama2-7b", tokens="10B", on="trn1.32xlarge", stack=stack)

@@ -1,0 +1,93 @@
+"""Training software: names, chips, and how long its maker supports it, from `specs/software`.
+
+One file per framework. A training stack belongs to the software that has one of its names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from trnbench.facts.catalog.document import load_once
+from trnbench.facts.catalog.provenance import Sourced
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import Record
+
+if TYPE_CHECKING:
+    from trnbench.facts.hardware.instance import Platform
+
+SECTION = "software"
+Execution = Literal["tuned", "eager", "compiled", "graph"]
+"""How it comes to its kernels: written for the chips, one by one, fused, or as whole graphs."""
+
+
+class EndOfSupport(Record):
+    """The end of support of a software."""
+
+    since: str
+    """Release that first came without support."""
+    needs: str
+    """What still runs it."""
+
+
+class TrainingSoftware(Sourced):
+    """A training framework."""
+
+    name: str
+    """Its name for `--stack`."""
+    title: str
+    names: tuple[str, ...]
+    """Its names in publications and calibrations, the usual one first."""
+    family: str | None = None
+    """Word in the names of software that shares its kernels, such as forks."""
+    execution: Execution
+    neuron_chips: tuple[str, ...] = ()
+    gpus: bool = False
+    release: str | None = None
+    """Newest release known."""
+    ended: EndOfSupport | None = None
+
+    def runs_on(self, platform: Platform) -> bool:
+        """True when the software runs on the chips of a platform."""
+        from trnbench.facts.hardware.compute_unit import NeuronCores  # names alone are quick
+
+        chip = platform.chip
+        return chip.name in self.neuron_chips if isinstance(chip.unit, NeuronCores) else self.gpus
+
+    @property
+    def warning(self) -> str | None:
+        """End of support in words; None while it is supported."""
+        if self.ended is None:
+            return None
+        return f"{self.title}: support ended with {self.ended.since}; it needs {self.ended.needs}"
+
+
+def all_software(catalog: Catalog) -> tuple[TrainingSoftware, ...]:
+    """Every software of a catalogue, by name."""
+    entries = catalog.entries(SECTION)
+    return tuple(load_once(catalog, entry.path, TrainingSoftware) for entry in entries)
+
+
+def software_called(catalog: Catalog, name: str) -> TrainingSoftware | None:
+    """The software of this `--stack` name; None if there is none."""
+    if name not in catalog.names(SECTION):
+        return None
+    return load_once(catalog, catalog.find(SECTION, name).path, TrainingSoftware)
+
+
+def software_alike(catalog: Catalog, platform: Platform, name: str) -> TrainingSoftware | None:
+    """The software on a platform whose family is part of a name; None if there is none."""
+    for one in all_software(catalog):
+        if one.family and one.family in name.lower() and one.runs_on(platform):
+            return one
+    return None
+
+
+def software_on(
+    catalog: Catalog, platform: Platform, names: tuple[str, ...]
+) -> TrainingSoftware | None:
+    """The software on a platform with one of these names of publications; None if unknown."""
+    wanted = {name.lower() for name in names}
+    for one in all_software(catalog):
+        if one.runs_on(platform) and wanted & {name.lower() for name in one.names}:
+            return one
+    return None
