@@ -15,19 +15,19 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    "cli": 3_013,
+    "cli": 2_963,
     "engines": 15_857,
     "evidence": 12_643,
-    "facts": 11_741,
-    "launch": 3_178,
-    "machine": 6_187,
-    "money": 3_540,
-    "predict": 4_650,
-    "program": 7_478,
-    "show": 3_245,
+    "facts": 11_817,
+    "launch": 3_182,
+    "machine": 5_887,
+    "money": 3_526,
+    "predict": 4_646,
+    "program": 7_162,
+    "show": 3_142,
     "store": 2_001,
-    "tui": 8_481,
-    "verbs": 19_930,
+    "tui": 8_482,
+    "verbs": 19_130,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
