@@ -51,7 +51,7 @@ async def test_runs_are_listed_held_together_and_opened(kept, made, silent, unti
         table.focus()
         _, second, first = (str(row["id"]) for row in found.report.rows)
         await pilot.press("down", "space")
-        assert [row["id"] for row in table.pinned_rows] == [second]
+        assert [line.row["id"] for line in table.pinned] == [second]
         await pilot.press("down", "d")
         assert {*asked[-1][1]} == {second, table.row["id"]}
         view.answered("difference", difference_text(catalog, (first, second), HOOKS))

@@ -16,7 +16,6 @@ from trnbench.tui.questions.evidence import EVIDENCE_COLUMNS, EvidenceFound
 from trnbench.tui.questions.layouts import (
     LAYOUT_COLUMNS,
     DrawnSchedule,
-    LayoutDetail,
     RankedLayouts,
 )
 from trnbench.tui.questions.scenarios import spec_report
@@ -122,7 +121,7 @@ def test_layouts(pictured, canned):
         )
         refused = {**rows[0], "tp": 3, "reasons": ("tp=3 does not divide 64 heads; try 2, 4, 1",)}
         for row in (rows[0], refused):
-            app.view.answered("layout", LayoutDetail(answer=canned.step_answer(row), by_hand=True))
+            app.view.answered("layout", (canned.step_answer(row), True))
 
     assert pictured("layouts", (120, 40), prepare)
 

@@ -113,28 +113,24 @@ class Asking(Screen[None]):
             case WorkAnswer(value, in_part):
                 panel.clear()
                 cancelled = "cancelled after " if in_part else ""
-                self.say(f"{topic}: {cancelled}{time.monotonic() - self._asked[topic]:.1f} s")
-                self._stands(topic, "")
+                elapsed_s = time.monotonic() - self._asked[topic]
+                self._ended(topic, f"{cancelled}{elapsed_s:.1f} s", "")
                 self.answered(topic, value)
                 self.mark()
             case WorkNotice(text):
                 self.notify(text, severity="warning", markup=False, timeout=10)
             case Cancelled():
-                self.say(f"{topic}: cancelled")
-                self._stands(topic, CANCELLED)
+                self._ended(topic, "cancelled", CANCELLED)
                 self.cancelled(topic)
             case WorkRefusal(text, hint):
-                self.say(f"{topic}: refused")
-                self._stands(topic, REFUSED)
+                self._ended(topic, "refused", REFUSED)
                 self.refused(topic, text, hint or "")
             case Failure(text, traceback):
-                self.say(f"{topic}: failed")
-                self._stands(topic, "the new question failed")
+                self._ended(topic, "failed", "the new question failed")
                 last = "\n".join(traceback.strip().splitlines()[-LAST_LINES:-1])
                 panel.say(f"{topic} failed, a bug in trnbench: {text}", last)
             case Crash(code, said):
-                self.say(f"{topic}: crashed")
-                self._stands(topic, "the new question crashed, r asks again")
+                self._ended(topic, "crashed", "the new question crashed, r asks again")
                 words = said.strip().splitlines()[-1:] or ["it said nothing"]
                 panel.say(
                     f"{topic}: the process that computes died (exit code {code}); "
@@ -166,6 +162,10 @@ class Asking(Screen[None]):
             lane.close()
 
     # Whether the table answers the question as it stands
+
+    def _ended(self, topic: str, said: str, behind: str) -> None:
+        self.say(f"{topic}: {said}")
+        self._stands(topic, behind)
 
     def _stands(self, topic: str, behind: str) -> None:
         if topic == self.NAME:

@@ -74,20 +74,19 @@ class PathSuggester(Suggester):
         try:
             place = self._folder / Path(f"{head}/" if head or value.startswith("/") else ".")
             with os.scandir(place.expanduser()) as entries:
-                names = sorted(
+                names = [
                     f"{one.name}/" if one.is_dir() else one.name
                     for one in entries
-                    if one.is_dir() or one.name.endswith(self._ending)
-                )
+                    if one.name.startswith(tail)
+                    and (one.is_dir() or one.name.endswith(self._ending))
+                ]
         except (OSError, RuntimeError):
             return None
-        fits = (name for name in names if tail and name.startswith(tail))
-        name = next(fits, None)
-        return None if name is None else value[: len(value) - len(tail)] + name
+        return value[: len(value) - len(tail)] + min(names) if tail and names else None
 
 
-class AskPath(Dialog[str | None]):
-    """Ends with the typed text, a path below `folder`, or with None; `ending` is of files there."""
+class AskPath(Dialog[Path | None]):
+    """Ends with the typed path, from `folder` on, or with None; `ending` is that of known files."""
 
     DEFAULT_CSS = """
     AskPath { align: center middle; }
@@ -104,6 +103,7 @@ class AskPath(Dialog[str | None]):
     def __init__(self, title: str, text: str, folder: Path, ending: str = "") -> None:
         super().__init__()
         self._title = title
+        self._folder = folder
         self._line = Input(text, compact=True, suggester=PathSuggester(folder, ending))
 
     def compose(self) -> ComposeResult:
@@ -116,7 +116,12 @@ class AskPath(Dialog[str | None]):
     @on(Input.Submitted)
     def _taken(self, event: Input.Submitted) -> None:
         event.stop()
-        self.dismiss(event.value.strip() or None)
+        text, path = event.value.strip(), None
+        try:
+            path = typed_path(self._folder, text) if text else None
+        except TrnbenchError as error:
+            told(self.app, error)
+        self.dismiss(path)
 
 
 class JumpScreen(Dialog[Widget | None]):
@@ -170,13 +175,8 @@ def save(app: App[None], folder: Path, scenario: Given, written: set[Path]) -> N
             written.add(path)
             app.notify(shown(str(path)), title="scenario saved", markup=False)
 
-    def named(text: str | None) -> None:
-        if not text:
-            return
-        try:
-            path = typed_path(folder, text)
-        except TrnbenchError as error:
-            told(app, error)
+    def named(path: Path | None) -> None:
+        if path is None:
             return
         if path in written or not path.exists():
             write(path)
@@ -191,11 +191,10 @@ def load(app: App[None], folder: Path, take: Callable[[Given], None]) -> None:
     """Ask for a path in `folder`, and let the scenario there be taken."""
     from trnbench.verbs.compare.scenario import read_scenario
 
-    def named(text: str | None) -> None:
-        if not text:
-            return
+    def named(path: Path | None) -> None:
         try:
-            take(read_scenario(typed_path(folder, text)))
+            if path is not None:
+                take(read_scenario(path))
         except TrnbenchError as error:
             told(app, error)
 

@@ -18,10 +18,9 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from trnbench.errors import TrnbenchError
 from trnbench.show.row import Row
 from trnbench.tui.asking import Asking
-from trnbench.tui.dialogs import AskPath, told, typed_path
+from trnbench.tui.dialogs import AskPath
 from trnbench.tui.picker import Choices
 from trnbench.tui.questions.scenarios import LaunchFiles, launch_files, launch_ways
 from trnbench.tui.widgets.frame import KeyLine, StatusLine, hidden
@@ -213,14 +212,8 @@ class LaunchScreen(Asking):
         row = self._row
         return f"launch-{row['model']}-{row['nodes']}x{row['instance']}"
 
-    def _write(self, text: str | None) -> None:
-        if not text:
-            return
-        try:
-            folder = typed_path(self._folder, text)
-        except TrnbenchError as error:
-            told(self.app, error)
-        else:
+    def _write(self, folder: Path | None) -> None:
+        if folder is not None:
             self.ask("write", launch_files, self._row, self._how, folder)
 
 

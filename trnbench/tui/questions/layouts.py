@@ -40,22 +40,14 @@ def _columns(knobs: Sequence[str]) -> tuple[Column, ...]:
 LAYOUT_COLUMNS = _columns(_SEARCHED)
 
 
-class RankedLayouts(Record):
+class RankedLayouts(TableFound):
     """The fastest layouts, and how many are legal and feasible; reasons where none fits."""
 
-    report: Report
     legal: int
     feasible: int
     complete: bool
     reasons: tuple[str, ...]
     elapsed_s: float
-
-
-class LayoutDetail(Record):
-    """One layout in full."""
-
-    answer: TrainAnswer
-    by_hand: bool
 
 
 def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> RankedLayouts:
@@ -102,12 +94,12 @@ def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> Ranked
 
 def layout_detail(
     catalog: Catalog, job: TrainCase, layout: PartialLayout, by_hand: bool, hooks: WorkHooks
-) -> LayoutDetail:
-    """Time and memory of a layout, or the reason why the layout is not legal."""
+) -> tuple[TrainAnswer, bool]:
+    """Time and memory of a layout, or why it is not legal; and whether it was made by hand."""
     question = step_question(job, layout)
     answer = _answered(catalog, question, hooks)
     keep_step(catalog, question, answer, hooks)
-    return LayoutDetail(answer=answer, by_hand=by_hand)
+    return answer, by_hand
 
 
 def layout_pair(

@@ -179,7 +179,8 @@ class CompareView(ScenarioView):
             case "days":
                 return time_chart(quotes, picked)
             case "difference":
-                pair = [(cluster_label(one), one.step) for one in table.pinned[:2]]
+                pinned = [cast("Quote", line.answer) for line in table.pinned[:2]]
+                pair = [(cluster_label(one), one.step) for one in pinned]
                 return difference_text(pair, self.room.width, less_and_more(self.app))
             case _:
                 place = found.answers.index(here) if here in found.answers else None

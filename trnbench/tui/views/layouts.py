@@ -19,7 +19,6 @@ from trnbench.show.row import Row
 from trnbench.tui.cluster_view import BY_HAND, Cluster, ClusterView, layout_of, partial_layout_of
 from trnbench.tui.difference import difference_text, less_and_more
 from trnbench.tui.questions.layouts import (
-    LayoutDetail,
     RankedLayouts,
     layout_detail,
     layout_pair,
@@ -33,7 +32,6 @@ from trnbench.tui.widgets.frame import hidden
 from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_pane import TablePane
-from trnbench.tui.work_process import TableFound
 from trnbench.verbs.quotes.charts import memory_bars, step_bars
 
 if TYPE_CHECKING:
@@ -104,11 +102,12 @@ class LayoutsView(ClusterView, LaunchingView):
 
     def answered(self, topic: str, value: object) -> None:
         """Show the ranking, or the layout by hand."""
-        match value:
-            case RankedLayouts():
+        match topic:
+            case "layouts":
+                assert isinstance(value, RankedLayouts)
                 self._looked.clear()
                 self._paired, self._pair = [], ()
-                self.show_table(TableFound(report=value.report), *BY_HAND)
+                self.show_table(value, *BY_HAND)
                 seen = "" if value.complete else " (cancelled: not all were seen)"
                 self.query_one(TablePane).say(
                     f"{value.feasible:,} fit in memory, of {value.legal:,} valid{seen} "
@@ -116,13 +115,14 @@ class LayoutsView(ClusterView, LaunchingView):
                 )
                 if value.reasons:
                     self._verdict("no layout fits: " + "; ".join(value.reasons))
-            case tuple():
-                self._pair = value
+            case "pair":
+                self._pair = cast("tuple[TrainAnswer, ...]", value)
                 self.draw()
-            case LayoutDetail(answer=answer):
+            case _:
+                answer, by_hand = cast("tuple[TrainAnswer, bool]", value)
                 others = [one for one in self._looked if one.layout != answer.layout]
                 self._looked = [answer, *others[: MOST_BESIDE - 1]]
-                self._verdict(_verdict_text(value))
+                self._verdict(_verdict_text(answer, by_hand=by_hand))
                 self.draw()
                 self.state_facts()
 
@@ -167,7 +167,7 @@ class LayoutsView(ClusterView, LaunchingView):
         if row is None:
             return
         self._look(partial_layout_of(row), by_hand=False)
-        pinned = [partial_layout_of(one) for one in self.query_one(ResultTable).pinned_rows[:2]]
+        pinned = [partial_layout_of(one.row) for one in self.query_one(ResultTable).pinned[:2]]
         if pinned != self._paired and len(pinned) == 2:
             self.ask("pair", layout_pair, self.job, pinned)
         self._paired = pinned
@@ -189,10 +189,9 @@ class LayoutsView(ClusterView, LaunchingView):
         return bars(self._looked, newest, labels)
 
 
-def _verdict_text(detail: LayoutDetail) -> str:
+def _verdict_text(answer: TrainAnswer, *, by_hand: bool) -> str:
     """Time and memory of a layout in words, or the reason why it cannot run."""
-    answer = detail.answer
-    head = f"{'by hand' if detail.by_hand else 'row'}: {_layout_text(answer)}"
+    head = f"{'by hand' if by_hand else 'row'}: {_layout_text(answer)}"
     step, memory = answer.step, answer.memory
     if answer.reasons or step is None or memory is None:
         return f"{head}\nNO: {'; '.join(answer.reasons)}"

@@ -125,7 +125,7 @@ class RunsView(View):
     def _pair(self) -> tuple[str, ...]:
         """The pinned runs, or the pinned and the marked run, the older first."""
         table = self.query_one(ResultTable)
-        rows = list(table.pinned_rows)
+        rows = [line.row for line in table.pinned]
         if len(rows) == 1 and table.row is not None and table.row["id"] != rows[0]["id"]:
             rows.append(table.row)
         return tuple(str(row["id"]) for row in sorted(rows, key=lambda row: str(row["started_at"])))

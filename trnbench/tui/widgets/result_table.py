@@ -126,31 +126,35 @@ class ResultTable(ScrollView, can_focus=True):
         self._first_column = 1
 
     @property
-    def key(self) -> str | None:
+    def _here(self) -> Line | None:
         lines = self.shown.lines
-        return lines[self.cursor].key if self.cursor < len(lines) else None
+        return lines[self.cursor] if self.cursor < len(lines) else None
+
+    @property
+    def key(self) -> str | None:
+        return None if self._here is None else self._here.key
 
     @property
     def row(self) -> Row | None:
-        return None if self.key is None else self.source.rows[self.key]
+        return None if self._here is None else self._here.row
 
     @property
     def answer(self) -> object:
         """The record of the row under the cursor; None without such a row."""
-        return None if self.key is None else self._by_key.get(self.key)
+        return None if self._here is None else self._here.answer
 
     @property
     def answers(self) -> list[Any]:
-        return [self._by_key[line.key] for line in self.shown.lines if line.key in self._by_key]
+        return [line.answer for line in self.shown.lines if line.answer is not None]
+
+    @property
+    def pinned(self) -> list[Line]:
+        return [line for line in self.shown.lines if line.key in self.state.pinned]
 
     @property
     def answers_something(self) -> bool:
         """Whether the rows are an answer that a newer question can overtake, not facts of files."""
         return bool(self.source.keys) and self.source.report.verb not in FACTS
-
-    @property
-    def _by_key(self) -> dict[str, object]:
-        return dict(zip(self.source.keys, self.source.answers, strict=False))
 
     @property
     def report(self) -> Report:
@@ -205,19 +209,6 @@ class ResultTable(ScrollView, can_focus=True):
         keys = [line.key for line in self.shown.lines]
         if key in keys:
             self._go(keys.index(key))
-
-    @property
-    def pinned(self) -> list[Any]:
-        return [self._by_key[line.key] for line in self._pinned_lines if line.key in self._by_key]
-
-    @property
-    def pinned_rows(self) -> list[Row]:
-        rows = self.source.rows
-        return [rows[line.key] for line in self._pinned_lines]
-
-    @property
-    def _pinned_lines(self) -> list[Line]:
-        return [line for line in self.shown.lines if line.key in self.state.pinned]
 
     def action_page(self, pages: int) -> None:
         self._go(self.cursor + pages * max(self.size.height - HEADER - 1, 1))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from trnbench.errors import UnitError
 from trnbench.facts.records import Record, field, replace
@@ -89,17 +89,24 @@ class TableSource(Record):
 
 
 class Line(Record):
-    """One row as shown."""
+    """One row as shown: its cells, and the mark before them."""
 
     key: str
+    row: Row
+    answer: object
+    """Record of the row; None where there is none."""
     cells: tuple[str, ...]
     mark: str
-    no: bool
 
     @property
     def lifted(self) -> bool:
         """Whether the user has pinned the row or made it the baseline."""
         return self.mark in (PINNED, BASELINE)
+
+    @property
+    def no(self) -> bool:
+        """Whether the row stands for what cannot run."""
+        return self.row.get("feasible") is False
 
 
 class Arranged(Record):
@@ -149,24 +156,25 @@ def arrange(source: TableSource, state: TableState, table: TextTable | None = No
     kept.sort(key=lambda key: key not in state.pinned)
     matched, kept = len(kept), kept[:MOST_ROWS]
     base = rows.get(state.baseline) if state.baseline else None
+    marks: Mapping[str, Collection[str | None]] = {
+        BASELINE: {state.baseline},
+        PINNED: state.pinned,
+        BEST: {source.chosen},
+    }
     marked = {column: _best(rows, column, sign) for column, sign in source.best.items()}
+    answers = dict(zip(source.keys, source.answers, strict=False))
     lines = tuple(
         Line(
             key=key,
+            row=rows[key],
+            answer=answers.get(key),
             cells=tuple(
                 _mark(key, marked.get(column.key))
                 + text
                 + _delta(column.key, rows[key], base, source.deltas)
                 for column, text in zip(report.columns, cells[key], strict=True)
             ),
-            mark=BASELINE
-            if key == state.baseline
-            else PINNED
-            if key in state.pinned
-            else BEST
-            if key == source.chosen
-            else " ",
-            no=rows[key].get("feasible") is False,
+            mark=next((mark for mark, keys in marks.items() if key in keys), " "),
         )
         for key in kept
     )
@@ -192,10 +200,8 @@ def arrange(source: TableSource, state: TableState, table: TextTable | None = No
 
 def visible(source: TableSource, arranged: Arranged) -> Report:
     """The report of the rows that are shown, in their order."""
-    rows = source.rows
-    return replace(
-        source.report, rows=tuple(rows[line.key] for line in arranged.lines), people=None
-    )
+    rows = tuple(line.row for line in arranged.lines)
+    return replace(source.report, rows=rows, people=None)
 
 
 def _best(rows: Mapping[str, Row], column: str, sign: int) -> frozenset[str]:
