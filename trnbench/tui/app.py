@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events
 from textual.app import SystemCommand
@@ -43,7 +43,7 @@ from trnbench.tui.settings import (
 from trnbench.tui.view import SMALLEST, LaunchingView, View
 from trnbench.tui.views import VIEWS
 from trnbench.tui.widgets.field import Form
-from trnbench.tui.widgets.frame import hidden
+from trnbench.tui.widgets.frame import hidden, offered
 
 if TYPE_CHECKING:
     from trnbench.tui.views.compare import CompareView
@@ -83,21 +83,19 @@ class TrnbenchApp(Exporting):
     ]
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            Binding(digit, f"view('{name}')", label, show=False, id=f"app.{name}")
+            hidden(digit, f"view('{name}')", label, f"app.{name}")
             for digit, (name, (label, _)) in zip("1234567890", VIEWS.items(), strict=False)
         ),
         hidden("right_square_bracket", "turn(1)", "Next view", "app.next"),
         hidden("left_square_bracket", "turn(-1)", "Previous view", "app.previous"),
-        Binding("question_mark", "help", "Help", id="app.help", tooltip="Every key"),
-        Binding(
-            "ctrl+p", "command_palette", "Commands", show=False, priority=True, id="app.commands"
-        ),
+        offered("question_mark", "help", "Help", "app.help", "Every key"),
+        hidden("ctrl+p", "command_palette", "Commands", "app.commands", priority=True),
         hidden("a", "jump", "Jump", "app.jump", "Jump to a place by letter"),
         hidden("t", "next_theme", "Theme", "app.theme", "The next theme"),
         hidden("w", "save", "Save", "app.save", "Save the scenario"),
         hidden("o", "load", "Open", "app.load", "Load a scenario"),
-        Binding("q", "leave", "Quit", id="app.quit"),
-        Binding("ctrl+q", "leave", "Quit", show=False, priority=True, id="app.quit_always"),
+        offered("q", "leave", "Quit", "app.quit"),
+        hidden("ctrl+q", "leave", "Quit", "app.quit_always", priority=True),
     ]
 
     def __init__(
@@ -125,10 +123,6 @@ class TrnbenchApp(Exporting):
         self._config, self._complaint = self._configured()
         wanted = view or self._state.view
         self._first = wanted if wanted in VIEWS else "compare"
-
-    @property
-    def view_names(self) -> tuple[tuple[str, str], ...]:
-        return tuple((name, label) for name, (label, _) in VIEWS.items())
 
     @property
     def specs_facts(self) -> tuple[str, ...]:
@@ -345,11 +339,8 @@ class TrnbenchApp(Exporting):
         self.action_view("layouts")
 
     def _with_compare(self, do: Callable[[CompareView], None]) -> None:
-        from trnbench.tui.views.compare import CompareView
-
-        for view in self.made.values():
-            if isinstance(view, CompareView):
-                do(view)
+        if "compare" in self.made:
+            do(cast("CompareView", self.made["compare"]))
 
     def _on_view(self, action: str, *arguments: object) -> None:
         if self.view is not None:

@@ -12,7 +12,7 @@ from rich.style import Style
 from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import OptionList, Static
@@ -23,7 +23,7 @@ from trnbench.tui.asking import Asking
 from trnbench.tui.dialogs import AskPath
 from trnbench.tui.picker import Choices
 from trnbench.tui.questions.scenarios import LaunchFiles, launch_files, launch_ways
-from trnbench.tui.widgets.frame import KeyLine, StatusLine, hidden
+from trnbench.tui.widgets.frame import KeyLine, StatusLine, hidden, offered
 from trnbench.tui.widgets.panels import ErrorPanel, TextPanel
 
 if TYPE_CHECKING:
@@ -94,12 +94,12 @@ class LaunchScreen(Asking):
     LaunchScreen.-tiny-wide OptionList { width: 18; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "turn('framework')", "Framework", id="launch.framework"),
-        Binding("s", "turn('scheduler')", "Scheduler", id="launch.scheduler"),
-        Binding("w", "write", "Write", id="launch.write", tooltip="Write the files to a folder"),
-        Binding("y", "copy", "Copy", id="launch.copy", tooltip="Copy the command for these files"),
+        offered("n", "turn('framework')", "Framework", "launch.framework"),
+        offered("s", "turn('scheduler')", "Scheduler", "launch.scheduler"),
+        offered("w", "write", "Write", "launch.write", "Write the files to a folder"),
+        offered("y", "copy", "Copy", "launch.copy", "Copy the command for these files"),
         hidden("x", "cancel", "Cancel", "launch.cancel"),
-        Binding("escape", "leave", "Back", id="launch.leave", tooltip="Back to the rows"),
+        offered("escape", "leave", "Back", "launch.leave", "Back to the rows"),
     ]
 
     def __init__(self, row: Row, folder: Path) -> None:

@@ -39,12 +39,14 @@ SCENARIO_KEYS = (
     *("purchase", "region", "discount", "price_date", "instances", "prices", "stack"),
 )
 """Fields that make a scenario; forms may have more."""
+SIZES = (*NODES, "256")
+DAYS = ("30 d", "60 d", "90 d")
 FIRST_INSTANCES = "trn1.32xlarge, trn1n.32xlarge, trn2.48xlarge, trn2-ultraserver, p5.48xlarge"
 
 
 def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
     """The fields, filled with the job that the view opens with."""
-    purchase = list_of(parsing.one_of("purchase option", PURCHASES))
+    region = plain(_region(catalog))
     instances = list_of(parsing.one_of("instance", catalog.names("instances")))
     known = (entry.name for entry in catalog.entries("instances"))
     prices = "trn2.48xlarge=30"
@@ -55,30 +57,17 @@ def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
         field("sequence", parsing.sequence, advice="min(model max, 8192)", choices=SEQUENCES),
         field("global_batch", parsing.whole, advice="1024 (rounded up)", choices=BATCHES),
         precision_field(advice="bf16-master"),
-        field(
-            "nodes", parsing.whole, advice="fewest that meet the deadline", choices=(*NODES, "256")
-        ),
-        field(
-            "deadline",
-            parsing.duration,
-            advice="60 d (ignored if nodes set)",
-            choices=("30 d", "60 d", "90 d"),
-        ),
+        field("nodes", parsing.whole, advice="fewest that meet the deadline", choices=SIZES),
+        field("deadline", parsing.duration, advice="60 d (ignored if nodes set)", choices=DAYS),
         field(
             "purchase",
-            purchase,
+            list_of(parsing.one_of("purchase option", PURCHASES)),
             advice="cheapest, no spot",
             choices=PURCHASES,
             known=lambda: [(name, "") for name in PURCHASES],
             several=True,
         ),
-        field(
-            "region",
-            plain(_region(catalog)),
-            advice="the cheapest",
-            choices=REGIONS,
-            known=_regions(catalog),
-        ),
+        field("region", region, advice="the cheapest", choices=REGIONS, known=_regions(catalog)),
         field("discount", parsing.share, advice="none; e.g. 18%"),
         field("price_date", parsing.date, today.isoformat()),
         field(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Container, Horizontal, Vertical
 from textual.geometry import Size
 from textual.widget import Widget
@@ -21,7 +21,7 @@ from trnbench.show.row import Row
 from trnbench.tui.asking import Asking
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
-from trnbench.tui.widgets.frame import KeyLine, StatusLine, ViewBar, hidden
+from trnbench.tui.widgets.frame import KeyLine, StatusLine, ViewBar, hidden, offered
 from trnbench.tui.widgets.panels import ErrorPanel, Picture, PictureSwitch, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_model import TableSource, TableState
@@ -89,15 +89,8 @@ class View(Asking):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         # Priority: what is typed right after has to find the form open, or left.
-        Binding("f", "form", "Form", id="view.form", tooltip="Edit what is asked", priority=True),
-        Binding(
-            "escape",
-            "leave",
-            "Back",
-            id="view.leave",
-            tooltip="Leave form or filter",
-            priority=True,
-        ),
+        offered("f", "form", "Form", "view.form", "Edit what is asked", priority=True),
+        offered("escape", "leave", "Back", "view.leave", "Leave form or filter", priority=True),
         hidden("u", "undo", "Undo", "view.undo", "Take the newest edit of a form back"),
         hidden("r", "again", "Again", "view.again", "Ask again"),
         hidden("x", "cancel", "Cancel", "view.cancel", "Stop computing"),
@@ -108,7 +101,7 @@ class View(Asking):
     def compose(self) -> ComposeResult:
         """Yield the frame with the view's own body."""
         self._fit()
-        yield ViewBar(self.trnbench.view_names, self.NAME)
+        yield ViewBar(self.NAME)
         yield Static("", classes="subject", markup=False)
         with Container(classes="body"):
             yield from self.body()

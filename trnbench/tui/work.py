@@ -62,7 +62,8 @@ class WorkLane:
         self._lock = threading.Lock()
         self._to_send = threading.Condition(self._lock)
         self._outbox: list[bytes] = []
-        self._generation = 0
+        self.generation = 0
+        """Number of the newest question; messages with another number are stale."""
         self._pending: WorkMessage | None = None
         self._answered = 0
         self._process: Popen[bytes] | None = None
@@ -73,12 +74,7 @@ class WorkLane:
 
     @property
     def busy(self) -> bool:
-        return self._generation > self._answered
-
-    @property
-    def generation(self) -> int:
-        """The number of the newest question; messages with another number are stale."""
-        return self._generation
+        return self.generation > self._answered
 
     @property
     def process_id(self) -> int | None:
@@ -94,16 +90,16 @@ class WorkLane:
         with self._lock:
             was_busy = self.busy
             # News of older questions may still come: their number tells them apart.
-            self._generation += 1
-            self._pending = self._generation, question
+            self.generation += 1
+            self._pending = self.generation, question
             if self._connection is not None:
                 self._outbox.clear()  # the newest question ends those before it
                 self._send(self._pending)
                 if was_busy:
-                    self._end_soon(self._generation - 1)
+                    self._end_soon(self.generation - 1)
             elif not self._starting:
                 self._start()
-            return self._generation
+            return self.generation
 
     def cancel(self) -> None:
         """Drop the question under way; its process ends within 0.3 s if need be."""
@@ -112,8 +108,8 @@ class WorkLane:
                 return
             self._pending = None
             if self._connection is not None:
-                self._send((self._generation, None))
-                self._end_soon(self._generation)
+                self._send((self.generation, None))
+                self._end_soon(self.generation)
 
     def close(self) -> None:
         """End the process."""
@@ -190,7 +186,7 @@ class WorkLane:
             with self._lock:
                 if not isinstance(news, WorkProgress):
                     self._answered = max(self._answered, generation)
-                fresh = generation == self._generation
+                fresh = generation == self.generation
             if fresh:
                 self._tell(self.name, generation, news)
 
@@ -201,7 +197,7 @@ class WorkLane:
             self._to_send.notify_all()
             if self._closed:
                 return
-            generation, was_busy = self._generation, self.busy
+            generation, was_busy = self.generation, self.busy
             replacing, self._replacing = self._replacing, False
             if replacing and (self._pending is not None or not was_busy):
                 # For the newest question; or the question was answered while its process was being

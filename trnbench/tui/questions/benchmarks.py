@@ -61,13 +61,8 @@ def matrix_engines(
     from trnbench.verbs.matrix.run import run
 
     asked = question.settled(catalog)
-    (answer,) = run(
-        catalog,
-        asked.but(
-            products=(product,), chips=(chip,), formats=asked.formats[:1], engines=("emulate",)
-        ),
-        progress=hooks.progress,
-    )
+    one = asked.but(products=(product,), chips=(chip,), formats=asked.formats[:1])
+    (answer,) = run(catalog, one.but(engines=("emulate",)), progress=hooks.progress)
     return answer
 
 
@@ -158,10 +153,7 @@ def suites(catalog: Catalog) -> Report:
     from trnbench.facts.catalog.toml_file import read_toml
 
     rows: list[Row] = [
-        {
-            "suite": f"{kind}/{entry.name}",
-            "title": str(read_toml(entry.path).get("title", "")),
-        }
+        {"suite": f"{kind}/{entry.name}", "title": str(read_toml(entry.path).get("title", ""))}
         for kind in VERBS
         for entry in catalog.entries(kind)
     ]
@@ -186,11 +178,8 @@ def run_suite(catalog: Catalog, kind: str, name: str, engine: str, hooks: WorkHo
             break
         answers += run(catalog, request)
         done += 1
-    report = (
-        report_of(answers)
-        if answers
-        else Report(verb="run", inputs={"suite": name}, rows=(), columns=())
-    )
+    none = Report(verb="run", inputs={"suite": name}, rows=(), columns=())
+    report = report_of(answers) if answers else none
     if done == len(pieces):
         question = suite_question(kind, name, engine)
         hooks.keep(catalog, question, report, good=all(one.feasible for one in answers))

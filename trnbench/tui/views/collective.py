@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from trnbench.errors import UnknownNameError
 from trnbench.facts import parsing
@@ -26,7 +26,7 @@ from trnbench.tui.questions.benchmarks import (
 from trnbench.tui.view import View, evidence_facts
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
-from trnbench.tui.widgets.frame import hidden
+from trnbench.tui.widgets.frame import hidden, offered
 from trnbench.tui.widgets.panels import Picture, PictureSwitch, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.work_process import TableFound
@@ -45,8 +45,8 @@ class CollectiveView(View):
     NAME: ClassVar[str] = "collective"
     DELTAS = frozenset({"time_s", "busbw_bytes_per_s", "algbw_bytes_per_s"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "turn", "Chart", id="collective.chart", tooltip="The next chart"),
-        Binding("n", "round(1)", "Next round", id="collective.next"),
+        offered("c", "turn", "Chart", "collective.chart", "The next chart"),
+        offered("n", "round(1)", "Next round", "collective.next"),
         hidden("p", "round(-1)", "Previous", "collective.previous", "Round before"),
     ]
 

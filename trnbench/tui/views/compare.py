@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from trnbench.errors import TrnbenchError
 from trnbench.facts.records import replace
@@ -29,7 +29,7 @@ from trnbench.tui.view import evidence_facts
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
-from trnbench.tui.widgets.frame import hidden
+from trnbench.tui.widgets.frame import hidden, offered
 from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_pane import TablePane
@@ -64,7 +64,7 @@ class CompareView(ScenarioView):
         "usd_per_million_tokens": -1,
     }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "turn", "Chart", id="compare.chart", tooltip="The next chart"),
+        offered("c", "turn", "Chart", "compare.chart", "The next chart"),
         hidden("C", "turn(-1)", "Chart back", "compare.chart_back"),
     ]
 

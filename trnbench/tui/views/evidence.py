@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from trnbench.facts.units import Dimension, show
 from trnbench.show.charts.record import PointChart
@@ -13,6 +13,7 @@ from trnbench.show.row import Row
 from trnbench.tui.questions.evidence import EvidenceFound, claim_rows, evidence_rows
 from trnbench.tui.view import View
 from trnbench.tui.widgets.chart import Chart
+from trnbench.tui.widgets.frame import offered
 from trnbench.tui.widgets.panels import Picture, PictureSwitch, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_pane import TablePane
@@ -38,9 +39,9 @@ class EvidenceView(View):
 
     NAME: ClassVar[str] = "evidence"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "turn", "Chart", id="evidence.chart", tooltip="The next chart"),
-        Binding("n", "sets", "Next set", id="evidence.sets", tooltip="Other measurements"),
-        Binding("v", "claims", "Claims", id="evidence.claims", tooltip="Claims, or measurements"),
+        offered("c", "turn", "Chart", "evidence.chart", "The next chart"),
+        offered("n", "sets", "Next set", "evidence.sets", "Other measurements"),
+        offered("v", "claims", "Claims", "evidence.claims", "Claims, or measurements"),
     ]
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
@@ -28,7 +28,7 @@ from trnbench.tui.questions.layouts import (
 from trnbench.tui.view import LaunchingView, evidence_facts
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import Field
-from trnbench.tui.widgets.frame import hidden
+from trnbench.tui.widgets.frame import hidden, offered
 from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_pane import TablePane
@@ -53,9 +53,9 @@ class LayoutsView(ClusterView, LaunchingView):
     LayoutsView.-medium PictureSwitch, LayoutsView.-tall PictureSwitch { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "turn", "Chart", id="layouts.chart", tooltip="The next chart"),
+        offered("c", "turn", "Chart", "layouts.chart", "The next chart"),
         hidden("enter", "take", "By hand", "layouts.take", "Edit this layout"),
-        Binding("d", "open('schedule')", "Schedule", id="layouts.schedule", tooltip="Draw it"),
+        offered("d", "open('schedule')", "Schedule", "layouts.schedule", "Draw it"),
         hidden("M", "open('memory')", "Memory", "layouts.memory", "Its memory, slot by slot"),
     ]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from trnbench.facts import parsing
 from trnbench.facts.units import Dimension
@@ -23,6 +23,7 @@ from trnbench.tui.view import View
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
+from trnbench.tui.widgets.frame import offered
 from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_pane import TablePane
@@ -42,7 +43,7 @@ class MatrixView(View):
     NAME: ClassVar[str] = "matrix"
     DELTAS = frozenset({"time_s", "flop_per_s", "utilization", "bytes"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "turn", "Chart", id="matrix.chart", tooltip="The next chart"),
+        offered("c", "turn", "Chart", "matrix.chart", "The next chart"),
     ]
 
     def __init__(self) -> None:

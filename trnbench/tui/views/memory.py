@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -17,6 +17,7 @@ from trnbench.tui.questions.layouts import MemoryFound, memory_question, memory_
 from trnbench.tui.view import evidence_facts
 from trnbench.tui.widgets.bars import StackedBars, hue_styles
 from trnbench.tui.widgets.field import Field
+from trnbench.tui.widgets.frame import offered
 from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 
@@ -34,8 +35,8 @@ class MemoryView(ClusterView):
     MemoryView.-short TablePane { height: 5fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "turn", "Chart", id="memory.chart", tooltip="The next chart"),
-        Binding("p", "peak", "Peak", id="memory.peak", tooltip="Go to the slot that holds most"),
+        offered("c", "turn", "Chart", "memory.chart", "The next chart"),
+        offered("p", "peak", "Peak", "memory.peak", "Go to the slot that holds most"),
     ]
 
     def __init__(self) -> None:

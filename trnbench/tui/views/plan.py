@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from trnbench.show.text_table import Style
 from trnbench.tui.cluster_view import cluster_of
@@ -15,6 +15,7 @@ from trnbench.tui.scenario_view import ScenarioView, plan_fields, scenario_field
 from trnbench.tui.view import evidence_facts
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import FieldSpec
+from trnbench.tui.widgets.frame import offered
 from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_pane import TablePane
@@ -32,7 +33,7 @@ class PlanView(ScenarioView):
     DELTAS = frozenset({"days", "cost_usd", "mfu", "goodput"})
     BEST: ClassVar[Mapping[str, int]] = {"days": -1, "cost_usd": -1}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "turn", "Chart", id="plan.chart", tooltip="The next chart"),
+        offered("c", "turn", "Chart", "plan.chart", "The next chart"),
     ]
 
     def __init__(self) -> None:

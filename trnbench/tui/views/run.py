@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 from textual.widgets import ProgressBar, RichLog
@@ -16,6 +16,7 @@ from trnbench.facts.units import counted
 from trnbench.show.report import Report
 from trnbench.tui.questions.benchmarks import ENGINES, SuiteRun, run_suite, suite_question, suites
 from trnbench.tui.view import View
+from trnbench.tui.widgets.frame import offered
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
@@ -36,8 +37,8 @@ class RunView(View):
     RunView RichLog { height: 8; border-top: hkey $panel; scrollbar-size-vertical: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "again", "Run", id="run.start", tooltip="Run the marked suite"),
-        Binding("n", "engine", "Engine", id="run.engine", tooltip="Analytic, simulated, or both"),
+        offered("r", "again", "Run", "run.start", "Run the marked suite"),
+        offered("n", "engine", "Engine", "run.engine", "Analytic, simulated, or both"),
     ]
 
     def __init__(self) -> None:

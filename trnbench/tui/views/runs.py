@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from trnbench.tui.cluster_view import cluster_of
 from trnbench.tui.questions.evidence import (
@@ -18,6 +18,7 @@ from trnbench.tui.questions.evidence import (
     scenario_of_options,
 )
 from trnbench.tui.view import View
+from trnbench.tui.widgets.frame import offered
 from trnbench.tui.widgets.panels import Picture, PictureSwitch, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_pane import TablePane
@@ -32,10 +33,8 @@ class RunsView(View):
 
     NAME: ClassVar[str] = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "turn", "Chart", id="runs.chart", tooltip="The answer, or the difference"),
-        Binding(
-            "d", "differ", "Compare", id="runs.differ", tooltip="Hold two pinned runs together"
-        ),
+        offered("c", "turn", "Chart", "runs.chart", "The answer, or the difference"),
+        offered("d", "differ", "Compare", "runs.differ", "Hold two pinned runs together"),
     ]
 
     def __init__(self) -> None:

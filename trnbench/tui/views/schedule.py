@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -16,7 +16,7 @@ from trnbench.tui.cluster_view import ClusterView
 from trnbench.tui.questions.layouts import DrawnSchedule, Window, schedule_chart, step_question
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import Field
-from trnbench.tui.widgets.frame import hidden
+from trnbench.tui.widgets.frame import hidden, offered
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.verbs.quotes.charts import step_bars
 
@@ -34,14 +34,14 @@ class ScheduleView(ClusterView):
     ScheduleView StackedBars { height: 1fr; min-height: 5; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("plus,equals_sign", "zoom(0.5)", "Zoom in", id="schedule.in"),
-        Binding("minus", "zoom(2)", "Out", id="schedule.out", tooltip="Zoom out"),
+        offered("plus,equals_sign", "zoom(0.5)", "Zoom in", "schedule.in"),
+        offered("minus", "zoom(2)", "Out", "schedule.out", "Zoom out"),
         hidden("left,h", "scroll(-0.25)", "Earlier", "schedule.left"),
         hidden("right,l", "scroll(0.25)", "Later", "schedule.right"),
         hidden("home,g", "scroll(-1000)", "Start", "schedule.start"),
         hidden("end,G", "scroll(1000)", "End", "schedule.end"),
-        Binding("z", "whole", "Whole", id="schedule.whole", tooltip="The whole step"),
-        Binding("n", "lanes", "Lanes", id="schedule.lanes", tooltip="Rows for communication"),
+        offered("z", "whole", "Whole", "schedule.whole", "The whole step"),
+        offered("n", "lanes", "Lanes", "schedule.lanes", "Rows for communication"),
     ]
 
     def __init__(self) -> None:

@@ -14,6 +14,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from trnbench.tui.views import VIEWS
+
 SEPARATOR = " | "
 LAST_KEYS = 2
 """So many keys at the end, those of help and leaving, are there however narrow a terminal is."""
@@ -24,9 +26,18 @@ def short_of_lines(screen: Screen[object]) -> bool:
     return screen.has_class("-short") or screen.has_class("-low")
 
 
-def hidden(key: str, action: str, label: str, id: str, tooltip: str = "") -> Binding:
-    """A binding that only the list of keys shows, not the line below the view."""
-    return Binding(key, action, label, show=False, id=id, tooltip=tooltip)
+def offered(
+    key: str, action: str, label: str, id: str, tooltip: str = "", *, priority: bool = False
+) -> Binding:
+    """A binding that the line of keys below the view shows."""
+    return Binding(key, action, label, priority=priority, tooltip=tooltip, id=id)
+
+
+def hidden(
+    key: str, action: str, label: str, id: str, tooltip: str = "", *, priority: bool = False
+) -> Binding:
+    """A binding that only the list of all keys shows."""
+    return Binding(key, action, label, show=False, priority=priority, tooltip=tooltip, id=id)
 
 
 class ViewBar(Static):
@@ -43,9 +54,8 @@ class ViewBar(Static):
             super().__init__()
             self.name = name
 
-    def __init__(self, views: Sequence[tuple[str, str]], current: str) -> None:
+    def __init__(self, current: str) -> None:
         super().__init__("", markup=False)
-        self._views = tuple(views)
         self._current = current
         self._ends: list[tuple[int, str]] = []
 
@@ -56,7 +66,7 @@ class ViewBar(Static):
                 break
         text = Text()
         self._ends = []
-        for (name, _), label in zip(self._views, labels, strict=True):
+        for name, label in zip(VIEWS, labels, strict=True):
             here = name == self._current
             shown = f"[{label.strip()}]" if here else label
             text.append(shown, style="bold reverse" if here else "")
@@ -65,11 +75,12 @@ class ViewBar(Static):
 
     def _labels(self) -> Iterator[list[str]]:
         """Yield the labels of all views, from long to short."""
-        numbered = [(number % 10, title) for number, (_, title) in enumerate(self._views, start=1)]
+        titles = (title for title, _ in VIEWS.values())
+        numbered = [(number % 10, title) for number, title in enumerate(titles, start=1)]
         yield [f" {number} {title} " for number, title in numbered]
         yield [f"{number} {title} " for number, title in numbered]
         yield [f"{number}{title} " for number, title in numbered]
-        here = dict(self._views).get(self._current)
+        here, _ = VIEWS[self._current]
         for most in (6, 5, 4, 3, 2, 1):
             yield [
                 f"{number} {title if title == here else title[:most]} "

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -18,7 +18,7 @@ from textual.strip import Strip
 from trnbench.facts.records import replace
 from trnbench.show.report import Report, as_table
 from trnbench.show.row import Row
-from trnbench.tui.widgets.frame import hidden
+from trnbench.tui.widgets.frame import hidden, offered
 from trnbench.tui.widgets.table_model import (
     EMPTY,
     Arranged,
@@ -75,19 +75,12 @@ class ResultTable(ScrollView, can_focus=True):
         hidden("end,G", "move(1_000_000)", "Last row", "table.last"),
         hidden("left,h", "column(-1)", "Column left", "table.left"),
         hidden("right,l", "column(1)", "Column right", "table.right"),
-        Binding("s", "sort", "Sort", id="table.sort", tooltip="Sort by the marked column"),
-        Binding("space", "pin", "Pin", id="table.pin", tooltip="Pin the row to the top"),
-        Binding(
-            "b", "baseline", "Baseline", id="table.baseline", tooltip="Compare others with this row"
-        ),
+        offered("s", "sort", "Sort", "table.sort", "Sort by the marked column"),
+        offered("space", "pin", "Pin", "table.pin", "Pin the row to the top"),
+        offered("b", "baseline", "Baseline", "table.baseline", "Compare others with this row"),
         # Priority: what is typed right after it has to find the filter line open.
-        Binding(
-            "slash",
-            "filter",
-            "Filter",
-            id="table.filter",
-            tooltip="Show matching rows only",
-            priority=True,
+        offered(
+            "slash", "filter", "Filter", "table.filter", "Show matching rows only", priority=True
         ),
         hidden(
             "enter",
