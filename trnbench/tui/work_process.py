@@ -176,7 +176,7 @@ class WorkHooks:
             self.in_part = True
         return self.in_part
 
-    def keep(self, catalog: Catalog, asked: Asked, report: Report, *, good: bool) -> None:
+    def keep(self, catalog: Catalog, asked: VerbAsked, report: Report, *, good: bool) -> None:
         """Keep an answer once it is shown; `good`: the command line would exit with 0."""
         from trnbench.verbs.asking.command_lines import CommandQuestion, command_question
 
@@ -193,7 +193,7 @@ class WorkHooks:
 
 WorkQuestion: TypeAlias = Callable[[WorkHooks], object]
 """A function of the hooks that can be pickled, such as a partial function."""
-Asked: TypeAlias = "tuple[str, Question] | CommandQuestion"
+VerbAsked: TypeAlias = "tuple[str, Question] | CommandQuestion"
 """A verb and its question, or both as the command line has them."""
 WorkMessage: TypeAlias = tuple[int, WorkQuestion | None]
 """A numbered question; without one, the question of the number is dropped, and all before it."""
