@@ -117,7 +117,7 @@ def asked_alike(asked: Asked, folder: Path) -> None:
         nodes=asked.nodes,
         layout=PartialLayout(**asked.knobs),
     )
-    seen = layout_detail(CATALOG, job, PartialLayout(), False, HOOKS).answer
+    seen, _ = layout_detail(CATALOG, job, PartialLayout(), False, HOOKS)
     assert (seen.step, seen.memory, seen.layout) == (step, memory, trained.layout)
     assert memory is not None
     held = memory.low_bytes, memory.total_bytes, memory.high_bytes, memory.fit_probability
