@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -149,8 +150,20 @@ class TimedAttention(Record):
         return heads * -(-self.queries // chip.unit.tensor.rows)
 
 
+class TimedKernel(Protocol):
+    """A kernel whose time follows from its chip's numbers."""
+
+    def times_s(self, chip: Chip, efficiency: ChipEfficiency) -> FloatArray:
+        """Time by a chip's numbers, s; a row for samples."""
+        ...
+
+
 def interval_s(
-    kernel: TimedAttention, chip: Chip, efficiency: ChipEfficiency
+    kernel: TimedKernel,
+    chip: Chip,
+    efficiency: ChipEfficiency,
+    *,
+    scatter: float = KERNEL_SCATTER,
 ) -> tuple[float, float, float]:
     """Closed-form time and the ends of its 80 % interval, s.
 
@@ -161,7 +174,7 @@ def interval_s(
         name = TIED.get(key, key)
         rows[key] = np.array([known.value, *draws.of(name, known)])
     times_s = np.atleast_1d(kernel.times_s(chip, chip_with(efficiency, rows)))
-    reach = math.exp(END * KERNEL_SCATTER)
+    reach = math.exp(END * scatter)
     # Single kernels may be faster than the chip's common numbers, so nothing bounds them here.
     bounded = np.append(times_s, 0.0)
     return float(times_s[0]), *interval(bounded, Spread(low=1 / reach, high=reach))

@@ -39,6 +39,7 @@ EvidenceSet = Literal[
     "trainium_training",
     "trainium_kernels",
     "attention_kernels",
+    "gpu_kernels",
     "gpu_collectives",
     "trainium_collectives",
     "measured",
@@ -56,6 +57,8 @@ STEPS_BY_MACHINE: tuple[EvidenceSet, ...] = ("gpu_training", "trainium_training"
 """Sets for scoring predicted steps, by machine."""
 KERNELS: EvidenceSet = "trainium_kernels"
 """The set of kernels timed alone."""
+GPU_KERNELS: EvidenceSet = "gpu_kernels"
+"""The set of a GPU's kernels timed alone."""
 COLLECTIVES: tuple[EvidenceSet, ...] = ("trainium_collectives", "gpu_collectives")
 """Sets of timed collectives."""
 
@@ -67,6 +70,7 @@ _FLAGS = {
 }
 _NEEDED: Mapping[EvidenceSet, tuple[tuple[str, ...], ...]] = {
     "trainium_kernels": (("hardware",), ("kernel",), ("shape",), ("dtype",), ("latency_ms",)),
+    "gpu_kernels": (("kind",), ("shape",), ("dtype",), ("time_s",), ("device",)),
     "gpu_collectives": (
         *(("platform",), ("nodes",), ("gpus",), ("collective",), ("size_bytes",)),
         ("time_us", "busbw_GBps", "algbw_GBps"),

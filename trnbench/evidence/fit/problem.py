@@ -91,6 +91,9 @@ class Measured(Record, eq=False):
     """Layout of a step."""
     node_ranks: int = 1
     """Ranks of a node."""
+    by_chip: bool = False
+    """True for a kernel that depends on all numbers of its chip, not only those of kernels alone.
+    """
 
     @property
     def chip(self) -> str:
@@ -231,7 +234,8 @@ def _ranges(row: Measured) -> dict[str, Range]:
     """The numbers that a row's time may depend on: those of its release alone."""
     if row.quantity == KERNEL:
         of_chip = chip_ranges(row.efficiency.chip)
-        return {key: one for key, one in of_chip.items() if key.startswith(OF_KERNELS)}
+        wanted = (key for key in of_chip if row.by_chip or key.startswith(OF_KERNELS))
+        return {key: of_chip[key] for key in wanted}
     release = row.efficiency.stack.release
     return {
         key: one

@@ -17,9 +17,10 @@ from trnbench.evidence.attention_kernels import (
 from trnbench.evidence.fit.bounds import impossible
 from trnbench.evidence.fit.memory import HeldRow
 from trnbench.evidence.fit.problem import ASSUMED_SCATTER, KERNEL, ROW_SCATTER, Measured
+from trnbench.evidence.gpu_kernels import gpu_kernel
 from trnbench.evidence.kernels import seconds
 from trnbench.evidence.predict import Predictor, PricedSteps, StepPart
-from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
+from trnbench.evidence.rows import GPU_KERNELS, EvidenceFile, EvidenceRow, RowFault
 from trnbench.evidence.training_cases import EvidenceCase, Reader
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.training_stack import TrainingEfficiency, TrainingStack
@@ -28,6 +29,7 @@ from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import Record, replace
 from trnbench.predict.fit import LayoutMemory
 from trnbench.predict.setup import family_of
+from trnbench.program.matrix import MatrixProduct
 
 FIT = "fit"
 """Value of `use` for fitting rows, in files that keep others for validation."""
@@ -179,20 +181,24 @@ def _scatter(row: EvidenceRow, case: EvidenceCase) -> float:
 def measured_kernels(
     catalog: Catalog, files: Iterable[EvidenceFile], steps: Sequence[Measured]
 ) -> FitRows:
-    """Attention kernels of files on the chips of steps, and rejected ones with reasons.
+    """Attention kernels of files on the chips of steps, all kernels of GPUs, and rejected ones.
 
     Kernels of one name are one configuration: they share their deviation from the chip's other
-    kernels.
+    kernels. A GPU's library has a kernel of its own for every product.
     """
     known = {row.chip: row.efficiency for row in steps}
     rows: list[Measured] = []
     unused: list[tuple[str, str]] = []
     for file in files:
+        of_gpu = file.set == GPU_KERNELS
         for row in file.rows:
-            if not is_attention(row):
+            if not (row.text("use") == FIT if of_gpu else is_attention(row)):
                 continue
             try:
-                rows.append(_measured_kernel(catalog, row, file.rows, known))
+                if of_gpu:
+                    rows.append(_measured_on_gpu(catalog, row, known))
+                else:
+                    rows.append(_measured_kernel(catalog, row, file.rows, known))
             except (RowFault, InputError) as fault:
                 unused.append((row.id, str(fault)))
     return FitRows(rows=tuple(rows), held=(), unused=tuple(unused))
@@ -207,12 +213,7 @@ def _measured_kernel(
     kernel = attention_kernel(row, rows)
     if not kernel.flash:
         raise RowFault("holds whole rows of scores: says nothing about long sequences")
-    fitting = (one for one in known.values() if kernel.chip in one.chip.chips)
-    efficiency = next(fitting, None)
-    if efficiency is None:
-        raise RowFault(f"no step on {kernel.chip} is fitted")
-    # No release of the software around it makes a kernel by itself faster or slower.
-    efficiency = replace(efficiency, stack=replace(efficiency.stack, release=None))
+    efficiency = _efficiency_on(kernel.chip, known)
     chip = load_chip(catalog, kernel.chip)
 
     def times_s(efficiency: TrainingEfficiency) -> FloatArray:
@@ -229,3 +230,36 @@ def _measured_kernel(
         efficiency=efficiency,
         quantity=KERNEL,
     )
+
+
+def _measured_on_gpu(
+    catalog: Catalog, row: EvidenceRow, known: dict[str, TrainingEfficiency]
+) -> Measured:
+    kernel = gpu_kernel(catalog, row)
+    chip = load_chip(catalog, kernel.chip)
+    alike = not isinstance(kernel.work, MatrixProduct)
+
+    def times_s(efficiency: TrainingEfficiency) -> FloatArray:
+        return np.reshape(kernel.times_s(chip, efficiency.chip), (1, -1))
+
+    return Measured(
+        id=row.id,
+        configuration=f"{kernel.chip} {kernel.family if alike else row.id}",
+        measured_s=row.positive("time_s"),
+        scatter=kernel.scatter,
+        times_s=times_s,
+        efficiency=_efficiency_on(kernel.chip, known),
+        quantity=KERNEL,
+        by_chip=True,
+    )
+
+
+def _efficiency_on(chip: str, known: dict[str, TrainingEfficiency]) -> TrainingEfficiency:
+    """The efficiency of a fitted step on a chip.
+
+    No release of the software around it makes a kernel by itself faster or slower.
+    """
+    for one in known.values():
+        if chip in one.chip.chips:
+            return replace(one, stack=replace(one.stack, release=None))
+    raise RowFault(f"no step on {chip} is fitted")

@@ -67,11 +67,29 @@ class ChipEfficiency(Sourced):
     """Share of the memory bandwidth that a stream reaches."""
     four_bit_share: Ratios = field(default=1.0, metadata=_SHARE)
     """Factor on the 8-bit share in 4-bit formats; 1 where nothing was measured."""
+    narrow_extra_depth: Numbers = 0.0
+    """Elements that 8-bit formats add to `half_share_depth`."""
+    unaligned_share: Ratios = field(default=1.0, metadata=_SHARE)
+    """Factor on the share of a product whose rows in memory are not aligned."""
+    power_gain: Ratios = 1.0
+    """Factor on all shares of the tensor units by more power than the measured chips draw."""
     attention_forward_share: Ratios = field(default=0.0, metadata=_SHARE)
     """Shares of fused attention kernels timed alone, as in `KernelEfficiency`; 0 without a timing.
     """
     attention_backward_share: Ratios = field(default=0.0, metadata=_SHARE)
     attention_keys: Numbers = 0.0
+    """On a systolic array: width of a key tile. On a GPU: keys that take as long as what a tile of
+    queries costs besides its keys, forward; in steps too, as the other shapes of attention below.
+    """
+    attention_backward_keys: Numbers = 0.0
+    """The same of the backward pass on a GPU."""
+    attention_tail_queries: Numbers = 0.0
+    """Queries of the longest head that the last multiprocessor still has when others are done."""
+    attention_forward_softmax: Numbers = 0.0
+    """Elements of a head whose products take as long as the softmax of a pair, on a GPU."""
+    attention_backward_softmax: Numbers = 0.0
+    attention_wide_share: Ratios = field(default=1.0, metadata=_SHARE)
+    """Factor on the backward share where heads exceed 128 elements, on a GPU."""
     attention_call_s: Times = 0.0
     """Launch of a program with one attention kernel, s."""
     attention_row_s: Times = 0.0

@@ -255,6 +255,10 @@ class Multiprocessors(Record):
     """Contraction elements per step of a kernel's main loop."""
     rates_per_chip_flop_per_s: dict[str, FlopPerS]
     tiles: tuple[GpuTile, ...]
+    program_start_s: Seconds = 0.0
+    """What a kernel timed alone takes besides: in a stream it hides behind the kernel before."""
+    row_alignment_bytes: Bytes = 1.0
+    """Rows of operands and results that are no multiple of this take slow kernels."""
 
     def __post_init__(self) -> None:
         check_formats(self, "rates_per_chip_flop_per_s")

@@ -11,7 +11,14 @@ from trnbench.evidence.fit.files import Calibrated, CalibratedCollectives, stack
 from trnbench.evidence.fit.memory import fits_by_stack
 from trnbench.evidence.fit.rows import marked_rows, measured_kernels, measured_rows
 from trnbench.evidence.fit.start import start_of
-from trnbench.evidence.rows import COLLECTIVES, KERNELS, STEPS, EvidenceFile, steps_of
+from trnbench.evidence.rows import (
+    COLLECTIVES,
+    GPU_KERNELS,
+    KERNELS,
+    STEPS,
+    EvidenceFile,
+    steps_of,
+)
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.units import counted
 from trnbench.verbs.asking.function import verb_of
@@ -62,7 +69,8 @@ def run(
             return links
         # Steps are fitted on the links as they were measured.
         catalog = beside(catalog, [{("calibration", links.name): links.text()}])
-    kernels = [file for file in files if file.set == KERNELS and question.stack is None]
+    timed_alone = (KERNELS, GPU_KERNELS) if question.stack is None else ()
+    kernels = [file for file in files if file.set in timed_alone]
     for file in files:
         if file.set != STEPS and file not in kernels:
             raise InputError(

@@ -1,8 +1,9 @@
 """Seconds that a rank computes in each block of a training step, by phase and category.
 
 Model: a matrix product takes the time of the matrix model with the tensor units at their reached
-share, t = max(tensor / (share * K / (K + K0)), memory / memory share, rest) + fixed. Fused
-attention takes the longer of its operations, in whole tiles, and its bytes. Unfused attention takes
+share, t = max(tensor / share(K), memory / memory share, rest) + fixed; shares, and the shape of
+attention on GPUs, are those of `machine/costs/shares.py`. Fused attention takes the longer of its
+operations, in whole tiles, and its bytes. Unfused attention takes
 its products and a calibrated number of touches of every score; all other operations their bytes.
 Kernels of one rank follow each other.
 """
@@ -20,10 +21,9 @@ from trnbench.errors import unhandled
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.chip_efficiency import ComputeEfficiency, ends_of
 from trnbench.facts.hardware.chip import Chip
-from trnbench.facts.hardware.compute_unit import NeuronCores
-from trnbench.facts.numbers.formats import format_named
+from trnbench.facts.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.facts.records import Record, field, replace
-from trnbench.facts.units import BITS_PER_BYTE
+from trnbench.machine.costs.shares import attention_slowdown, reached_share, unaligned
 from trnbench.machine.tiling.attention import QUERY_TILE
 from trnbench.machine.tiling.legality import format_reasons
 from trnbench.program import ops
@@ -39,6 +39,7 @@ DimShape: TypeAlias = tuple[Dim, ...]
 Kernel = TypeVar("Kernel", ops.AttentionOp, ops.ScanOp, ops.Elementwise, ops.Gather)
 
 _SHARING = 2  # Cores that can share a head of the forward pass
+_BACKWARD_KERNELS = 3  # Of attention on a GPU: sums of rows, gradients, their conversion
 
 
 class BlockSeconds(Record, eq=False):
@@ -119,8 +120,8 @@ def attention_time_s(
 
 
 def product_time_s(product: MatrixProduct, chip: Chip, efficiency: ComputeEfficiency) -> FloatArray:
-    rank = PricedRank(chip, efficiency, None, 1.0)
-    return rank.time(product)
+    """Seconds of a matrix product as given on a rank; steps multiply what software has aligned."""
+    return PricedRank(chip, efficiency, None, 1.0).time(product, as_given=True)
 
 
 def passed_time_s(size_bytes: float, chip: Chip, efficiency: ComputeEfficiency) -> FloatArray:
@@ -260,13 +261,18 @@ class PricedRank:
         # Pairs are paid in whole tiles on both sides, keys besides for loading and draining.
         flop = self.along(op.flop * self._unfilled(op))
         flop = flop * (tiles * self.along(self._query_tiles(op)) + self.along(self._key_side(op)))
+        unit, launched_s = self.chip.unit, 0.0
+        if isinstance(unit, Multiprocessors):
+            known = self.efficiency.chip
+            flop = flop * attention_slowdown(known, unit, op, self.along) / known.power_gain
+            launched_s = unit.launch_latency_s * (_BACKWARD_KERNELS if op.backward else 1)
         computed = flop / flop_per_s
         if ends_of(kernels.attention_call_s)[1] > 0 or ends_of(kernels.attention_head_s)[1] > 0:
             batch, _, heads, _ = op.query.shape
             on_core = np.ceil(batch * heads / self._cores)
             computed = computed + kernels.attention_call_s
             computed = computed + kernels.attention_head_s * self.along(on_core)
-        return np.maximum(computed, self.moved(op.bytes))
+        return np.maximum(computed, self.moved(op.bytes)) + launched_s
 
     def scan(self, op: ops.ScanOp) -> FloatArray:
         """Seconds of a scan: its products at the speed of attention's, or its bytes.
@@ -328,9 +334,17 @@ class PricedRank:
         seconds = self.time(joined.product)
         return {terms: seconds[places] for terms, places in joined.places.items()}
 
-    def time(self, product: MatrixProduct) -> FloatArray:
+    def time(self, product: MatrixProduct, *, as_given: bool = False) -> FloatArray:
+        """Seconds of a product by itself, padded to aligned rows unless taken `as_given`."""
         ideal = matrix_time(self._taken(product), self.chip, cores=self._cores)
-        return reduce(np.maximum, self.busy(ideal).values()) + self.along(ideal.parts_s["fixed"])
+        busy = dict(self.busy(ideal))
+        unit = self.chip.unit
+        if as_given and isinstance(unit, Multiprocessors):
+            slow = self.along(unaligned(ideal.product, unit))
+            busy["tensor"] = busy["tensor"] / np.where(
+                slow, self.efficiency.chip.unaligned_share, 1.0
+            )
+        return reduce(np.maximum, busy.values()) + self.along(ideal.parts_s["fixed"])
 
     def _taken(self, product: MatrixProduct) -> MatrixProduct:
         return replace(
@@ -345,15 +359,8 @@ class PricedRank:
     def busy(self, ideal: MatrixTime) -> Mapping[MatrixPart, FloatArray]:
         """Busy seconds of each part for products, at the share of its peak that it reaches."""
         self.reasons.update(dict.fromkeys(ideal.reasons))
-        chip = self.efficiency.chip
-        # Short contractions fill the pipeline of the array less: half the share is reached at K =
-        # K0.
         depth = self.along(self.chip.unit.padded_depth(ideal.product.k))
-        share = chip.tensor_share * depth / (depth + chip.half_share_depth)
-        if format_named(ideal.product.format_a).bits <= BITS_PER_BYTE:
-            share = share * chip.narrow_share
-        if 2 * format_named(ideal.product.format_a).bits <= BITS_PER_BYTE:
-            share = share * chip.four_bit_share
+        share = reached_share(self.efficiency.chip, ideal.product.format_a, depth)
         shares: Mapping[MatrixPart, FloatArray | float] = {
             "tensor": share,
             "memory": self._memory_share,

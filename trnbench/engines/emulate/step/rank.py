@@ -12,10 +12,9 @@ from trnbench.facts.calibration.chip_efficiency import ComputeEfficiency
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.memo import Memo
-from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record, field, replace
-from trnbench.facts.units import BITS_PER_BYTE
 from trnbench.machine.costs.instructions import TransferCost, transfer_cost
+from trnbench.machine.costs.shares import reached_share
 from trnbench.program.matrix import MatrixProduct
 
 
@@ -66,12 +65,8 @@ class Rank(Record, eq=False):
 
     def reached(self, product: MatrixProduct) -> Chip:
         """Chip with its tensor engine and memory as fast as such products find them."""
-        known = self.efficiency.chip
-        depth = float(product.k)
-        share = float(known.tensor_share) * depth / (depth + float(known.half_share_depth))
-        if format_named(product.format_a).bits <= BITS_PER_BYTE:
-            share *= float(known.narrow_share)
-        return self._slowed(share)
+        share = reached_share(self.efficiency.chip, product.format_a, product.k)
+        return self._slowed(float(share))
 
     def own(self, product: MatrixProduct) -> MatrixProduct:
         """A product in the chip's own kinds of its operands' formats."""
