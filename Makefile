@@ -110,7 +110,7 @@ calibration: $(READY) ## fit the shipped calibrations anew: GPUs to rows marked 
 	@$(BIN)/trnbench calibrate workloads/published/gpu_steps.csv workloads/published/mlperf_lora.csv \
 		workloads/published/gpu_kernels.csv \
 		--also MBR-26.04.01-GPT-OSS-120B-H100-64-bf16,MBR-25.09-DeepSeek-V3-H100-1024-fp8 \
-		--spec-dir specs/priors --into specs/calibration --force --date 2026-11-22 $(ARGS)
+		--spec-dir specs/priors --into specs/calibration --force --date 2026-11-26 $(ARGS)
 	@$(BIN)/trnbench calibrate workloads/published/trainium_steps.csv workloads/published/trainium_steps_2026.csv \
 		workloads/published/attention_kernels.csv \
 		--all-rows --spec-dir specs/priors --into specs/calibration --force --date 2026-11-22 $(ARGS)

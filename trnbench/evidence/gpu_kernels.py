@@ -30,6 +30,7 @@ from trnbench.facts.hardware.compute_unit import Multiprocessors
 from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record, replace
+from trnbench.machine.costs.shares import unaligned
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
 
 SCATTER = {"product": 0.06, "attention": 0.05, "copy": 0.02, "launch": 0.2}
@@ -40,6 +41,8 @@ The library has another kernel for every few shapes of products, and one for all
 _THIN = 256
 _THIN_SCATTER = 0.2
 """Products with a side below 256 leave multiprocessors idle, or cut K between them."""
+_UNALIGNED_SCATTER = 0.35
+"""Unaligned rows of 2, 4 or 8 bytes take kernels that are 3 to 9 times slower."""
 _MIB = 2**20
 _DEVICE = re.compile(r"(?:nvidia[\s-]+)?([a-z]+\d+)(?:.*?\b(\d+)\s*gb)?")
 _PRODUCT = re.compile(r"(\d+)x(\d+)x(\d+)")
@@ -58,11 +61,14 @@ class GpuKernel(Record, eq=False):
     chip: str
     work: Work
 
-    @property
-    def scatter(self) -> float:
+    def scatter_on(self, chip: Chip) -> float:
         """Log standard deviation of its time."""
-        if isinstance(self.work, MatrixProduct) and np.minimum(self.work.m, self.work.n) < _THIN:
-            return _THIN_SCATTER
+        assert isinstance(chip.unit, Multiprocessors)
+        if isinstance(self.work, MatrixProduct):
+            if np.any(unaligned(self.work, chip.unit)):
+                return _UNALIGNED_SCATTER
+            if np.minimum(self.work.m, self.work.n) < _THIN:
+                return _THIN_SCATTER
         return SCATTER[self.kind]
 
     @property
@@ -154,7 +160,9 @@ def _compared(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Compari
         kernel = gpu_kernel(catalog, row)
         efficiency = load_chip_efficiency(catalog, kernel.chip)
         chip = load_chip(catalog, kernel.chip)
-        time_s, low_s, high_s = interval_s(kernel, chip, efficiency, scatter=kernel.scatter)
+        time_s, low_s, high_s = interval_s(
+            kernel, chip, efficiency, scatter=kernel.scatter_on(chip)
+        )
         return replace(
             blank,
             predicted_s=time_s,

@@ -133,6 +133,12 @@ _MATRIX = (
     *_titled(shape="m x k x n"),
     _seconds("time_s", "time"),
     Figure(key="flop_per_s", title="rate", dimension=Dimension.FLOP_PER_S),
+    Figure(
+        key="sheet_flop_per_s",
+        title="by data sheet",
+        dimension=Dimension.FLOP_PER_S,
+        unit="TFLOP/s",
+    ),
     Figure(key="peak_bf16_flop_per_s", title="peak bf16", dimension=Dimension.FLOP_PER_S),
     _share("utilization", "of peak"),
     Figure(key="bytes", title="memory traffic", dimension=Dimension.BYTES, own_prefix=True),

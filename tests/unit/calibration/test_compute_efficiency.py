@@ -113,7 +113,7 @@ def test_what_is_no_efficiency_is_refused_alone_and_among_samples(record, name, 
 @pytest.mark.parametrize("wrong", [0.0, 1.01])
 def test_shares_are_parts_of_a_whole(wrong):
     shares = [(record, name) for record, name in NUMBERS if name.endswith("share")]
-    assert len(shares) == 8
+    assert len(shares) == 10
     for record, name in shares:
         whole: dict[str, Any] = {name: 1.0}
         assert getattr(replace(record, **whole), name) == 1

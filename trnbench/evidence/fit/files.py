@@ -188,7 +188,10 @@ class Calibrated(Record, eq=False):
             table["basis"] = "measured"
             table["spread"] = _spread(self.calibration.spreads[name], source)
             if self.calibration.unseen is not None:
-                table["unseen"] = _spread(self.calibration.unseen, source)
+                unseen, own = self.calibration.unseen, self.calibration.spreads[name]
+                # Machines that nobody saw scatter no less than those of the rows.
+                wider = Spread(low=min(unseen.low, own.low), high=max(unseen.high, own.high))
+                table["unseen"] = _spread(wider, source)
             new["fitted_to"] = sorted(set(families_told(rows)))
             table["fit"] = _errors(rows, source)
             table["covers"] = _covered(rows, source)

@@ -246,7 +246,7 @@ def _measured_on_gpu(
         id=row.id,
         configuration=f"{kernel.chip} {kernel.family if alike else row.id}",
         measured_s=row.positive("time_s"),
-        scatter=kernel.scatter,
+        scatter=kernel.scatter_on(chip),
         times_s=times_s,
         efficiency=_efficiency_on(kernel.chip, known),
         quantity=KERNEL,

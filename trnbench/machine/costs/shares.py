@@ -71,5 +71,5 @@ def attention_slowdown(
     size = (score + value) / 2
     slower = (1 + softmax * along(1 / size)) / (1 + softmax / USUAL_HEAD)
     if op.backward:
-        slower = slower / np.where(along(value > USUAL_HEAD), known.attention_wide_share, 1.0)
+        slower = slower / np.where(along(value) > USUAL_HEAD, known.attention_wide_share, 1.0)
     return np.asarray((1 + tiles + tail) * slower)

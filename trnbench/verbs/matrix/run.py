@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 import numpy as np
 
 from trnbench.engines.analytic.matrix.systolic import ArrayConventions, ArrayTime, array_time
 from trnbench.engines.analytic.matrix.time import MATRIX_PARTS, MatrixTime, matrix_time, roofline
+from trnbench.engines.analytic.step.compute import product_parts_s
 from trnbench.engines.emulate.tensor_engine.machine import TraceEvent
 from trnbench.engines.emulate.tensor_engine.matrix import MatrixRun, run_matrix
 from trnbench.engines.execute.numbers.accuracy import (
@@ -18,9 +20,12 @@ from trnbench.engines.execute.numbers.accuracy import (
 from trnbench.engines.execute.numbers.demonstrations import operands
 from trnbench.engines.execute.numbers.product import ProductRecipe, matmul, product_problem
 from trnbench.errors import InputError
+from trnbench.facts.calibration.chip_efficiency import ChipEfficiency, alone
+from trnbench.facts.calibration.training_stack import load_chip_efficiency
 from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.compute_unit import Multiprocessors
 from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.library import Product
@@ -31,9 +36,9 @@ from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.matrix.question import MatrixQuestion
 
 _FIGURES = (
-    "time_s cycles flop flop_per_s utilization bytes=size_bytes intensity_flop_per_byte "
-    "peak_flop_per_s roofline_flop_per_s memory_bytes_per_s binds parts_s engine_utilization "
-    "stalls_s"
+    "time_s cycles flop flop_per_s sheet_flop_per_s utilization bytes=size_bytes "
+    "intensity_flop_per_byte peak_flop_per_s roofline_flop_per_s memory_bytes_per_s binds parts_s "
+    "engine_utilization stalls_s"
 )
 """What a product that cannot run has none of."""
 
@@ -62,6 +67,8 @@ class MatrixAnswer(Record):
     engine_utilization: Mapping[str, float] = field(default_factory=dict)
     stalls_s: Mapping[str, float] = field(default_factory=dict)
     evidence: Kind
+    sheet_s: float | None = None
+    """Time at the rates of the data sheet, where `time_s` has those that kernels reach."""
     reasons: tuple[str, ...]
     numbers: ErrorReport | None = None
     events: tuple[TraceEvent, ...] = ()
@@ -79,6 +86,10 @@ class MatrixAnswer(Record):
     @property
     def flop_per_s(self) -> float:
         return self.flop / self.time_s
+
+    @property
+    def sheet_flop_per_s(self) -> float | None:
+        return None if self.sheet_s is None else self.flop / self.sheet_s
 
     @property
     def utilization(self) -> float:
@@ -137,7 +148,7 @@ def run(
     if question.check:
         _refuse_what_is_too_large(question, chips)
     total = len(question.products) * len(chips) * len(question.formats) * len(question.engines)
-    closed = _closed_forms(question, chips) if "analytic" in question.engines else {}
+    closed = _closed_forms(catalog, question, chips) if "analytic" in question.engines else {}
     answers: list[MatrixAnswer] = []
     for i, product in enumerate(question.products):
         for chip in chips:
@@ -159,7 +170,7 @@ matrix = verb_of("matrix", MatrixQuestion, run)
 
 
 def _closed_forms(
-    question: MatrixQuestion, chips: Sequence[Chip]
+    catalog: Catalog, question: MatrixQuestion, chips: Sequence[Chip]
 ) -> dict[tuple[str, str], list[MatrixAnswer]]:
     sizes = {
         name: [getattr(product, name) for product in question.products]
@@ -170,17 +181,36 @@ def _closed_forms(
         for asked in question.formats:
             number_format = chip.format_named(asked)
             program = _program(question, number_format, **sizes)
-            time = _price(question, program, chip)
+            time = sheet = _price(question, program, chip)
+            if isinstance(chip.unit, Multiprocessors) and not time.reasons:
+                time = _as_reached(sheet, chip, chip.unit, load_chip_efficiency(catalog, chip.name))
             found[chip.name, number_format] = [
-                _closed_answer(question, time, chip, number_format, i)
+                _closed_answer(question, (time, sheet), chip, number_format, i)
                 for i in range(len(question.products))
             ]
     return found
 
 
+def _as_reached(
+    sheet: MatrixTime, chip: Chip, unit: Multiprocessors, known: ChipEfficiency
+) -> MatrixTime:
+    """The time of a GPU's kernels by themselves, at the shares of its peaks that they reach."""
+    parts = dict(product_parts_s(sheet.product, chip, alone(known)))
+    parts["fixed"] = parts["fixed"] + unit.program_start_s
+    longest_s = reduce(np.maximum, (s for part, s in parts.items() if part != "fixed"))
+    time_s = np.where(sheet.legal, longest_s + parts["fixed"], np.nan)
+    return replace(sheet, time_s=time_s, parts_s=parts)
+
+
 def _closed_answer(
-    question: MatrixQuestion, time: MatrixTime, chip: Chip, number_format: str, i: int
+    question: MatrixQuestion,
+    times: tuple[MatrixTime, MatrixTime],
+    chip: Chip,
+    number_format: str,
+    i: int,
 ) -> MatrixAnswer:
+    time, sheet = times
+
     def at(values: object) -> float:
         flat = np.broadcast_to(np.asarray(values, dtype=float), (len(question.products),))
         return float(flat[i])
@@ -196,6 +226,7 @@ def _closed_answer(
         time_s=at(time.time_s),
         cycles=at(time.cycles),
         flop=at(time.product.flop),
+        sheet_s=None if time is sheet else at(sheet.time_s),
         peak_flop_per_s=at(time.peak_flop_per_s),
         size_bytes=at(time.hbm_bytes),
         memory_bytes_per_s=at(time.memory_bytes_per_s),

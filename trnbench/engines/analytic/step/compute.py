@@ -36,6 +36,7 @@ from trnbench.program.step import JoinedProducts, StepProgram, Terms
 from trnbench.program.tensor import ONE, Dim, array
 
 DimShape: TypeAlias = tuple[Dim, ...]
+PartSeconds: TypeAlias = Mapping[MatrixPart, FloatArray]
 Kernel = TypeVar("Kernel", ops.AttentionOp, ops.ScanOp, ops.Elementwise, ops.Gather)
 
 _SHARING = 2  # Cores that can share a head of the forward pass
@@ -120,8 +121,19 @@ def attention_time_s(
 
 
 def product_time_s(product: MatrixProduct, chip: Chip, efficiency: ComputeEfficiency) -> FloatArray:
-    """Seconds of a matrix product as given on a rank; steps multiply what software has aligned."""
-    return PricedRank(chip, efficiency, None, 1.0).time(product, as_given=True)
+    return _longest_s(product_parts_s(product, chip, efficiency))
+
+
+def product_parts_s(
+    product: MatrixProduct, chip: Chip, efficiency: ComputeEfficiency
+) -> PartSeconds:
+    """Seconds of each part for a product by itself; software aligns the rows of a step's."""
+    return PricedRank(chip, efficiency, None, 1.0).parts(product, as_given=True)
+
+
+def _longest_s(parts: PartSeconds) -> FloatArray:
+    busy = (seconds for part, seconds in parts.items() if part != "fixed")
+    return np.asarray(reduce(np.maximum, busy) + parts["fixed"])
 
 
 def passed_time_s(size_bytes: float, chip: Chip, efficiency: ComputeEfficiency) -> FloatArray:
@@ -334,17 +346,22 @@ class PricedRank:
         seconds = self.time(joined.product)
         return {terms: seconds[places] for terms, places in joined.places.items()}
 
-    def time(self, product: MatrixProduct, *, as_given: bool = False) -> FloatArray:
-        """Seconds of a product by itself, padded to aligned rows unless taken `as_given`."""
+    def time(self, product: MatrixProduct) -> FloatArray:
+        return _longest_s(self.parts(product))
+
+    def parts(self, product: MatrixProduct, *, as_given: bool = False) -> PartSeconds:
+        """Seconds of each part for a product, of rows aligned by software unless `as_given`."""
         ideal = matrix_time(self._taken(product), self.chip, cores=self._cores)
-        busy = dict(self.busy(ideal))
+        parts: dict[MatrixPart, FloatArray] = {
+            **self.busy(ideal),
+            "fixed": self.along(ideal.parts_s["fixed"]),
+        }
         unit = self.chip.unit
         if as_given and isinstance(unit, Multiprocessors):
             slow = self.along(unaligned(ideal.product, unit))
-            busy["tensor"] = busy["tensor"] / np.where(
-                slow, self.efficiency.chip.unaligned_share, 1.0
-            )
-        return reduce(np.maximum, busy.values()) + self.along(ideal.parts_s["fixed"])
+            slow_share = np.where(slow, self.efficiency.chip.unaligned_share, 1.0)
+            parts["tensor"] = np.asarray(parts["tensor"] / slow_share)
+        return parts
 
     def _taken(self, product: MatrixProduct) -> MatrixProduct:
         return replace(
