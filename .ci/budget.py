@@ -16,18 +16,18 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "cli": 2_963,
-    "engines": 15_857,
-    "evidence": 12_643,
-    "facts": 11_817,
+    "engines": 15_876,
+    "evidence": 12_896,
+    "facts": 11_839,
     "launch": 3_182,
-    "machine": 5_887,
+    "machine": 5_962,
     "money": 3_526,
     "predict": 4_646,
     "program": 7_162,
-    "show": 3_142,
+    "show": 3_148,
     "store": 2_001,
     "tui": 8_429,
-    "verbs": 19_130,
+    "verbs": 19_180,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

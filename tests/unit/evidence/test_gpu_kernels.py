@@ -153,5 +153,5 @@ def test_scores_of_the_set():
     assert mean(aligned) <= 0.08
     assert mean(long) <= 0.07
     assert mean(by_use["fit"]) <= 0.07
-    inside = [one.time.covered for one in found]
+    inside = [bool(one.time.covered) for one in found]
     assert math.isclose(float(np.mean(inside)), 0.8, abs_tol=0.08)
