@@ -56,6 +56,7 @@ def test_every_line_of_a_published_file_is_a_row():
         "bridge_steps": 5,
         "trainium_kernels": 84,
         "attention_kernels": 97,
+        "gpu_kernels": 178,
         "trainium_collectives": 93,
         "gpu_collectives": 284,
     }
