@@ -123,7 +123,8 @@ def test_a_stack_that_is_none_of_the_instance_gets_those_that_are(run):
     def asked(stack):
         return run("train", "llama3.1-8b", "--on", "trn2.48xlarge", "--stack", stack)
 
-    assert "did you mean 'axlearn-trn2'?" in asked("axlearn").err
+    assert "did you mean 'axlearn-trn2'?" in asked("axlearn-trn").err
+    assert asked("axlearn").out == asked("axlearn-trn2").out
     assert asked("torchtitan").out == asked("torchtitan-trn2").out
     assert "megatron does not run on trn2.48xlarge" in asked("megatron").err
     other = asked("collective-neuron-trn2")

@@ -280,7 +280,7 @@ def test_an_interrupt_keeps_what_was_found(run, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(Counts, "price", price)
-    monkeypatch.setattr("trnbench.cli.plan_command.processors", lambda: 1)
+    monkeypatch.setattr("trnbench.cli.watching.processors", lambda: 1)
     done = run("plan", *RUN, *TWO, "--json")
     assert done.code == 130
     assert done.json["rows"]

@@ -195,7 +195,7 @@ def test_a_layout_may_leave_ranks_of_one_node_idle(run):
     (row,) = rows(
         run, "tiny-gpt", "--on", "trn1.32xlarge", *("--tp", 1, "--pp", 1, "--dp", 1, "--cp", 1)
     )
-    assert row["warnings"] == ["31 of 32 ranks stay idle"]
+    assert row["warnings"][-1] == "31 of 32 ranks stay idle"
 
 
 @pytest.mark.parametrize(

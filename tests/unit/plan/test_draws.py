@@ -84,7 +84,7 @@ def work_of(name, draws):
     setup, program, *_ = row(name)
     times = prices_of(setup, program, drawn_efficiency(setup.efficiency, draws)).time().time_s
     residual = residual_of(setup.stack, measured_stack(setup.stack), setup.spread)
-    return times * residual.factors(draws, name) * TOKENS / (BATCH * SEQUENCE)
+    return times[:-1] * residual.factors(draws, name) * TOKENS / (BATCH * SEQUENCE)
 
 
 def purchase(name, draws):

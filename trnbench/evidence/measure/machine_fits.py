@@ -92,7 +92,7 @@ class ExchangeFit(Record):
         return f"{self.op}-{self.ranks}{'-small' if self.below_bytes else ''}"
 
 
-class Products(Record):
+class FittedProducts(Record):
     """Rates of products: peaks by format, reached share, K0, and scatter."""
 
     format: str
@@ -107,7 +107,7 @@ class MachineFit(Record):
     """Numbers of a machine's data files, per device."""
 
     precision: str
-    products: Products
+    products: FittedProducts
     memory_share: float
     stream_bytes_per_s: float
     fastest_bytes_per_s: float
@@ -189,7 +189,7 @@ def _by_format(timed: TimedRows) -> dict[str, list[EvidenceRow]]:
     return found
 
 
-def _products(timed: TimedRows, kernel_s: float) -> Products:
+def _products(timed: TimedRows, kernel_s: float) -> FittedProducts:
     """Rates of an unknown chip, whose peak is the fastest measured rate."""
     groups = _by_format(timed)
     first = next(iter(groups))
@@ -208,7 +208,7 @@ def _products(timed: TimedRows, kernel_s: float) -> Products:
         if name != first:
             like = _mean([_rate(timed, row, depth, kernel_s) for row in rows]) / share
             peaks[name] = max(like, best[name])
-    return Products(
+    return FittedProducts(
         format=first, peaks=peaks, share=share, depth=depth, narrow=1.0, scatter=scatter
     )
 
@@ -221,7 +221,7 @@ def _rate(timed: TimedRows, row: EvidenceRow, depth: float, kernel_s: float) -> 
     return row.positive("flop") / alone * (k + depth) / k
 
 
-def _products_of(timed: TimedRows, chip: Chip, lnc: int | None) -> Products:
+def _products_of(timed: TimedRows, chip: Chip, lnc: int | None) -> FittedProducts:
     """Shares of a known chip's peak that products reach."""
     groups = _by_format(timed)
     first = next(iter(groups))
@@ -236,7 +236,7 @@ def _products_of(timed: TimedRows, chip: Chip, lnc: int | None) -> Products:
         for row in rows
         if format_named(name).bits <= BITS_PER_BYTE
     ]
-    return Products(
+    return FittedProducts(
         format=first,
         peaks={name: chip.peak_flop_per_s(name) / chip.ranks(lnc) for name in groups},
         share=min(share, 1.0),
