@@ -177,11 +177,13 @@ def test_seconds_are_added_once_or_for_each_sample(setup, base_s):
         "sample of a node": float(LAYOUT.global_batch) / NODES,
         "sample": float(LAYOUT.global_batch),
     }
+    # The stack's factor is on fixed costs too.
+    cost_s = 0.01 * setup.stack.factor
     for each, count in counts.items():
         found = laid_on(setup, Added(number="step", each=each, cost_s=0.01), 0.01)
-        assert found - base_s == pytest.approx(0.01 * count, rel=0.05)
+        assert found - base_s == pytest.approx(cost_s * count, rel=0.05)
     found = laid_on(setup, Added(number="micro_batch", cost_s=0.01), 0.01)
-    assert found - base_s == pytest.approx(0.01 * MICRO_BATCHES, rel=0.05)
+    assert found - base_s == pytest.approx(cost_s * MICRO_BATCHES, rel=0.05)
 
 
 def test_work_beside_the_step_shows_only_where_it_takes_longer(setup, base_s):
