@@ -183,7 +183,8 @@ def test_seconds_are_added_once_or_for_each_sample(setup, base_s):
         found = laid_on(setup, Added(number="step", each=each, cost_s=0.01), 0.01)
         assert found - base_s == pytest.approx(cost_s * count, rel=0.05)
     found = laid_on(setup, Added(number="micro_batch", cost_s=0.01), 0.01)
-    assert found - base_s == pytest.approx(cost_s * MICRO_BATCHES, rel=0.05)
+    # Longer micro-batches hide more of the gradients' exchange.
+    assert 0.9 < (found - base_s) / (cost_s * MICRO_BATCHES) <= 1
 
 
 def test_work_beside_the_step_shows_only_where_it_takes_longer(setup, base_s):
