@@ -18,16 +18,16 @@ LINES = {
     "cli": 2_963,
     "engines": 15_876,
     "evidence": 12_896,
-    "facts": 11_839,
+    "facts": 11_845,
     "launch": 3_182,
     "machine": 5_962,
-    "money": 3_526,
+    "money": 3_604,
     "predict": 4_646,
     "program": 7_162,
-    "show": 3_148,
+    "show": 3_153,
     "store": 2_001,
     "tui": 8_429,
-    "verbs": 19_180,
+    "verbs": 19_197,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

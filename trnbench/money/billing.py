@@ -339,7 +339,11 @@ def _spot_notes(rules: PurchaseRules | None, tariff: Tariff) -> list[str]:
     notes = [
         f"machines may be taken back at {notice} notice, and there may not be as many",
         _interruption_words(rules),
+        _availability_words(rules),
     ]
+    known = rules.spot.known_of
+    if known is not None and not tariff.instance.startswith(known):
+        notes.append(f"nothing is published of spot machines of {tariff.instance}: no middle")
     if tariff.price is None:
         return notes
     low, high = significant(tariff.low_usd_per_hour), significant(tariff.high_usd_per_hour)
@@ -347,6 +351,12 @@ def _spot_notes(rules: PurchaseRules | None, tariff: Tariff) -> list[str]:
     if zones == 1:
         return ["the price of the only zone read", *notes]
     return [f"the median of {zones} zones, {low} to {high} USD/h", *notes]
+
+
+def known_availability(offers: Offers, tariff: Tariff) -> bool:
+    """Whether anything was published of how long such machines are there, or they stay."""
+    known = offers.rules.spot.known_of if offers.rules else None
+    return tariff.option != "spot" or known is None or offers.instance.name.startswith(known)
 
 
 def _interruption_words(rules: PurchaseRules) -> str:
@@ -361,6 +371,16 @@ def _interruption_words(rules: PurchaseRules) -> str:
         f"{taken.kind.word}: {100 * taken.value:.3g} % of machines are taken back in {month} "
         f"({100 * taken.low:.3g}-{100 * taken.high:.3g} %); another is there after {until} "
         f"({low} to {high})"
+    )
+
+
+def _availability_words(rules: PurchaseRules) -> str:
+    spot = rules.spot
+    share = ranged(spot.available, rules.provenance, "spot.available")
+    away = show(spot.wait_s if spot.zone_wait_s is None else spot.zone_wait_s, Dimension.SECONDS)
+    return (
+        f"{share.kind.word}: all machines are there {100 * share.value:.3g} % of the time "
+        f"({100 * share.low:.3g}-{100 * share.high:.3g} %), and away for {away} at a time, unpaid"
     )
 
 

@@ -26,7 +26,7 @@ from trnbench.money.billing import (
     ending,
     single_block_usd,
 )
-from trnbench.money.failures import AS_KNOWN, Stated, operations_of
+from trnbench.money.failures import AS_KNOWN, Estimate, Operations, Stated, operations_of
 from trnbench.money.goodput import Goodput, goodput
 from trnbench.money.purchase import Offers, Tariff
 
@@ -86,6 +86,8 @@ class Priced(Record, eq=False):
     goodput: Goodput[FloatArray]
     low_wall_s: FloatArray
     high_wall_s: FloatArray
+    available: float
+    """Share of the time in which the machines are there; below 1 for spot alone."""
     charges: Charges[FloatArray]
     low: Charges[FloatArray]
     """Charges of the shortest wall time at the cheapest zone's rate; `charges` itself without
@@ -147,6 +149,7 @@ class TrainingCost(Record, eq=False):
             return machines
         size = float(self.checkpoint_bytes[index])
         charged = machines.charged
+        charged = replace(charged, elapsed_s=charged.elapsed_s / priced.available)
         stored = float(storage_usd(self.offers, size, charged.elapsed_s))
         charged = replace(charged, cost_usd=charged.cost_usd + stored)
         return replace(machines, charged=charged, storage_usd=stored)
@@ -185,16 +188,15 @@ def training_cost(
         *(shortest, expected, longest),
     )
 
-    def taken(seller: PurchaseRules | None) -> Goodput[FloatArray]:
-        operations = operations_of(
-            reliability,
-            offers.instance,
-            spot=seller,
-            stated=stated,
-            starts=len(job.phases),
+    def met(seller: PurchaseRules | None) -> Operations:
+        starts = len(job.phases)
+        return operations_of(
+            reliability, offers.instance, spot=seller, stated=stated, starts=starts
         )
+
+    def taken(seller: PurchaseRules | None) -> Goodput[FloatArray]:
         return goodput(
-            operations,
+            met(seller),
             work_s=works[1],
             nodes=nodes,
             checkpoint_bytes=size,
@@ -208,6 +210,7 @@ def training_cost(
             offers,
             tariff,
             taken(offers.rules) if tariff.option == "spot" else steady,
+            met(offers.rules if tariff.option == "spot" else None).available,
             nodes=nodes,
             size=size,
             works=works,
@@ -222,6 +225,7 @@ def _priced(
     offers: Offers,
     tariff: Tariff,
     taken: Goodput[FloatArray],
+    available: Estimate,
     *,
     nodes: FloatArray,
     size: FloatArray,
@@ -234,6 +238,8 @@ def _priced(
         machines = charges(
             offers, tariff, wall_s=wall_s, nodes=nodes, seam_s=taken.seam_s, rate=rate
         )
+        waited = _waited(wall_s / taken.wall_s, available, rate)
+        machines = replace(machines, elapsed_s=machines.elapsed_s * waited)
         stored = storage_usd(offers, size, machines.elapsed_s)
         return replace(machines, cost_usd=machines.cost_usd + stored)
 
@@ -251,10 +257,26 @@ def _priced(
         goodput=taken,
         low_wall_s=low_wall,
         high_wall_s=high_wall,
+        available=available.value,
         charges=central,
         low=low,
         high=high,
     )
+
+
+def _waited(moved: FloatArray, available: Estimate, rate: RateEnd) -> FloatArray | float:
+    """Time from start to end over the time in which machines run, at an end of the interval.
+
+    `moved` is that end of the running time over its centre. Running time and availability are
+    uncertain independently: their distances add in squares, as logarithms.
+    """
+    share = {"used": available.value, "low": available.high, "high": available.low}[rate]
+    if rate == "used" or share == available.value:
+        return 1 / share
+    with np.errstate(invalid="ignore"):
+        ran, there = np.log(moved), np.log(available.value / share)
+        both = np.copysign(np.hypot(ran, there), there)
+        return np.where(np.isfinite(ran), np.exp(both - ran), 1.0) / available.value
 
 
 def _ends(taken: Goodput[FloatArray], works: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:

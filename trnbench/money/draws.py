@@ -71,9 +71,11 @@ def outcome(purchase: Purchase, draws: CommonDraws) -> DrawnPurchase:
     charged = charges(
         market.offers, tariff, wall_s=wall_s, nodes=purchase.nodes, seam_s=taken.seam_s
     )
-    stored = storage_usd(market.offers, market.checkpoint_bytes, charged.elapsed_s)
+    there = draws.of("available", _range(operations.available))
+    elapsed_s = charged.elapsed_s / np.minimum(there, 1.0)
+    stored = storage_usd(market.offers, market.checkpoint_bytes, elapsed_s)
     rate = rates_usd_per_hour(tariff, draws) / tariff.usd_per_hour
-    return DrawnPurchase(elapsed_s=charged.elapsed_s, cost_usd=rate * charged.cost_usd + stored)
+    return DrawnPurchase(elapsed_s=elapsed_s, cost_usd=rate * charged.cost_usd + stored)
 
 
 def rates_usd_per_hour(tariff: Tariff, draws: CommonDraws) -> FloatArray:

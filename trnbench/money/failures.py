@@ -18,6 +18,7 @@ from trnbench.facts.units import DAY_S
 Unsure = Literal[
     "failures_per_node_day",
     "interruptions_per_node_day",
+    "zone_losses_per_day",
     "recovery_s",
     "start_s",
     "write_per_node_bytes_per_s",
@@ -51,7 +52,11 @@ class Operations(Record):
     failures_per_node_day: Estimate
     """Failures of machines."""
     interruptions_per_node_day: Estimate
-    """Spot machines reclaimed."""
+    """Spot machines reclaimed one by one."""
+    zone_losses_per_day: Estimate
+    """Losses of all spot machines of a zone at once, a day on which they run."""
+    available: Estimate
+    """Share of the time in which all machines are there; the run waits for the rest."""
     recovery_s: Estimate
     """Seconds after a failure, without reading the checkpoint."""
     reclaimed_recovery_s: float
@@ -125,6 +130,8 @@ def operations_of(
     return Operations(
         failures_per_node_day=_or(stated.failures_per_node_day, failures),
         interruptions_per_node_day=_interruptions(spot),
+        zone_losses_per_day=_zone_losses(spot),
+        available=_sure(1.0) if spot is None else _available(spot),
         recovery_s=_or(stated.recovery_s, _sum(detect, launch)),
         reclaimed_recovery_s=(spot.spot.wait_s if spot else 0.0) + launch.value,
         launch_s=launch.value,
@@ -175,5 +182,30 @@ def _interruptions(seller: PurchaseRules | None) -> Estimate:
     chance = ranged(seller.spot.reclaimed_per_month, seller.provenance, "spot.reclaimed_per_month")
     days = seller.spot.month_s / DAY_S
     # A chance p within a month is a constant rate of -log(1 - p) per month.
-    rates = [-math.log1p(-p) / days for p in (chance.value, chance.low, chance.high)]
+    alone = (1 - seller.spot.zone_share) / days
+    rates = [-math.log1p(-p) * alone for p in (chance.value, chance.low, chance.high)]
     return Estimate(value=rates[0], low=rates[1], high=rates[2], kind=chance.kind)
+
+
+def _available(seller: PurchaseRules) -> Estimate:
+    return ranged(seller.spot.available, seller.provenance, "spot.available")
+
+
+def _zone_losses(seller: PurchaseRules | None) -> Estimate:
+    """Losses of a zone that is there a share A of the time and away for W: (1 - A) / (A W)."""
+    if seller is None or seller.spot.available == 1:
+        return _sure(0.0)
+    spot, share = seller.spot, _available(seller)
+    away = (
+        _sure(spot.wait_s)
+        if spot.zone_wait_s is None
+        else ranged(spot.zone_wait_s, seller.provenance, "spot.zone_wait")
+    )
+    rate = (1 / share.value - 1) * DAY_S / away.value
+    # Share and wait are uncertain by themselves: their distances add in squares, as logarithms.
+    odds = [math.log(1 / one - 1) for one in (share.high, share.value, share.low)]
+    down = math.hypot(odds[1] - odds[0], math.log(away.high / away.value))
+    up = math.hypot(odds[2] - odds[1], math.log(away.value / away.low))
+    return Estimate(
+        value=rate, low=rate * math.exp(-down), high=rate * math.exp(up), kind=share.kind
+    )

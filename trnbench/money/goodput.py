@@ -168,13 +168,16 @@ def _conditions(
     write = size / np.minimum(
         nodes * at["write_per_node_bytes_per_s"], at["write_total_bytes_per_s"]
     )
-    failed, taken = at["failures_per_node_day"], at["interruptions_per_node_day"]
-    often = failed + taken
+    failed = nodes * at["failures_per_node_day"]
+    taken, zones = nodes * at["interruptions_per_node_day"], at["zone_losses_per_day"]
+    often = failed + taken + zones
     recovery = at["recovery_s"]
     if np.all(often > 0):
-        recovery = (failed * recovery + taken * operations.reclaimed_recovery_s) / often
+        # While a zone has no machines nothing runs and nothing is paid: that is `available`.
+        again = taken * operations.reclaimed_recovery_s + zones * operations.launch_s
+        recovery = (failed * recovery + again) / often
     return _Conditions(
-        failures_per_s=nodes * often / DAY_S,
+        failures_per_s=often / DAY_S,
         restart_s=recovery + write,
         dump_s=at["stalled_share"] * write,
         write_s=write,

@@ -1,7 +1,7 @@
 """A run on spot machines, played many times: machines are reclaimed one by one or by zone.
 
-Model: machines fail at their own rate, spot machines are reclaimed at theirs. A share of the
-reclaims takes a whole zone, which counts once for all machines of the run there. If the notice is
+Model: machines fail at their own rate, spot machines are reclaimed one by one at theirs, and the
+zone loses all of them at its own. If the notice is
 too short to write a checkpoint, work since the last one is repeated. Training is synchronous, so
 all other machines wait, also the on-demand base, and are paid for meanwhile; a reclaimed zone is
 not. That machines become available again is assumed.
@@ -30,9 +30,9 @@ class SpotRun(Record, eq=False):
     failures_per_node_day: FloatArray
     """Draw by draw."""
     reclaims_per_node_day: FloatArray
-    """Draw by draw."""
-    zone_share: FloatArray
-    """Share of reclaims that take a whole zone, draw by draw."""
+    """Those that come one by one, draw by draw."""
+    zone_losses_per_day: FloatArray
+    """Draw by draw, on a day on which the machines run."""
     wait_s: float
     """Mean time until a single machine is replaced."""
     zone_wait_s: float
@@ -68,9 +68,8 @@ def play(run: SpotRun, *, name: str, seed: int = 0) -> SpotOutcome:
     key = int.from_bytes(blake2b(f"{seed} {name}".encode(), digest_size=8).digest())
     random = np.random.default_rng(key)
     fails = run.nodes * run.failures_per_node_day / DAY_S
-    taken = run.reclaims_per_node_day / DAY_S
-    zone = taken * run.zone_share if run.spot_nodes else np.zeros(taken.shape)
-    single = run.spot_nodes * taken * (1 - run.zone_share)
+    zone = run.zone_losses_per_day / DAY_S * (run.spot_nodes > 0)
+    single = run.spot_nodes * run.reclaims_per_node_day / DAY_S
     rate = fails + single + zone
     segment_s = run.interval_s + run.dump_s
     # Work and dumps together: every interval of work is followed by a dump.

@@ -166,12 +166,13 @@ def _cell(row: Row, column: Column, scale: Scale | None) -> str:
     low, high = row.get(f"{LOW}{figure.key}"), row.get(f"{HIGH}{figure.key}")
     if low == high:
         return text
-    return f"{text} ({cell_text(low, figure, scale)}-{cell_text(high, figure, scale)})"
+    ends = f"{cell_text(low, figure, scale)}-{cell_text(high, figure, scale)}"
+    return ends if value is None and low is not None else f"{text} ({ends})"
 
 
 def interval_text(interval: Interval, figure: Figure) -> str:
     """Return a number with the ends of its interval: 27.4 (24.9-31)."""
-    ends = {figure.key: interval.value, LOW + figure.key: interval.low}
+    ends = {figure.key: interval.value if interval.known else None, LOW + figure.key: interval.low}
     row = {**ends, HIGH + figure.key: interval.high}
     return _cell(row, Column(figure=figure, interval=True), None)
 

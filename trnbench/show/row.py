@@ -45,14 +45,16 @@ def _places(keys: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 class Interval(Record):
-    """A figure with the ends of its 80 % interval."""
+    """A figure with the ends of its 80 % interval; the ends alone are shown of one not `known`."""
 
     value: float
     low: float
     high: float
+    known: bool = True
 
     def scaled(self, factor: float) -> Interval:
-        return Interval(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+        value, low, high = (one * factor for one in (self.value, self.low, self.high))
+        return Interval(value=value, low=low, high=high, known=self.known)
 
 
 def with_end(value: float | None) -> float | None:
@@ -66,4 +68,6 @@ def with_end(value: float | None) -> float | None:
 def interval_cells(name: str, span: Interval | None) -> dict[str, Cell]:
     of_span = (None, None, None) if span is None else (span.value, span.low, span.high)
     ends = tuple(map(with_end, of_span))
+    if span is not None and not span.known:
+        ends = (None, *ends[1:])
     return dict(zip((name, f"low_{name}", f"high_{name}"), ends, strict=True))

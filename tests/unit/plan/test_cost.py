@@ -12,6 +12,7 @@ from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_instance, load_reliability
 from trnbench.facts.prices.purchase import load_purchase_rules
+from trnbench.facts.records import replace
 from trnbench.money.billing import Bill
 from trnbench.money.cost import RunPhase, TrainingJob, training_cost
 from trnbench.money.failures import Stated
@@ -115,6 +116,38 @@ def test_spot_pays_for_its_interruptions_and_has_the_range_of_its_zones():
     assert spot.high_cost_usd == pytest.approx(
         float(spot.high_wall_s) / 3600 * 64 * 8.3747, rel=1e-5
     )
+
+
+def test_days_on_spot_machines_hold_the_time_without_them_and_the_bill_does_not():
+    runs = {"nodes": 16, "size": 1e12, "stated": Stated(), "region": "us-east-1"}
+    spot = cost("trn1.32xlarge", [phase(10)], options=("spot",), **runs)
+    # There 52 % of the time (30 to 99): the run itself is paid, the wait is not.
+    assert spot.elapsed_s == pytest.approx(float(spot.wall_s) / 0.52)
+    assert spot.low_elapsed_s < 0.6 * spot.elapsed_s
+    assert spot.high_elapsed_s > 1.7 * spot.elapsed_s
+    assert spot.bill().charged.elapsed_s == pytest.approx(float(spot.elapsed_s))
+    assert spot.bill().charged.billed_hours == pytest.approx(float(spot.wall_s) / 3600, rel=1e-3)
+    steady = cost("trn1.32xlarge", [phase(10)], options=("on-demand",), **runs)
+    assert steady.elapsed_s == steady.wall_s
+
+
+def test_the_wait_for_a_zone_and_its_share_move_the_days():
+    def days(**changed):
+        instance = load_instance(CATALOG, "trn1.32xlarge")
+        rules = replace(RULES, spot=replace(RULES.spot, **changed))
+        offers = load_offers(CATALOG, instance, PriceTerms(on=TODAY, options=("spot",)))
+        found = training_cost(
+            TrainingJob(phases=[phase(10)], nodes=256, checkpoint_bytes=1e12),
+            replace(offers, rules=rules),
+            load_reliability(CATALOG, "trainium1"),
+        )
+        return float(found.days)
+
+    # Away for half as long and there as large a share: lost twice as often, more work repeated.
+    assert days(zone_wait_s=3600.0) > 1.05 * days()
+    assert days(available=0.3) > 1.5 * days()
+    # What is not lost with its zone is lost machine by machine, and of 256 some always are.
+    assert days(zone_share=0.0) > 1.005 * days()
 
 
 def test_the_ends_are_billed_anew():

@@ -20,7 +20,7 @@ def run(**changed):
         "work_s": 10 * DAY_S,
         "failures_per_node_day": 0.0,
         "reclaims_per_node_day": 0.0,
-        "zone_share": 0.0,
+        "zone_losses_per_day": 0.0,
     }
     numbers = {
         "nodes": 16,
@@ -61,7 +61,7 @@ def test_failures_alone_take_what_the_closed_form_says():
 
 def test_a_zone_that_goes_whole_stops_a_run_once_for_all_its_machines():
     alone = play(run(reclaims_per_node_day=0.05), name="a")
-    whole = play(run(reclaims_per_node_day=0.05, zone_share=1.0), name="a")
+    whole = play(run(zone_losses_per_day=0.05), name="a")
     assert alone.reclaims.mean() == pytest.approx(16 * 0.05 * 10, rel=0.1)
     assert whole.reclaims.mean() == pytest.approx(0.05 * 10, rel=0.15)
     assert whole.zones.mean() == whole.reclaims.mean()
@@ -69,10 +69,19 @@ def test_a_zone_that_goes_whole_stops_a_run_once_for_all_its_machines():
 
 
 def test_machines_that_are_gone_are_not_paid_for_and_their_base_is():
-    played = play(run(reclaims_per_node_day=0.2, zone_share=1.0), name="a")
+    played = play(run(zone_losses_per_day=0.2), name="a")
     unpaid = played.base_s - played.spot_s
     assert unpaid.mean() == pytest.approx(7200 * played.zones.mean(), rel=0.1)
     assert (played.base_s == played.elapsed_s).all()
+
+
+def test_a_zone_that_is_there_half_the_time_doubles_the_days():
+    # Away for 2 h at a time and there for 2 h between: 12 losses a day of running. Notice is long
+    # enough to save, and starting again takes nothing.
+    free = {"notice_s": 600.0, "launch_s": 0.0, "write_s": 0.0, "dump_s": 0.0, "start_s": 0.0}
+    played = play(run(zone_losses_per_day=12.0, **free), name="a")
+    assert played.elapsed_s.mean() == pytest.approx(2 * 10 * DAY_S, rel=0.01)
+    assert played.spot_s.mean() == pytest.approx(10 * DAY_S, rel=0.01)
 
 
 def test_notice_long_enough_to_save_loses_no_work():
@@ -86,12 +95,12 @@ def test_notice_long_enough_to_save_loses_no_work():
 def test_a_base_of_other_machines_is_taken_back_less_often():
     mixed = play(run(reclaims_per_node_day=0.05, spot_nodes=4), name="a")
     assert mixed.reclaims.mean() == pytest.approx(4 * 0.05 * 10, rel=0.15)
-    none = play(run(reclaims_per_node_day=0.05, spot_nodes=0, zone_share=1.0), name="a")
+    none = play(run(reclaims_per_node_day=0.05, spot_nodes=0, zone_losses_per_day=1.0), name="a")
     assert none.reclaims.sum() == 0
 
 
 def test_the_same_name_and_seed_play_the_same():
-    asked = run(reclaims_per_node_day=0.05, zone_share=0.5)
+    asked = run(reclaims_per_node_day=0.05, zone_losses_per_day=0.5)
     first, again = play(asked, name="a"), play(asked, name="a")
     assert (first.elapsed_s == again.elapsed_s).all()
     assert (first.elapsed_s != play(asked, name="a", seed=1).elapsed_s).any()

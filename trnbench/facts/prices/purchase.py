@@ -77,11 +77,17 @@ class SpotRules(Record):
     notice_s: Seconds
     wait_s: Seconds
     zone_share: Ratio = 0.0
-    """Share of the interruptions that hit the whole zone."""
+    """Share of a machine's interruptions that hit its whole zone; the rest come one by one."""
     zone_wait_s: Seconds | None = None
-    """Wait for a zone with machines; `wait_s` if unset."""
+    """Mean time in which a zone has no machines; `wait_s` if unset."""
+    available: Ratio = 1.0
+    """Share of the time in which a zone has all machines that are asked for."""
+    known_of: tuple[str, ...] | None = None
+    """Prefixes of the types of whose spot machines anything was published; None for all."""
 
     def __post_init__(self) -> None:
+        if not 0 < self.available <= 1:
+            raise ValueError("`available` must be above 0 and at most 1")
         if self.reclaimed_per_month >= 1:
             raise ValueError("`reclaimed_per_month` must be below 1")
 

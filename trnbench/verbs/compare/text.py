@@ -26,7 +26,7 @@ from trnbench.verbs.quotes.notes import (
     price_lines,
     warning_lines,
 )
-from trnbench.verbs.quotes.text import degree_columns, run_text, settings_text, time_text
+from trnbench.verbs.quotes.text import degree_columns, run_text, settings_text, span_text
 from trnbench.verbs.quotes.verdict import verdict_lines, verdict_text
 from trnbench.verbs.train.tables import phase_blocks
 
@@ -223,4 +223,4 @@ def _other_stack_line(one: OtherStack) -> str:
     if quote.elapsed_s is None:
         return f"{where}: {', '.join(quote.reasons)}"
     cost = f", {money_text(quote.cost_usd.value)}" if quote.cost_usd else ""
-    return f"{where}: {time_text(quote.elapsed_s.value)}{cost}"
+    return f"{where}: {span_text(quote.elapsed_s)}{cost}"

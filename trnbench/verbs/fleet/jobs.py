@@ -326,8 +326,10 @@ class WaysFinder(State):
                         ranges=False,
                     ).wall_s
                 )
-                rate = (nodes - of_spot[place]) * base.usd_per_hour
-                rate += of_spot[place] * spot.usd_per_hour
+                elapsed_s = wall_s / mixed[place].available.value
+                # The base is paid for while the spot machines are away, they are not.
+                paid = (nodes - of_spot[place]) * base.usd_per_hour * elapsed_s
+                paid += of_spot[place] * spot.usd_per_hour * wall_s
                 if np.isfinite(wall_s):
                     found.ways.append(
                         JobWay(
@@ -336,9 +338,9 @@ class WaysFinder(State):
                             nodes=nodes,
                             option="spot",
                             purchase=f"{100 * of_spot[place] / nodes:.0f}% spot, on-demand",
-                            days=wall_s / DAY_S,
-                            usd=float(wall_s / HOUR_S * rate),
-                            sure_days=wall_s / DAY_S,
+                            days=elapsed_s / DAY_S,
+                            usd=float(paid / HOUR_S),
+                            sure_days=elapsed_s / DAY_S,
                             spot_share=float(of_spot[place] / nodes),
                         )
                     )

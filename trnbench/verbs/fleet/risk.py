@@ -10,7 +10,7 @@ from trnbench.facts.arrays import BoolArray, FloatArray
 from trnbench.facts.records import Record
 from trnbench.facts.units import DAY_S, HOUR_S
 from trnbench.money.draws import DrawnPurchase, Purchase, outcome, rates_usd_per_hour
-from trnbench.money.failures import Estimate, ranged
+from trnbench.money.failures import Estimate
 from trnbench.money.fleet.problem import FleetPlan, PlacedRun
 from trnbench.money.goodput import goodput
 from trnbench.money.market import Market
@@ -126,7 +126,6 @@ def on_spot(
         ranges=False,
     )
     spot = rules.spot
-    zones = ranged(spot.zone_share, rules.provenance, "spot.zone_share")
     spot_nodes = round(share * nodes)
     played = play(
         SpotRun(
@@ -137,7 +136,7 @@ def on_spot(
             reclaims_per_node_day=_of(
                 draws, "interruptions_per_node_day", known.interruptions_per_node_day
             ),
-            zone_share=np.clip(_of(draws, "zone share", zones), 0.0, 1.0),
+            zone_losses_per_day=_of(draws, "zone_losses_per_day", known.zone_losses_per_day),
             wait_s=spot.wait_s,
             zone_wait_s=spot.zone_wait_s if spot.zone_wait_s is not None else spot.wait_s,
             notice_s=spot.notice_s,

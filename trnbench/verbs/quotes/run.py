@@ -8,7 +8,7 @@ from trnbench.facts.records import replace
 from trnbench.facts.units import DAY_S, Dimension, show
 from trnbench.facts.workload.layout import RANK_DEGREES
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.money.billing import Bill
+from trnbench.money.billing import Bill, known_availability
 from trnbench.money.cost import RunPhase, TrainingCost, TrainingJob, training_cost
 from trnbench.money.market import Market
 from trnbench.money.objective import Candidate
@@ -177,7 +177,10 @@ def _priced(blank: Quote, market: Market, cost: TrainingCost) -> Quote:
         notes = tuple(note for note in notes if note not in blank.reasons)
     return replace(
         blank,
-        elapsed_s=_span(cost.elapsed_s, cost.low_elapsed_s, cost.high_elapsed_s),
+        elapsed_s=replace(
+            _span(cost.elapsed_s, cost.low_elapsed_s, cost.high_elapsed_s),
+            known=bought is None or known_availability(market.offers, bought.tariff),
+        ),
         wall=goodput.at(),
         cost_usd=(_span(cost.cost_usd, cost.low_cost_usd, cost.high_cost_usd) if bought else None),
         bill=paid if isinstance(paid, Bill) and bought else None,

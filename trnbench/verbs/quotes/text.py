@@ -21,6 +21,7 @@ from trnbench.facts.workload.partial_layout import PartialLayout, shown_degrees
 from trnbench.money.billing import Bill, added
 from trnbench.show.figures import FIGURES
 from trnbench.show.report import Column, cell_text, columns, interval_text
+from trnbench.show.row import Interval
 from trnbench.verbs.quotes.answer import Quote
 
 DIGITS = 3
@@ -54,6 +55,14 @@ def time_text(seconds: float) -> str:
     unit = time_unit((seconds,))
     number = cell_text(seconds / unit.seconds, FIGURES["days"])
     return f"{number} {'day' if unit is DAYS and number == '1' else unit.behind}"
+
+
+def span_text(elapsed_s: Interval) -> str:
+    """Return how long a run takes, 5.8 days, or only between what: 5.8-12.1 days."""
+    if elapsed_s.known:
+        return time_text(elapsed_s.value)
+    unit = time_unit((elapsed_s.value,))
+    return f"{interval_text(elapsed_s.scaled(1 / unit.seconds), FIGURES['days'])} {unit.behind}"
 
 
 def layout_text(layout: PartialLayout) -> str:
@@ -91,16 +100,20 @@ def chain_text(quote: Quote) -> list[str]:
     if elapsed is not None and not math.isfinite(elapsed.value):
         lines.append("no end within 1,000 years")
     elif wall is not None and elapsed is not None:
+        spot = bill is not None and bill.tariff.option == "spot"
+        away = "waiting for machines" if spot else "between purchases"
         parts = {
             "training": wall.work_s,
             "start": wall.start_s,
             "checkpoints": wall.checkpoint_s,
             "work lost": wall.lost_s,
             "restarts": wall.restart_s,
-            "between purchases": elapsed.value - wall.wall_s,
+            away: elapsed.value - wall.wall_s,
         }
         told = [f"{name} {_time(s)}" for name, s in parts.items() if s > elapsed.value * LEAST]
-        lines.append(f"{time_text(elapsed.value)}: {', '.join(told)}")
+        # Of times without a known middle these are the parts of one between the ends.
+        about = "" if elapsed.known else f", one of them {time_text(elapsed.value)}"
+        lines.append(f"{span_text(elapsed)}{about}: {', '.join(told)}")
         size = show(wall.checkpoint_bytes, Dimension.BYTES)
         lines.append(
             f"{significant(wall.failures, DIGITS)} failures expected; a checkpoint of {size} every "

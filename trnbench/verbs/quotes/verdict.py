@@ -9,7 +9,7 @@ from trnbench.show.row import Interval
 from trnbench.verbs.compare.answer import CompareAnswer
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.lead import Lead
-from trnbench.verbs.quotes.text import cluster_text, purchase_text, time_text
+from trnbench.verbs.quotes.text import cluster_text, purchase_text, span_text, time_text
 
 DWARFED = 0.5
 """Machines of which less than this part is used are paid for their minimum, not for the work."""
@@ -45,7 +45,7 @@ def verdict_lines(answer: CompareAnswer) -> list[str]:
     cheapest = quotes[answer.lead.winner] if answer.lead else None
     lines = [verdict_text(answer)]
     if cheapest in running and fastest is not cheapest and fastest and fastest.elapsed_s:
-        lines.append(f"fastest: {cluster_text(fastest)}, {time_text(fastest.elapsed_s.value)}")
+        lines.append(f"fastest: {cluster_text(fastest)}, {span_text(fastest.elapsed_s)}")
     return lines
 
 
@@ -85,7 +85,7 @@ def _no(answer: CompareAnswer, quotes: Sequence[Quote]) -> str:
         return f"no: none runs it; {told}" if told else "no: nothing was looked at"
     fastest = min(running, key=lambda one: one.elapsed_s.value if one.elapsed_s else 0.0)
     assert fastest.elapsed_s is not None
-    told = f"fastest {fastest.instance}, {time_text(fastest.elapsed_s.value)} on {fastest.nodes:,}"
+    told = f"fastest {fastest.instance}, {span_text(fastest.elapsed_s)} on {fastest.nodes:,}"
     unpriced = any(quote.feasible for quote in quotes)
     if unpriced and answer.lead is None:
         return f"no: none has a price; {told}"
