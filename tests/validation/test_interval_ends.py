@@ -53,8 +53,9 @@ def high_mfus(model: str, machine: str, *, most: int) -> list[float]:
                 )
             except TrnbenchError:  # degrees that this model or machine refuses
                 continue
-            if answer.step is not None:
-                ends.append(answer.row()["high_mfu"])
+            step = answer.step
+            if step is not None:
+                ends.append(step.mfu * step.step_time_s / step.low_step_time_s)
                 break
     return ends
 
