@@ -426,3 +426,19 @@ def test_a_confidence_beyond_the_draws_is_refused(run, share):
     done = run("compare", *RUN, *TWO, "--confidence", share)
     assert done.code == 2
     assert "--confidence must be from 50% to 99%, found " in done.err
+
+
+def test_a_row_says_how_likely_it_is_on_time_and_what_it_costs_on_average(run):
+    asked = ("llama2-7b", "--tokens", "300B", "--on", "trn2.48xlarge", "--nodes", 1, "--json")
+
+    def row(deadline):
+        (found,) = run("compare", *asked, "--deadline", deadline).json["rows"]
+        return found
+
+    sure, tight = row("300d"), row("31d")
+    assert sure["on_time_probability"] == 1
+    assert 0 < tight["on_time_probability"] < 1
+    assert sure["low_cost_usd"] < sure["mean_cost_usd"] < sure["high_cost_usd"]
+    # About half of the draws are past the estimate.
+    estimate = row(f"{sure['days']}d")
+    assert 0.3 < estimate["on_time_probability"] < 0.7

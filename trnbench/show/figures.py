@@ -114,6 +114,8 @@ _RUN = (
     Figure(key="chosen_plan", title="", flags=("*", "")),
     Figure(key="mark", title=""),
     _share("cheapest_probability", "cheapest", digits=2),
+    _share("on_time_probability", "on time", digits=2),
+    Figure(key="mean_cost_usd", title="mean cost", dimension=Dimension.USD, digits=3),
 )
 _REAL_NUMBERS = (
     *_named("step", "tokens"),

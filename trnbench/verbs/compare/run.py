@@ -157,7 +157,9 @@ def compare_run(
         found = each(row, group, watch.workers if watch is not None else 1)
         rows.update(zip(group, found, strict=True))
     drawn = [rows[place][1] for place in places]
-    quotes = with_probabilities([rows[place][0] for place in places], drawn)
+    quotes = with_probabilities(
+        [rows[place][0] for place in places], drawn, request.limits.deadline_s
+    )
     beside = {place: n for n, place in enumerate(places)}
     compared = [
         _compared(by_name[name], quotes, drawn, beside[name, nodes], beside.get((baseline, nodes)))

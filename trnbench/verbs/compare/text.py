@@ -41,6 +41,10 @@ CONVENTIONS = {
 }
 
 
+SURE = 0.995
+"""Share of draws on time from which on no column says it."""
+
+
 def compare_report(
     answer: CompareAnswer,
     inputs: Mapping[str, object],
@@ -135,11 +139,13 @@ def _verdict_table(report: Report, answer: CompareAnswer, style: Style) -> str:
         for row, mark, quote in zip(report.rows, marks, quotes, strict=True)
     )
     several = len(quotes) > 1
+    late = any((quote.on_time_probability or 1.0) < SURE for quote in quotes)
     shown = (
         *columns("mark", "instance", "nodes"),
         *columns("days", "cost_usd", interval=True),
         *columns("mfu", spare=True),
         *(columns("cheapest_probability", spare=True) if several else ()),
+        *(columns("on_time_probability", spare=True) if late else ()),
         *columns("purchase", spare=True),
         *(columns("relative_cost", interval=True, spare=True) if several else ()),
         *columns("tokens_per_s", spare=True),
@@ -179,7 +185,7 @@ def _money(report: Report, answer: CompareAnswer, style: Style) -> str:
     shown = (
         *columns("instance", "nodes"),
         *columns("relative_cost", interval=True),
-        *columns("purchase", "usd_per_hour"),
+        *columns("mean_cost_usd", "purchase", "usd_per_hour"),
         *columns("price_date", spare=True),
         *(columns("usd_per_million_tokens", interval=True, spare=True) if tokens else ()),
         *columns("break_even_mfu", "region", "billed_hours", spare=True),

@@ -106,7 +106,7 @@ class _Planning(Record, eq=False):
         draws = CommonDraws()
         rows = front or tuple(one for one in (near,) if one is not None)
         drawn = outcomes({one.name: one for one in self.explored}, rows, draws)
-        likely = with_probabilities(rows, drawn)
+        likely = with_probabilities(rows, drawn, asked.deadline_s)
         chosen_row = next((n for n, one in enumerate(rows) if one is quoted), None)
         return PlanAnswer(
             model=self.question.run.model,

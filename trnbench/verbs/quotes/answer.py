@@ -40,6 +40,10 @@ class Quote(Record):
     unsold: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     cheapest_probability: float = 0.0
+    on_time_probability: float | None = None
+    """Share of common draws that keep the deadline; None without one."""
+    mean_cost_usd: float | None = None
+    """Mean of the bill over the common draws."""
 
     @property
     def step(self) -> TrainAnswer:
@@ -107,7 +111,8 @@ class Quote(Record):
             **interval_cells("cost_usd", self.cost_usd),
             **interval_cells("usd_per_million_tokens", self.usd_per_million_tokens),
             **bill_cells(self.bill),
-            **cells(self, "cheapest_probability fit_probability memory_peak_bytes"),
+            **cells(self, "cheapest_probability on_time_probability mean_cost_usd"),
+            **cells(self, "fit_probability memory_peak_bytes"),
             "phases": [_phase(answer) for answer in self.steps] if len(self.steps) > 1 else [],
         }
 

@@ -49,18 +49,31 @@ def _outcome(explored: Explored | None, quote: Quote, draws: CommonDraws) -> Dra
 
 
 def with_probabilities(
-    quotes: Sequence[Quote], found: Sequence[DrawnPurchase | None]
+    quotes: Sequence[Quote], found: Sequence[DrawnPurchase | None], deadline_s: float | None
 ) -> tuple[Quote, ...]:
-    """Return the quotes with the share of draws in which each is the cheapest."""
+    """Quotes with what the common draws say of each.
+
+    That is the share of draws in which it is the cheapest, the share in which it keeps the
+    deadline, and the mean of its bill.
+    """
     costs = [
         None if one is None or quote.cost_usd is None else one.cost_usd
         for quote, one in zip(quotes, found, strict=True)
     ]
     shares = cheapest_probabilities(costs, [quote.feasible for quote in quotes])
     return tuple(
-        replace(quote, cheapest_probability=share)
-        for quote, share in zip(quotes, shares, strict=True)
+        replace(
+            quote,
+            cheapest_probability=share,
+            on_time_probability=None if one is None else _on_time(one, deadline_s),
+            mean_cost_usd=None if cost is None else float(np.mean(cost)),
+        )
+        for quote, share, one, cost in zip(quotes, shares, found, costs, strict=True)
     )
+
+
+def _on_time(drawn: DrawnPurchase, deadline_s: float | None) -> float | None:
+    return None if deadline_s is None else float(np.mean(drawn.elapsed_s <= deadline_s))
 
 
 def time_ratio(
