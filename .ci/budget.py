@@ -24,10 +24,10 @@ LINES = {
     "money": 3_604,
     "predict": 4_646,
     "program": 7_162,
-    "show": 3_153,
+    "show": 3_155,
     "store": 2_001,
     "tui": 8_429,
-    "verbs": 19_197,
+    "verbs": 19_223,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
