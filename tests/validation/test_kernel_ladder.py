@@ -108,10 +108,9 @@ def test_untuned_passes_reach_this_part_of_the_modelled_rate(row: str, low: floa
 @pytest.mark.parametrize("row", ["kda-trn2-adamw-tuned", "kda-trn2-bmm-bf16probe"])
 def test_tuned_passes_draw_on_the_engines_of_a_second_core(row: str):
     # 819 and 740 GB/s, 2.3 and 2.0 times the sum of a core's own 16 engines: no reading of one
-    # core's engines gives that, two cores' engines nearly do. So only the largest measured is a
-    # bound.
+    # core's engines gives that. A stack of memory, which two cores' engines can draw on, gives 725.
     found, model = streamed(row)
-    assert 1.9 < found / model < 2.4
+    assert 1.0 < found / model < 1.15
     unit = chip("trainium2").cores
     assert unit is not None
     assert unit.dma.largest_measured_per_core_bytes_per_s is not None

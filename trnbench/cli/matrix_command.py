@@ -30,8 +30,9 @@ _FLOWS: dict[str, Dataflow] = {"ws": "ws", "is": "is", "os": "os"}
 def matrix(out: Output, catalog: Catalog, question: MatrixQuestion, showing: MatrixShowing) -> int:
     """Time matrix products on a core or a whole chip, and compute them in its number formats.
 
-    Times are of one core unless --cores says otherwise. Utilisation is of the tensor units' peak
-    in the format, not of the vendor's headline.
+    Times are of one core unless --cores says otherwise, and of a hand-written kernel as timed
+    alone unless --kernels does. Utilisation is of the tensor units' peak in the format, not of the
+    vendor's headline.
     """
     from trnbench.verbs.matrix.run import run
     from trnbench.verbs.matrix.text import matrix_report, matrix_trace

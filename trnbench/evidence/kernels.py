@@ -1,8 +1,9 @@
 """Predicted kernels: published ones of Trainium cores, and those timed by `trnbench measure`.
 
-Published products run the schedule named in a row's text, or else the best one. In a kernel search
-the last step has the best schedule; the earlier schedules are undocumented. A published
-memory-bound pass moves the bytes counted in a profile of the same operator and shape.
+Published products run the schedule named in a row's text, or else the best one, on the cores and by
+the software that it names. In a kernel search the last step has the best schedule; the earlier
+schedules are undocumented. A published memory-bound pass moves the bytes counted in a profile of
+the same operator and shape.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from trnbench.engines.analytic.matrix.time import matrix_time, stream_time_s
+from trnbench.engines.analytic.matrix.levels import ends_s, reached_time
+from trnbench.engines.analytic.matrix.time import MatrixTime, stream_time_s
 from trnbench.engines.analytic.step.compute import passed_time_s, product_time_s
 from trnbench.engines.emulate.attention.run import run_attention
 from trnbench.engines.emulate.tensor_engine.matrix import run_matrix
@@ -33,8 +35,15 @@ from trnbench.facts.hardware.library import load_chip, load_published
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import Dimension, show
+from trnbench.machine.costs.kernel_levels import (
+    HAND_WRITTEN,
+    KernelSoftware,
+    at_level,
+    level_of,
+)
 from trnbench.machine.tiling import DEFAULT_KERNEL, Kernel
 from trnbench.machine.tiling.attention import FusedKernel
+from trnbench.machine.tiling.legality import rate_of
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
 
 ATTENTION: EvidenceSet = "attention_kernels"
@@ -55,6 +64,17 @@ _LIBRARY = "attention_cte"
 """The NKI library's kernel name; others are emulated as the training kernel."""
 _STREAMS = ("adamw", "bmm", "rope_single_freq_apply")
 """Operators bound by memory traffic."""
+_STREAM_SCATTER = 1.4
+"""Factor about the time of a pass over memory, each way, within which four of five lie."""
+_UNTUNED = ("baseline",)
+_SOFTWARE: tuple[tuple[str, KernelSoftware], ...] = (
+    ("torch.compile", "compiled"),
+    ("neuronx.trace", "traced"),
+)
+_JOINED = " then "
+"""Between a product and the collective that follows it, in a row's text."""
+_USED = re.compile(r"(\d+)( logical)?(?:.*LNC(\d))?")
+_BUSY = re.compile(r"all (\d+) busy")
 _STARTED = "nkilib-cte-lnc2-b1-q256-k256-d128-causal-bf16"
 """Row behind the chip's program start time."""
 _PRODUCTS = ("matmul", "gemm", "nki gemm", "einsum ij,jk")
@@ -78,41 +98,92 @@ _STEP = re.compile(r"search step (\d+)")
 
 
 class KernelProduct(Record):
-    """A matrix product (M, K, N) by a kernel schedule on one core."""
+    """A matrix product (M, K, N) by a kernel's schedule or a compiler, on cores of a chip."""
 
     chip: str
     shape: tuple[int, int, int]
     number_format: str
     kernel: Kernel
+    software: KernelSoftware = HAND_WRITTEN
+    cores: int = 1
+    busy: int = 1
+    """All cores of the chip that worked."""
     assumed: tuple[str, ...] = ()
 
-    def time_s(self, chip: Chip) -> float:
-        product = matrix_product(*self.shape, format_a=self.number_format)
-        found = matrix_time(product, chip, kernel=self.kernel)
+    def times(self, chip: Chip) -> tuple[MatrixTime, MatrixTime]:
+        """Times as this software reaches them, and at the chip's documented rates."""
+        found, sheet = reached_time(
+            self._product(chip),
+            chip,
+            self.software,
+            cores=self.cores,
+            busy=self.busy,
+            kernel=self.kernel,
+        )
         if not found.feasible:
             raise RowFault("; ".join(found.reasons))
-        return float(found.time_s)
+        return found, sheet
+
+    def time_s(self, chip: Chip) -> float:
+        return float(self.times(chip)[0].time_s)
 
     def played_s(self, chip: Chip) -> float:
-        program = matrix_product(*self.shape, format_a=self.number_format)
-        found = run_matrix(program, chip, kernel=self.kernel)
+        level, product = level_of(chip, self.software), self._product(chip)
+        if self.software != HAND_WRITTEN:
+            raise RowFault(f"the instructions of {self.software} kernels are not published")
+        if level is not None and isinstance(chip.unit, NeuronCores):
+            rate = rate_of(product, chip.unit, "native")
+            chip = at_level(chip, rate, level, max(self.busy, self.cores))
+        found = run_matrix(product, chip, cores=self.cores, kernel=self.kernel)
         if not found.feasible:
             raise RowFault("; ".join(found.reasons))
         return found.time_s
 
+    def interval_s(self, chip: Chip, time_s: float) -> tuple[float | None, float | None]:
+        """Ends of the 80 % interval about a time; none where no such kernel was timed."""
+        level = level_of(chip, self.software)
+        if level is None:
+            return None, None
+        low_s, high_s = ends_s(time_s, self.times(chip)[1], level)
+        return float(low_s), float(high_s)
+
+    def fitted_rows(self, chip: Chip) -> tuple[str, ...]:
+        level = level_of(chip, self.software)
+        return () if level is None else level.fitted_rows
+
+    def _product(self, chip: Chip) -> MatrixProduct:
+        return matrix_product(*self.shape, format_a=chip.format_named(self.number_format))
+
 
 class Stream(Record):
-    """A pass that moves `size_bytes` between memory and one core."""
+    """A pass that moves `size_bytes` between memory and one core.
+
+    A tuned one alone on its chip has the DMA engines of a pair of cores, and a stack of memory.
+    """
 
     chip: str
     size_bytes: float
+    tuned: bool = False
     assumed: tuple[str, ...] = ()
 
     def time_s(self, chip: Chip) -> float:
-        return stream_time_s(self.size_bytes, ROW_BYTES, chip)
+        own_s = stream_time_s(self.size_bytes, ROW_BYTES, chip)
+        if not self.tuned or not isinstance(chip.unit, NeuronCores):
+            return own_s
+        stack_bytes_per_s = chip.memory.bandwidth_per_chip_bytes_per_s / (chip.memory.stacks or 1)
+        return max(
+            own_s / chip.unit.logical_default, min(own_s, self.size_bytes / stack_bytes_per_s)
+        )
 
     def played_s(self, chip: Chip) -> float:
         raise RowFault(f"{chip.name}: passes over memory alone are not simulated")
+
+    def interval_s(self, chip: Chip, time_s: float) -> tuple[float | None, float | None]:
+        """Ends of the 80 % interval about a time."""
+        return time_s / _STREAM_SCATTER, time_s * _STREAM_SCATTER
+
+    def fitted_rows(self, chip: Chip) -> tuple[str, ...]:
+        return ()
 
 
 def compare_kernels(
@@ -132,14 +203,30 @@ def kernel_of(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> KernelProduct | 
         return _stream(row, rows, operator)
     if not name.startswith(_PRODUCTS) or name.startswith("matmul_"):
         raise RowFault("kernel type not modelled")
-    kernel, assumed = _schedule(row, rows)
+    if _JOINED in name:
+        raise RowFault("a product and the collective after it: two times in one")
+    software = next((kind for word, kind in _SOFTWARE if word in name), HAND_WRITTEN)
+    kernel, assumed = _schedule(row, rows) if software == HAND_WRITTEN else (DEFAULT_KERNEL, ())
+    cores, busy = _cores(row)
     return KernelProduct(
         chip=chip_of(row) or row.text("hardware"),
         shape=_shape(row),
-        number_format=format_named(row.needed("dtype")).name,
+        number_format=row.needed("dtype").lower(),
         kernel=kernel,
+        software=software,
+        cores=cores,
+        busy=busy,
         assumed=assumed,
     )
+
+
+def _cores(row: EvidenceRow) -> tuple[int, int]:
+    """Physical cores that share the kernel, and all that worked; one where none is named."""
+    text = row.text("cores_used")
+    used = _USED.match(text)
+    cores = int(used[1]) * (int(used[3] or 1) if used[2] else 1) if used else 1
+    busy = _BUSY.search(text)
+    return cores, max(cores, int(busy[1])) if busy else cores
 
 
 def seconds(row: EvidenceRow) -> float:
@@ -163,10 +250,18 @@ def _compared(catalog: Catalog, file: EvidenceFile, row: EvidenceRow, played: bo
             return _played(catalog, file, row, closed) if played else closed
         found = kernel_of(row, file.rows)
         chip = load_chip(catalog, found.chip)
-        blank = replace(blank, assumed=found.assumed)
-        return replace(blank, predicted_s=found.played_s(chip) if played else found.time_s(chip))
+        blank = replace(blank, assumed=found.assumed, family=_family(found))
+        time_s = found.played_s(chip) if played else found.time_s(chip)
+        low_s, high_s = found.interval_s(chip, time_s)
+        told = fitted(found.fitted_rows(chip), row.id)
+        return replace(blank, predicted_s=time_s, low_s=low_s, high_s=high_s, fitted=told)
     except (RowFault, InputError) as fault:
         return replace(blank, reason=str(fault))
+
+
+def _family(found: KernelProduct | Stream) -> str:
+    """Kind of kernel by which errors are counted."""
+    return f"{found.software} product" if isinstance(found, KernelProduct) else "pass over memory"
 
 
 def _attention(
@@ -253,7 +348,12 @@ def _stream(row: EvidenceRow, rows: Sequence[EvidenceRow], operator: str) -> Str
             moved = other.positive("hbm_read_MB") + other.positive("hbm_write_MB")
             told = () if other is row else (f"memory traffic as counted for {other.id}",)
             chip = chip_of(row) or row.text("hardware")
-            return Stream(chip=chip, size_bytes=moved * _MEGABYTE, assumed=told)
+            return Stream(
+                chip=chip,
+                size_bytes=moved * _MEGABYTE,
+                tuned=not any(word in row.text("kernel").lower() for word in _UNTUNED),
+                assumed=told,
+            )
     raise RowFault(f"{operator}: no row tells how many bytes it moves")
 
 

@@ -132,8 +132,10 @@ _HELD = (
     Figure(key="peak", title="", flags=("peak", "")),
 )
 _MATRIX = (
-    *_titled(shape="m x k x n"),
+    *_titled(shape="m x k x n", kernels="kernels"),
     _seconds("time_s", "time"),
+    _seconds("time_low_s", "time, 10 %", end_of="time_s"),
+    _seconds("time_high_s", "time, 90 %", end_of="time_s"),
     Figure(key="flop_per_s", title="rate", dimension=Dimension.FLOP_PER_S),
     Figure(
         key="sheet_flop_per_s",

@@ -171,6 +171,30 @@ class SharedPort(Record):
     memory: Literal["sbuf", "psum"]
 
 
+class KernelLevel(Record):
+    """What products reach whose kernels come from one kind of software, as measured alone."""
+
+    share: Ratio
+    """Share of the tensor engine's rate, in formats of one pass."""
+    several_pass_share: Ratio | None = None
+    """The same in formats of several passes; None: `share`."""
+    unhidden_per_core_bytes_per_s: BytesPerS | None = None
+    """Rate of moving operands and result, which no multiplying hides; None: the kernel's schedule
+    says what is hidden.
+    """
+    launch_s: Seconds = 0.0
+    """Fixed cost of a call, host and program start."""
+    scatter: float
+    """Factor about the time, each way, within which four kernels of five lie."""
+    fitted_rows: tuple[str, ...] = ()
+    """Timed products behind the numbers."""
+
+    def __post_init__(self) -> None:
+        check_above_zero(self, "share", "several_pass_share", "unhidden_per_core_bytes_per_s")
+        if not self.scatter >= 1:
+            raise ValueError("`scatter` must be at least 1")
+
+
 class NeuronCores(Record):
     """The cores of a Trainium chip."""
 
@@ -192,6 +216,13 @@ class NeuronCores(Record):
     """Clock of the cycle counts in the vendor's profiles."""
     program_start_s: Seconds | None = None
     """Start of a program besides its instructions; part of every kernel timed alone."""
+    busy_die_share: Ratio = 1.0
+    """Share of its rate that a core keeps where more than half of the cores of its die work."""
+    kernels: dict[str, KernelLevel] = field(default_factory=dict)
+    """Levels of products by the software that their kernels come from."""
+
+    def __post_init__(self) -> None:
+        check_above_zero(self, "busy_die_share")
 
     @property
     def clock_hz(self) -> float:

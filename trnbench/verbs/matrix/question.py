@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.numbers.formats import RoundingRule
-from trnbench.machine.tiling import Cores, Kernel, Precision
+from trnbench.machine.costs.kernel_levels import KernelSoftware
+from trnbench.machine.tiling import DEFAULT_KERNEL, Cores, Kernel, Precision
 from trnbench.verbs.asking.question import Question, option
 from trnbench.verbs.asking.shared_options import engine_option
 
@@ -67,7 +68,11 @@ class MatrixQuestion(Question):
         "Formats; default: bf16, the suite's.", name="dtype", metavar="FORMAT,..."
     )
     engines: tuple[str, ...] = engine_option("Closed form, instruction by instruction.")
-    kernel: Kernel = option("Kernel schedule of a NeuronCore.", default="blocked")
+    kernel: Kernel = option("Kernel schedule of a NeuronCore.", default=DEFAULT_KERNEL)
+    kernels: KernelSoftware = option(
+        "Software of a NeuronCore's kernel: by hand, by the compiler, a traced program.",
+        default="nki",
+    )
     cores: Cores = option(
         "Physical cores of the chip to use.", default=1, parse=_cores, metavar="1|N|all"
     )
@@ -86,6 +91,10 @@ class MatrixQuestion(Question):
         """Return the question with what its suite brings, which may leave out chips and formats."""
         if not self.check and (self.rounding is not None or self.seed is not None):
             raise InputError("--rounding and --seed act on numbers; they need --check")
+        if self.kernels != "nki" and self.kernel != DEFAULT_KERNEL:
+            raise InputError(
+                f"--kernel {self.kernel} is a schedule of --kernels nki; leave one out"
+            )
         if bool(self.products) == (self.suite is not None):
             raise InputError(
                 "give products (such as 4096x8192x8192) or --suite NAME, one of the two"

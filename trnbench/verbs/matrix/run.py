@@ -7,8 +7,9 @@ from functools import reduce
 
 import numpy as np
 
+from trnbench.engines.analytic.matrix.levels import ends_s, reached_time
 from trnbench.engines.analytic.matrix.systolic import ArrayConventions, ArrayTime, array_time
-from trnbench.engines.analytic.matrix.time import MATRIX_PARTS, MatrixTime, matrix_time, roofline
+from trnbench.engines.analytic.matrix.time import MATRIX_PARTS, MatrixTime, roofline
 from trnbench.engines.analytic.step.compute import product_parts_s
 from trnbench.engines.emulate.tensor_engine.machine import TraceEvent
 from trnbench.engines.emulate.tensor_engine.matrix import MatrixRun, run_matrix
@@ -20,15 +21,19 @@ from trnbench.engines.execute.numbers.accuracy import (
 from trnbench.engines.execute.numbers.demonstrations import operands
 from trnbench.engines.execute.numbers.product import ProductRecipe, matmul, product_problem
 from trnbench.errors import InputError
+from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency, alone
 from trnbench.facts.calibration.training_stack import load_chip_efficiency
 from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.chip import Chip
-from trnbench.facts.hardware.compute_unit import Multiprocessors
+from trnbench.facts.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.library import Product
+from trnbench.machine.costs.kernel_levels import HAND_WRITTEN, at_level, level_of
+from trnbench.machine.tiling.legality import format_reasons, rate_of
+from trnbench.machine.tiling.schedule import core_count
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
 from trnbench.show.row import Row, cells
 from trnbench.verbs.asking.function import verb_of
@@ -36,9 +41,9 @@ from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.matrix.question import MatrixQuestion
 
 _FIGURES = (
-    "time_s cycles flop flop_per_s sheet_flop_per_s utilization bytes=size_bytes "
-    "intensity_flop_per_byte peak_flop_per_s roofline_flop_per_s memory_bytes_per_s binds parts_s "
-    "engine_utilization stalls_s"
+    "time_s time_low_s=low_s time_high_s=high_s cycles flop flop_per_s sheet_flop_per_s "
+    "utilization bytes=size_bytes intensity_flop_per_byte peak_flop_per_s roofline_flop_per_s "
+    "memory_bytes_per_s binds parts_s engine_utilization stalls_s"
 )
 """What a product that cannot run has none of."""
 
@@ -69,6 +74,11 @@ class MatrixAnswer(Record):
     evidence: Kind
     sheet_s: float | None = None
     """Time at the rates of the data sheet, where `time_s` has those that kernels reach."""
+    kernels: str | None = None
+    """Software that the kernel comes from; None on a GPU, where the library's alone is known."""
+    low_s: float | None = None
+    """Ends of the 80 % interval of `time_s`, where kernels of this software were timed."""
+    high_s: float | None = None
     reasons: tuple[str, ...]
     numbers: ErrorReport | None = None
     events: tuple[TraceEvent, ...] = ()
@@ -109,7 +119,8 @@ class MatrixAnswer(Record):
         """Return the row: times in seconds, sizes in bytes, rates in FLOP/s."""
         row = {
             **cells(self, "shape label=product.label m=product.m k=product.k n=product.n"),
-            **cells(self, "batch=product.batch chip dtype=number_format engine kernel cores"),
+            **cells(self, "batch=product.batch chip dtype=number_format engine kernel"),
+            **cells(self, "kernels cores"),
             **cells(self, "feasible reasons evidence=evidence.word"),
             **cells(self if self.feasible else None, _FIGURES),
         }
@@ -141,7 +152,7 @@ def run(
     >>> from trnbench import matrix
     >>> (answer,) = matrix("4096x8192x8192", on="trainium2")
     >>> f"{answer.time_s * 1e3:.1f} ms, {answer.utilization:.0%} of peak"
-    '7.0 ms, 100% of peak'
+    '8.1 ms, 87% of peak'
     """
     chips = [load_chip(catalog, name) for name in question.chips]
     _refuse_what_cannot_be_traced(question)
@@ -181,7 +192,7 @@ def _closed_forms(
         for asked in question.formats:
             number_format = chip.format_named(asked)
             program = _program(question, number_format, **sizes)
-            time = sheet = _price(question, program, chip)
+            time, sheet = _price(question, program, chip)
             if isinstance(chip.unit, Multiprocessors) and not time.reasons:
                 time = _as_reached(sheet, chip, chip.unit, load_chip_efficiency(catalog, chip.name))
             found[chip.name, number_format] = [
@@ -215,6 +226,7 @@ def _closed_answer(
         flat = np.broadcast_to(np.asarray(values, dtype=float), (len(question.products),))
         return float(flat[i])
 
+    low_s, high_s = _ends_s(question, chip, times)
     legal = bool(np.broadcast_to(time.legal, (len(question.products),))[i])
     return MatrixAnswer(
         product=question.products[i],
@@ -227,12 +239,15 @@ def _closed_answer(
         cycles=at(time.cycles),
         flop=at(time.product.flop),
         sheet_s=None if time is sheet else at(sheet.time_s),
+        kernels=question.kernels if isinstance(chip.unit, NeuronCores) else None,
+        low_s=None if low_s is None else at(low_s),
+        high_s=None if high_s is None else at(high_s),
         peak_flop_per_s=at(time.peak_flop_per_s),
         size_bytes=at(time.hbm_bytes),
         memory_bytes_per_s=at(time.memory_bytes_per_s),
         binds=str(np.broadcast_to(time.binds, (len(question.products),))[i]) if legal else "",
         parts_s={part: at(time.parts_s.get(part, 0.0)) for part in MATRIX_PARTS},
-        evidence=_evidence(chip),
+        evidence=_evidence(chip, question.kernels),
         reasons=() if legal else time.reasons,
     )
 
@@ -243,7 +258,11 @@ def _emulated(
     program = _program(
         question, number_format, m=product.m, k=product.k, n=product.n, batch=product.batch
     )
+    # Peak and memory rate are the machine's, not the play's: the same for both engines.
+    _, limits = _price(question, program, chip)
     played = _play(question, program, chip, trace=False)
+    level = level_of(chip, question.kernels) if played.feasible else None
+    low_s, high_s = (None, None) if level is None else ends_s(played.time_s, limits, level)
     if question.trace and played.feasible:
         if played.multiplies > MAX_TRACED:
             raise InputError(
@@ -251,8 +270,6 @@ def _emulated(
                 f"at most {MAX_TRACED:,} fit: take a smaller product"
             )
         played = _play(question, program, chip, trace=True)
-    # Peak and memory rate are the machine's, not the play's: the same for both engines.
-    limits = _price(question, program, chip)
     return MatrixAnswer(
         product=product,
         chip=chip.name,
@@ -261,8 +278,12 @@ def _emulated(
         kernel=played.kernel,
         cores=played.cores,
         time_s=played.time_s,
-        cycles=played.cycles,
+        cycles=played.time_s * limits.clock_hz,
         flop=float(program.flop),
+        sheet_s=None if level is None else float(limits.time_s),
+        kernels=question.kernels if isinstance(chip.unit, NeuronCores) else None,
+        low_s=None if low_s is None else float(low_s),
+        high_s=None if high_s is None else float(high_s),
         peak_flop_per_s=float(limits.peak_flop_per_s),
         size_bytes=(played.read_bytes + played.written_bytes) * max(played.cores, 1),
         memory_bytes_per_s=float(limits.memory_bytes_per_s),
@@ -270,24 +291,58 @@ def _emulated(
         parts_s={},
         engine_utilization=played.utilization,
         stalls_s=played.stalls_s,
-        evidence=_evidence(chip),
+        evidence=_evidence(chip, question.kernels),
         reasons=played.reasons,
         events=played.events,
     )
 
 
-def _price(question: MatrixQuestion, program: MatrixProduct, chip: Chip) -> MatrixTime:
-    return matrix_time(
-        program, chip, cores=question.cores, kernel=question.kernel, precision=question.precision
+def _ends_s(
+    question: MatrixQuestion, chip: Chip, times: tuple[MatrixTime, MatrixTime]
+) -> tuple[FloatArray | None, FloatArray | None]:
+    if times[0].reasons or not isinstance(chip.unit, NeuronCores):
+        return None, None
+    level = level_of(chip, question.kernels)
+    return (None, None) if level is None else ends_s(times[0].time_s, times[1], level)
+
+
+def _price(
+    question: MatrixQuestion, program: MatrixProduct, chip: Chip
+) -> tuple[MatrixTime, MatrixTime]:
+    """Times as the kernels reach them, and at the data sheet's rates."""
+    found, sheet = reached_time(
+        program,
+        chip,
+        question.kernels,
+        cores=question.cores,
+        kernel=question.kernel,
+        precision=question.precision,
     )
+    if question.kernels != HAND_WRITTEN and isinstance(chip.unit, Multiprocessors):
+        reason = f"{chip.name} has no {question.kernels} kernels; leave out --kernels"
+        legal, reasons = np.zeros(program.shape, dtype=np.bool_), (*sheet.reasons, reason)
+        found = sheet = replace(sheet, legal=legal, reasons=reasons)
+    return found, sheet
 
 
 def _play(
     question: MatrixQuestion, program: MatrixProduct, chip: Chip, *, trace: bool
 ) -> MatrixRun:
+    unit, worked = chip.unit, chip
+    if isinstance(unit, NeuronCores):
+        level = level_of(chip, question.kernels)
+        if level is not None and level.unhidden_per_core_bytes_per_s is not None:
+            reason = (
+                f"the instructions of {question.kernels} kernels are not published; "
+                "take --engine analytic"
+            )
+            return MatrixRun(chip=chip.name, kernel=question.kernel, cores=0, reasons=(reason,))
+        if level is not None and not format_reasons(program, chip, question.precision):
+            busy = core_count(question.cores, chip)
+            worked = at_level(chip, rate_of(program, unit, question.precision), level, busy)
     return run_matrix(
         program,
-        chip,
+        worked,
         cores=question.cores,
         kernel=question.kernel,
         precision=question.precision,
@@ -359,6 +414,7 @@ def _refuse_what_cannot_be_traced(question: MatrixQuestion) -> None:
         )
 
 
-def _evidence(chip: Chip) -> Kind:
+def _evidence(chip: Chip, kernels: str) -> Kind:
+    share = f"cores.kernels.{kernels}.share"
     compute = ("cores.tensor", "cores.dma", "cores.psum", "cores.sbuf", "cores.scalar")
-    return chip.provenance.weakest(*compute, "multiprocessors", "memory.bandwidth_per_chip")
+    return chip.provenance.weakest(*compute, share, "multiprocessors", "memory.bandwidth_per_chip")

@@ -35,6 +35,7 @@ def matrix_report(
         rows=tuple(answer.row() for answer in answers),
         columns=(
             *columns("shape", "chip", "dtype"),
+            *columns("kernels"),
             *columns("engine", "cores", spare=True),
             *columns("time_s", "flop_per_s", "utilization"),
             *(columns("sheet_flop_per_s") if reached else ()),
@@ -107,7 +108,7 @@ def _array_row(product: Product, time: ArrayTime) -> Row:
 
 def _notes(answer: MatrixAnswer) -> list[str]:
     notes = [f"no: {reason}" for reason in answer.reasons]
-    if answer.kernel is None and answer.feasible:
+    if answer.kernels is None and answer.feasible:
         notes.append(
             f"{answer.chip}: as kernels timed alone reach it; by data sheet: the same tiles and "
             "waves at peak rates"

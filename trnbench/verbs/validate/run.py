@@ -50,7 +50,7 @@ SHIPPED: Mapping[str, tuple[str, ...]] = {
     "trainium": ("trainium_steps", "trainium_steps_2026", "trainium_refusals"),
     "gpu": ("gpu_steps", "mlperf_lora", "bridge_steps"),
     "collectives": ("trainium_collectives", "gpu_collectives"),
-    "kernels": ("trainium_kernels", "attention_kernels"),
+    "kernels": ("trainium_kernels", "trainium_products_2026", "attention_kernels"),
     "attention": ("attention_kernels", "trainium_kernels"),
     "gpu-kernels": ("gpu_kernels",),
 }
