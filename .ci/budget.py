@@ -15,19 +15,19 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    "cli": 2_963,
-    "engines": 15_876,
-    "evidence": 12_896,
-    "facts": 11_845,
+    "cli": 2_964,
+    "engines": 15_956,
+    "evidence": 12_996,
+    "facts": 11_876,
     "launch": 3_182,
-    "machine": 5_962,
+    "machine": 6_016,
     "money": 3_604,
     "predict": 4_646,
     "program": 7_162,
-    "show": 3_155,
+    "show": 3_157,
     "store": 2_001,
     "tui": 8_429,
-    "verbs": 19_223,
+    "verbs": 19_289,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
