@@ -35,14 +35,14 @@ from trnbench.facts.hardware.library import load_chip, load_published
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import Dimension, show
-from trnbench.machine.costs.kernel_levels import (
+from trnbench.machine.tiling import DEFAULT_KERNEL, Kernel
+from trnbench.machine.tiling.attention import FusedKernel
+from trnbench.machine.tiling.kernel_levels import (
     HAND_WRITTEN,
     KernelSoftware,
     at_level,
     level_of,
 )
-from trnbench.machine.tiling import DEFAULT_KERNEL, Kernel
-from trnbench.machine.tiling.attention import FusedKernel
 from trnbench.machine.tiling.legality import rate_of
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
 

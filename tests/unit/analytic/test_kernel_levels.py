@@ -11,7 +11,7 @@ from trnbench.evidence.rows import EvidenceRow, RowFault
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import replace
-from trnbench.machine.costs.kernel_levels import busy_share
+from trnbench.machine.tiling.kernel_levels import busy_share
 from trnbench.program.matrix import matrix_product
 
 TRN2 = load_chip(open_catalog(), "trainium2")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.numbers.formats import RoundingRule
-from trnbench.machine.costs.kernel_levels import KernelSoftware
 from trnbench.machine.tiling import DEFAULT_KERNEL, Cores, Kernel, Precision
+from trnbench.machine.tiling.kernel_levels import KernelSoftware
 from trnbench.verbs.asking.question import Question, option
 from trnbench.verbs.asking.shared_options import engine_option
 

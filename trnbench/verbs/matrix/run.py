@@ -31,7 +31,7 @@ from trnbench.facts.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.library import Product
-from trnbench.machine.costs.kernel_levels import HAND_WRITTEN, at_level, level_of
+from trnbench.machine.tiling.kernel_levels import HAND_WRITTEN, at_level, level_of
 from trnbench.machine.tiling.legality import format_reasons, rate_of
 from trnbench.machine.tiling.schedule import core_count
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format

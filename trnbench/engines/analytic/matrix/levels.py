@@ -14,14 +14,14 @@ from trnbench.facts.arrays import FloatArray
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import KernelLevel, NeuronCores
 from trnbench.facts.records import replace
-from trnbench.machine.costs.kernel_levels import (
+from trnbench.machine.tiling import DEFAULT_KERNEL, Cores, Kernel, Precision
+from trnbench.machine.tiling.kernel_levels import (
     HAND_WRITTEN,
     KernelSoftware,
     at_level,
     busy_share,
     level_of,
 )
-from trnbench.machine.tiling import DEFAULT_KERNEL, Cores, Kernel, Precision
 from trnbench.machine.tiling.legality import rate_of
 from trnbench.program.matrix import MatrixProduct
 
