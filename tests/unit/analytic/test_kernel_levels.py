@@ -49,6 +49,7 @@ def test_formats_of_several_passes_reach_another_share():
 
 def test_a_chip_without_timed_kernels_has_its_documented_rates():
     unit = TRN2.cores
+    assert unit is not None
     bare = replace(TRN2, cores=replace(unit, kernels={}))
     found, sheet = reached_time(CUBE, bare)
     assert found is sheet
