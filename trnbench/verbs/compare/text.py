@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trnbench.facts.records import replace
-from trnbench.facts.units import money_text
+from trnbench.facts.units import DAY_S, money_text
 from trnbench.predict.assumption import of_all_places
 from trnbench.show.charts.text import first_chart
-from trnbench.show.report import Column, Report, columns, draw_marked, draw_rows
+from trnbench.show.figures import FIGURES
+from trnbench.show.report import (
+    Column,
+    Report,
+    columns,
+    draw_marked,
+    draw_rows,
+    interval_text,
+)
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
 from trnbench.verbs.compare.answer import CompareAnswer, OtherStack, tally_row
@@ -26,7 +34,7 @@ from trnbench.verbs.quotes.notes import (
     price_lines,
     warning_lines,
 )
-from trnbench.verbs.quotes.text import degree_columns, run_text, settings_text, span_text
+from trnbench.verbs.quotes.text import degree_columns, run_text, settings_text
 from trnbench.verbs.quotes.verdict import verdict_lines, verdict_text
 from trnbench.verbs.train.tables import phase_blocks
 
@@ -229,4 +237,6 @@ def _other_stack_line(one: OtherStack) -> str:
     if quote.elapsed_s is None:
         return f"{where}: {', '.join(quote.reasons)}"
     cost = f", {money_text(quote.cost_usd.value)}" if quote.cost_usd else ""
-    return f"{where}: {span_text(quote.elapsed_s)}{cost}"
+    days = FIGURES["days"]
+    span = interval_text(quote.elapsed_s.scaled(1 / DAY_S), days)
+    return f"{where}: {span} days{cost}"
