@@ -27,7 +27,7 @@ LINES = {
     "show": 3_157,
     "store": 2_001,
     "tui": 8_429,
-    "verbs": 19_289,
+    "verbs": 19_299,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
