@@ -17,17 +17,17 @@ PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "cli": 2_964,
     "engines": 15_956,
-    "evidence": 12_996,
-    "facts": 11_876,
+    "evidence": 13_139,
+    "facts": 11_911,
     "launch": 3_182,
     "machine": 6_016,
     "money": 3_604,
-    "predict": 4_646,
+    "predict": 4_817,
     "program": 7_162,
-    "show": 3_157,
+    "show": 3_159,
     "store": 2_001,
     "tui": 8_429,
-    "verbs": 19_299,
+    "verbs": 19_325,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

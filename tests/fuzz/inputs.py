@@ -149,6 +149,9 @@ USES: dict[str, tuple[str, ...]] = {
     "reliability": ("compare tiny-gpt --tokens 1B --on trn1.2xlarge --nodes 1",),
     "claims": ("claims trn1-bf16 trn3-compute",),
     "explain": ("explain steps.csv",),
+    "compilers": (
+        "train llama3.1-8b --on trn1.32xlarge --tp 8 --pp 1 --global-batch 64 --stack nxdt",
+    ),
     "models": (
         "train {name} --on trn1.32xlarge:4 --json",
         "workload show {name}",

@@ -83,9 +83,11 @@ class Comparison(Record):
     memory_of: MemoryHolder | None = None
     """Memory of a rank, or of a chip with all its ranks."""
     fit_probability: float | None = None
-    """Probability that the layout fits in memory."""
+    """Probability that the layout fits in memory; of a graph, that the compiler takes it."""
     outcome: str | None = None
     """Measured or crashed."""
+    instructions: Contrast = Contrast(None, None, None, None)
+    """Of a compiled graph, or of the operation that was refused."""
     fitted: bool = False
     stack: str | None = None
     """The calibration; `basis`: the evidence behind it."""

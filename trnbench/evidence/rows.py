@@ -44,6 +44,7 @@ EvidenceSet = Literal[
     "trainium_collectives",
     "measured",
     "measured_kernels",
+    "neuron_compile",
 ]
 
 UNSAID = ("", "-", "?", "n/a", "not stated", "not given", "unknown")
@@ -77,6 +78,10 @@ _NEEDED: Mapping[EvidenceSet, tuple[tuple[str, ...], ...]] = {
     ),
     "trainium_collectives": (
         *(("collective",), ("instance",), ("nodes",), ("ranks",), ("size_bytes",), ("time_us",)),
+    ),
+    "neuron_compile": (
+        *(("model",), ("instance",), ("pass",), ("graph",), ("outcome",)),
+        *(("instructions",), ("compile_s",)),
     ),
     "steps": (("model",), ("instance",), ("gbs",), MEASURED),
 }

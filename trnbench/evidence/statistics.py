@@ -75,6 +75,8 @@ class Summary(Record):
     naive_memory: Mapping[str, Errors]
     """Errors of the median memory of a machine's other rows."""
     fit: Mapping[str, FitScore]
+    instructions: Mapping[str, Errors]
+    """Errors of the sizes of compiled graphs."""
 
 
 _GROUPS: Mapping[str, Callable[[Comparison], bool]] = {
@@ -87,6 +89,9 @@ _GROUPS: Mapping[str, Callable[[Comparison], bool]] = {
     ),
     "marked fit": lambda row: row.use == "fit",
     "marked more": lambda row: row.use == "more",
+    "marked check": lambda row: row.use == "check",
+    "training graphs": lambda row: row.family == "training",
+    "inference graphs": lambda row: row.family == "inference",
     "nothing assumed": lambda row: not row.assumed,
 }
 
@@ -106,6 +111,7 @@ def summarise(rows: Sequence[Comparison]) -> Summary:
         memory=_by_group(rows, memory_errors_of),
         naive_memory=_by_group(naive_memory(rows), memory_errors_of),
         fit=_by_group(rows, fit_score_of),
+        instructions=_by_group(rows, lambda some: _errors(row.instructions for row in some)),
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from trnbench.engines.analytic.step.engines import Engines
 from trnbench.errors import InputError
 from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack, stack_of
+from trnbench.facts.calibration.compiler import Compiler, compiler_of
 from trnbench.facts.calibration.coverage import Spread, load_beyond_rows
 from trnbench.facts.calibration.hosts import JobRates, load_job_rates
 from trnbench.facts.calibration.software import TrainingSoftware, software_on
@@ -127,6 +128,8 @@ class TrainSetup(Record, eq=False):
     """Rates of engines that write answers, and of a host."""
     software: TrainingSoftware | None = None
     """Software that the stack belongs to; None where no file names it."""
+    compiler: Compiler | None = None
+    """Compiler that checks the graphs of the chip; None where none does."""
     own_stack: bool = True
     """False where the stack represents other software."""
     usual_stack: bool = False
@@ -283,6 +286,7 @@ def train_setup(
         collectives=collectives,
         rates=load_job_rates(catalog),
         software=software_on(catalog, platform, efficiency.stack.frameworks),
+        compiler=compiler_of(catalog, platform.chip.name),
         usual_stack=stack is None,
         assume_supported=assume_supported,
         measured=_measured(catalog, efficiency.stack),

@@ -30,6 +30,7 @@ from trnbench.machine.layout_rules import (
 )
 from trnbench.predict.common_draws import CommonDraws, drawn_efficiency, residual_of
 from trnbench.predict.fit import LayoutMemory
+from trnbench.predict.graph_size import graph_size
 from trnbench.predict.job_rates import host_states_refusal, host_warnings, job_rates
 from trnbench.predict.prediction import (
     Busy,
@@ -305,6 +306,10 @@ def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...],
     if setup.software is not None and setup.software.warning is not None:
         warnings.append(setup.software.warning)
     warnings += _uneven_chunks(setup, program.layout)
+    compiler, software = setup.compiler, setup.software
+    if compiler and software and software.execution == "graph" and not refused:
+        size = graph_size(program, setup.platform.chip, compiler)
+        warnings += filter(None, [size.warning(compiler, program)])
     ranks = int(program.grid.ranks("world"))
     if ranks < setup.ranks:
         warnings.append(f"{setup.ranks - ranks} of {setup.ranks} ranks stay idle")

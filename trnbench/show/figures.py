@@ -178,6 +178,8 @@ _EVIDENCE = (
     _share("closed_share", "closed form"),
     *_titled(played_as="played as"),
     *(_size("memory_measured_bytes", "memory"), _size("memory_predicted_bytes", "predicted")),
+    Figure(key="instructions_measured", title="instructions", digits=3),
+    Figure(key="instructions_predicted", title="predicted", digits=3),
     _share("fit_probability", "fits", digits=2),
     *_titled(memory_of="per", outcome="outcome"),
     *_titled(prior="before", text="what is claimed", says="what specs, prices or model say"),

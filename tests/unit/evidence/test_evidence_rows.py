@@ -58,6 +58,7 @@ def test_every_line_of_a_published_file_is_a_row():
         "trainium_products_2026": 27,
         "attention_kernels": 97,
         "gpu_kernels": 178,
+        "neuron_compile": 182,
         "trainium_collectives": 93,
         "gpu_collectives": 284,
     }

@@ -30,7 +30,7 @@ from trnbench.facts.records import Record, replace
 
 SPEC_SECTIONS = (
     *("chips", "instances", "prices", "calibration"),
-    *("purchase", "reliability", "claims", "explain", "software"),
+    *("purchase", "reliability", "claims", "explain", "software", "compilers"),
 )
 WORKLOAD_SECTIONS = ("models", "matrix", "collective", "training", "fleets", "studies")
 SECTIONS: Mapping[str, str] = {
@@ -40,7 +40,7 @@ SECTIONS: Mapping[str, str] = {
 """Section -> folder that may hold it."""
 _ONE_OF_EACH = (
     *("chip", "instance", "price list", "calibration"),
-    *("purchase rules", "failure rates", "claims", "causes", "software"),
+    *("purchase rules", "failure rates", "claims", "causes", "software", "compiler"),
     *("model", "matrix suite", "collective suite", "training suite", "fleet", "study"),
 )
 SINGULAR: Mapping[str, str] = dict(zip(SECTIONS, _ONE_OF_EACH, strict=True))

@@ -12,6 +12,7 @@ from trnbench.evidence.explain.causes import CauseList
 from trnbench.facts.calibration import collective_stack, training_stack
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
 from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.compiler import Compiler
 from trnbench.facts.calibration.coverage import BeyondRows
 from trnbench.facts.calibration.hosts import JobRates
 from trnbench.facts.calibration.software import TrainingSoftware
@@ -61,6 +62,7 @@ READERS: Mapping[str, Callable[[Path], Documented]] = {
     "claims": load_claims,
     "explain": partial(load, record=CauseList),
     "software": partial(load, record=TrainingSoftware),
+    "compilers": partial(load, record=Compiler),
 }
 
 INHERITING: Mapping[str, type[Chip | Instance]] = {"chips": Chip, "instances": Instance}
@@ -72,6 +74,7 @@ _MARKS = {
     "cause": "explain",
     "metered": "purchase",
     "failures_per_node_day": "reliability",
+    "graph_instructions": "compilers",
     "chip": "instances",
     "fabric": "instances",
     "like": "instances",

@@ -16,8 +16,10 @@ from trnbench.evidence.explain.causes import CauseList
 from trnbench.facts.calibration import collective_stack, training_stack
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
 from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.compiler import Compiler
 from trnbench.facts.calibration.coverage import BeyondRows
 from trnbench.facts.calibration.hosts import JobRates
+from trnbench.facts.calibration.software import TrainingSoftware
 from trnbench.facts.calibration.supports import ANYTHING_ELSE, KEY
 from trnbench.facts.calibration.training_stack import TrainingStack
 from trnbench.facts.calibration.transfer import stack_file
@@ -85,6 +87,8 @@ SPEC_READERS: Mapping[str, Callable[[Path], Documented]] = {
     "calibration": load_calibration,
     "claims": load_claims,
     "explain": partial(load, record=CauseList),
+    "software": partial(load, record=TrainingSoftware),
+    "compilers": partial(load, record=Compiler),
 }
 
 INHERITING: Mapping[str, type[Chip | Instance]] = {"chips": Chip, "instances": Instance}
@@ -96,6 +100,7 @@ _MARKS = {
     "cause": "explain",
     "metered": "purchase",
     "failures_per_node_day": "reliability",
+    "graph_instructions": "compilers",
     "chip": "instances",
     "fabric": "instances",
     "like": "instances",

@@ -29,7 +29,8 @@ class ValidateQuestion(Question):
         metavar="FILE",
     )
     sets: tuple[str, ...] = option(
-        "trainium, gpu, collectives, kernels, attention, gpu-kernels (repeatable); default: all.",
+        "trainium, gpu, collectives, kernels, attention, gpu-kernels, compile (repeatable); "
+        "default: all.",
         default=(),
         name="set",
         several="repeated",

@@ -8,6 +8,7 @@ from trnbench.engines.analytic.step.kept_forms import keep_all_forms
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.evidence.collectives import compare_collectives
 from trnbench.evidence.comparison import Comparison
+from trnbench.evidence.compilations import COMPILATIONS, compare_compilations
 from trnbench.evidence.gpu_kernels import compare_gpu_kernels
 from trnbench.evidence.kernels import ATTENTION, compare_kernels, compare_measured_kernels
 from trnbench.evidence.model_of import refuse_unknown_model
@@ -44,6 +45,7 @@ SETS: Mapping[str, tuple[EvidenceSet, ...]] = {
     "kernels": ("trainium_kernels", "measured_kernels"),
     "attention": (ATTENTION,),
     "gpu-kernels": (GPU_KERNELS,),
+    "compile": (COMPILATIONS,),
 }
 """What users choose from -> the kinds of rows in it."""
 SHIPPED: Mapping[str, tuple[str, ...]] = {
@@ -53,6 +55,7 @@ SHIPPED: Mapping[str, tuple[str, ...]] = {
     "kernels": ("trainium_kernels", "trainium_products_2026", "attention_kernels"),
     "attention": ("attention_kernels", "trainium_kernels"),
     "gpu-kernels": ("gpu_kernels",),
+    "compile": ("neuron_compile",),
 }
 """What users choose from -> the published files with rows of it."""
 
@@ -63,6 +66,7 @@ _COMPARE: Mapping[EvidenceSet, Callable[[Catalog, EvidenceFile], tuple[Compariso
     "trainium_kernels": compare_kernels,
     "measured_kernels": compare_measured_kernels,
     GPU_KERNELS: compare_gpu_kernels,
+    COMPILATIONS: compare_compilations,
 }
 
 
@@ -74,10 +78,10 @@ def run(
     `evidence`: CSV files of measurements, what nccom-test and nccl-tests print, logs of steps with
     the `model` that ran, where (`on`), and the knobs of its layout, or folders of these; the
     shipped ones where none is given. `set`: only these sets, of trainium, gpu, collectives,
-    kernels, attention and gpu-kernels. `model` and `on` (INSTANCE[:NODES]) are those of all rows of
-    files of steps that have no columns of them, `stack` is that of rows whose software no stack
-    names. `engine` "emulate" plays the instructions of kernels, of the sets kernels and attention
-    alone.
+    kernels, attention, gpu-kernels and compile. `model` and `on` (INSTANCE[:NODES]) are those of
+    all rows of files of steps that have no columns of them, `stack` is that of rows whose software
+    no stack names. `engine` "emulate" plays the instructions of kernels, of the sets kernels and
+    attention alone.
 
     >>> from trnbench import validate
     >>> (kernels,) = validate(set="kernels")

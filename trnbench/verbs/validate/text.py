@@ -26,6 +26,8 @@ CONVENTIONS = {
     "ranking": "layouts of one model, sequence, format and machine of as many nodes by time per "
     "token and rank; pairs measured more than 5 % apart; regret: how much slower than the fastest "
     "measured layout the one predicted to be fastest was",
+    "instructions": "of the largest graph that a rank compiles, or of the operation that was "
+    "refused; its time is a cold compilation, and what the compiler takes is called fitting",
     "memory": "of a rank at its peak, or of a chip with all its ranks, as memory_of says; naive: "
     "the median of the machine's other configurations",
     "fit": "a layout that fits with a probability of one half or more is called fitting; balanced "
@@ -41,6 +43,7 @@ MOST_ERROR = 100.0
 CRASHED = "crashed_or_oom"
 _PLAYED = ("measured_share", "played_share", "closed_share", "played_as")
 _MEMORY = ("memory_measured_bytes", "memory_predicted_bytes", "fit_probability", "outcome")
+_GRAPHS = ("instructions_measured", "instructions_predicted", "fit_probability", "outcome")
 
 
 def validation_report(
@@ -89,7 +92,9 @@ def _verdict(section: ScoredSet) -> str:
 def _columns(rows: Sequence[Comparison]) -> tuple[Column, ...]:
     sized = any(row.size_bytes for row in rows)
     bounded = any(row.low_s for row in rows)
-    weighed = any(row.memory_measured_bytes or row.outcome == CRASHED for row in rows)
+    counted_in = any(row.instructions.predicted for row in rows)
+    steps = (row for row in rows if not row.instructions.predicted)
+    weighed = any(row.memory_measured_bytes or row.outcome == CRASHED for row in steps)
     return (
         *columns("id"),
         *columns("nodes", spare=True),
@@ -97,6 +102,7 @@ def _columns(rows: Sequence[Comparison]) -> tuple[Column, ...]:
         *(columns("low_s", "high_s", spare=True) if bounded else ()),
         *columns("error"),
         *(columns(*_PLAYED, spare=True) if any(row.played_as for row in rows) else ()),
+        *(columns(*_GRAPHS) if counted_in and not weighed else ()),
         *(columns(*_MEMORY, spare=True) if weighed else ()),
         *columns("fitted"),
         *columns("calibration", spare=True),
@@ -155,6 +161,11 @@ def _statistics(summary: Summary, style: Style) -> list[str]:
         groups = [*summary.memory.items()]
         groups += [(f"naive, {name}", errors) for name, errors in summary.naive_memory.items()]
         blocks += [style.strong("Errors of memory"), _error_table(groups, style)]
+    if summary.instructions:
+        blocks += [
+            style.strong("Errors of the instructions of graphs"),
+            _error_table([*summary.instructions.items()], style),
+        ]
     if any(score.crashed for score in summary.fit.values()):
         blocks += [style.strong("Which layouts fit"), _fit_table(summary, style)]
     if summary.ranking is not None:

@@ -1,0 +1,109 @@
+"""Instructions of a rank's graph, worked by hand, and what is said near the compiler's limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from trnbench import train
+from trnbench.evidence.compilations import compare_compilations
+from trnbench.evidence.model_of import Models, Shape
+from trnbench.facts.calibration.compiler import Compiler, compiler_of
+from trnbench.facts.catalog.search import open_catalog
+from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import Layout
+from trnbench.predict.graph_size import GraphSize, compile_time_s, graph_size
+from trnbench.program.step import StepProgram, training_step
+from trnbench.verbs.validate.run import shipped_evidence
+
+CATALOG = open_catalog()
+CHIP = load_chip(CATALOG, "trainium1")
+
+
+def _compiler() -> Compiler:
+    found = compiler_of(CATALOG, "trainium1")
+    assert found is not None
+    return found
+
+
+COMPILER = _compiler()
+BY_TILE = replace(COMPILER, tile_instructions=1.0)
+SMALL = Shape(
+    layers=2, hidden=128, heads=1, kv_heads=1, ffn=512, vocab=1024, mlp="gelu", tied=False
+)
+
+
+def small(**knobs: int) -> StepProgram:
+    model = Models(CATALOG).of("hand", SMALL, 128).model
+    layout = Layout(global_batch=knobs.get("micro_batch", 1), sequence=128, precision="bf16")
+    return training_step(model, replace(layout, **knobs))
+
+
+def forward(**knobs: int) -> float:
+    return graph_size(small(**knobs), CHIP, BY_TILE, ("F",)).instructions
+
+
+def test_tiles_of_a_forward_pass_by_hand() -> None:
+    # 128 tokens are the rows of one tile. A layer: queries, keys and values side by side 1, their
+    # projection 1, up 1 (512 outer), down 4 (512 inner). Logits: 1024 outer, 2.
+    assert forward() == 2 * (1 + 1 + 1 + 4) + 2
+
+
+def test_several_sequences_are_taken_position_by_position() -> None:
+    assert forward(micro_batch=2) == 128 * forward()
+    assert forward(micro_batch=4) == forward(micro_batch=2)
+
+
+def test_the_largest_stage_counts() -> None:
+    assert forward(pp=2) == 1 + 1 + 1 + 4 + 2  # the last layer and the logits
+
+
+def test_the_loss_that_was_refused_at_several_sequences() -> None:
+    model = Models(CATALOG).of("Llama-3.1-8B", Shape(), 4096).model
+    layout = Layout(tp=2, micro_batch=4, global_batch=4, sequence=4096, precision="bf16")
+    found = graph_size(training_step(model, layout), CHIP, COMPILER)
+    assert found.operator_instructions == 4 * 4096 * 126 == 2_064_384
+
+
+def test_a_count_at_the_limit_passes_as_often_as_not() -> None:
+    at = GraphSize(instructions=COMPILER.graph_instructions, operator="", operator_instructions=0.0)
+    assert at.passes(COMPILER) == pytest.approx(0.5)
+    assert replace(at, instructions=1e6).passes(COMPILER) > 0.99
+    assert replace(at, instructions=1e6, operator_instructions=1e6).passes(COMPILER) < 0.01
+
+
+def test_compile_time_of_a_million_instructions_is_the_files() -> None:
+    assert compile_time_s(COMPILER, 1e6) == pytest.approx((564, 240, 1320))
+    assert compile_time_s(COMPILER, 8e6)[0] == pytest.approx(564 * 8**0.17)
+
+
+@pytest.mark.parametrize(("micro_batch", "warned"), [(1, False), (2, True)])
+def test_train_says_what_makes_a_refused_graph_smaller(micro_batch: int, warned: bool) -> None:
+    (answer,) = train(
+        "llama3.1-8b",
+        on="trn1.2xlarge",
+        stack="optimum-neuron",
+        job="lora",
+        adapter_rank=16,
+        tp=2,
+        pp=1,
+        micro_batch=micro_batch,
+        global_batch=8,
+        sequence=2048,
+        recompute="full",
+    )
+    told = [one for one in answer.warnings if "likely refuses a graph" in one]
+    assert bool(told) is warned
+    assert all("try --micro-batch 1, a larger --tp" in one for one in told)
+
+
+def test_published_compilations_end_as_told() -> None:
+    (file,) = shipped_evidence(["compile"])
+    rows = [row for row in compare_compilations(CATALOG, file) if row.reason is None]
+    assert len(rows) == 98
+    training = [row for row in rows if row.family == "training"]
+    right = sum(row.ran is row.called_fitting for row in training)
+    assert right / len(training) > 0.8
+    sizes = [row.instructions for row in rows if row.instructions.measured]
+    assert len(sizes) == 4
+    assert all(abs(one.error or 0.0) < 1 / 3 for one in sizes)

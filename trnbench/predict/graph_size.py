@@ -1,0 +1,162 @@
+"""The largest graph that a step gives to the compiler of NeuronCores: instructions and minutes.
+
+A rank compiles one graph for the forward and backward pass of a micro-batch of its stage. A matrix
+product counts as the tiles that the tensor engine takes at once:
+
+    one sequence       tokens / 128 x inner / 128 x outer / 512
+    several            positions    x inner / 128 x outer / 512      (measured: see below)
+
+Of several sequences the compiler lays the sequences side by side in a tile and takes position by
+position: refusals name one number at micro-batches of 2, 4 and 8, and memory for 128 sequences of
+logits. Tensor parallelism divides outer or inner, pipeline stages divide layers; data parallelism
+divides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from math import ceil
+from statistics import NormalDist
+
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.compiler import Compiler
+from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.compute_unit import NeuronCores, TensorEngine
+from trnbench.facts.records import Record
+from trnbench.facts.workload.layout import Layout
+from trnbench.program.ends import LOGITS_DIM
+from trnbench.program.ops import MatMul, Phase
+from trnbench.program.step import StepProgram
+
+DOUBT = 0.25
+"""Log standard deviation of a count, from fitted rows."""
+MICRO_BATCH_PHASES: tuple[Phase, ...] = ("F", "recompute", "B_input", "B_weight")
+_Z80 = NormalDist().inv_cdf(0.9)
+_MILLION = 1e6
+_NEAR = 0.2
+"""Probability of passing below which a graph is called too large."""
+_DOUBTED = 0.9
+"""Probability of passing below which a graph is near its limit."""
+
+
+class GraphSize(Record):
+    """Instructions of the largest graph of a rank, and of its largest operation."""
+
+    instructions: float
+    operator: str
+    operator_instructions: float
+    """Of the loss of several sequences; 0 for one, of which no count is published."""
+
+    def passes(self, compiler: Compiler) -> float:
+        """Probability that neither count is refused: the doubt of both is one."""
+        pairs = (
+            (self.instructions, compiler.graph_instructions),
+            (self.operator_instructions, compiler.operator_instructions),
+        )
+        return min(_below(count, limit) for count, limit in pairs)
+
+    def interval(self) -> tuple[float, float]:
+        """Ends of the 80 % interval of the graph's instructions."""
+        factor = math.exp(_Z80 * DOUBT)
+        return self.instructions / factor, self.instructions * factor
+
+    def warning(self, compiler: Compiler, program: StepProgram) -> str | None:
+        """A graph near or above its limit in words, with what makes it smaller."""
+        chance = self.passes(compiler)
+        if chance >= _DOUBTED:
+            return None
+        word = "may refuse" if chance >= _NEAR else "likely refuses"
+        of_graph = _below(self.instructions, compiler.graph_instructions)
+        of_operator = _below(self.operator_instructions, compiler.operator_instructions)
+        what, count, limit = "a graph", self.instructions, compiler.graph_instructions
+        if of_operator < of_graph:
+            what, count = self.operator, self.operator_instructions
+            limit = compiler.operator_instructions
+        layout = program.layout
+        ways = ["a larger --tp", "a shorter --sequence"]
+        if layout.micro_batch > 1:
+            ways.insert(0, "--micro-batch 1")
+        elif of_graph <= of_operator:
+            ways.insert(1, "a larger --pp")
+        return (
+            f"{compiler.title} {word} {what}: about {_count(count)} instructions, limit "
+            f"{_count(limit)}; try {', '.join(ways[:-1])} or {ways[-1]}"
+        )
+
+
+def compile_time_s(compiler: Compiler, instructions: float) -> tuple[float, float, float]:
+    """Cold compilation of a graph: centre, low and high, seconds."""
+    evidence = compiler.provenance.evidence["compile"]
+    centre = compiler.compile_s * (instructions / _MILLION) ** compiler.compile_exponent
+    low, high = evidence.low or compiler.compile_s, evidence.high or compiler.compile_s
+    return centre, centre * low / compiler.compile_s, centre * high / compiler.compile_s
+
+
+def graph_size(
+    program: StepProgram,
+    chip: Chip,
+    compiler: Compiler,
+    phases: tuple[Phase, ...] = MICRO_BATCH_PHASES,
+) -> GraphSize:
+    """The largest graph over the stages of a program of one layout."""
+    assert isinstance(chip.unit, NeuronCores)
+    engine, layout = chip.unit.tensor, program.layout
+    of_kind: dict[str, float] = {}
+    largest = (0.0, "")
+    for kind, block in program.blocks.items():
+        for op in block.phase(*phases):
+            if not isinstance(op, MatMul) or not _one(op.count):
+                continue
+            positions = int(layout.sequence) if layout.micro_batch > 1 else None
+            count = _tiles(op, engine, positions) * compiler.tile_instructions
+            of_kind[kind] = of_kind.get(kind, 0.0) + _one(op.count) * count
+            if positions and op.phase == "F" and op.writes[0].dims[-1].name == LOGITS_DIM:
+                largest = max(largest, (_loss(op, engine, compiler, positions), "the loss"))
+    graph = max(
+        sum(of_kind.get(kind, 0.0) * _one(times) for kind, times in stage.blocks.items())
+        for stage in program.stages
+    )
+    return GraphSize(instructions=graph, operator=largest[1], operator_instructions=largest[0])
+
+
+def graph_of_parameters(
+    parameters: float, layout: Layout, chip: Chip, compiler: Compiler
+) -> GraphSize:
+    """The forward graph of a model of which a rank's parameters alone are known."""
+    assert isinstance(chip.unit, NeuronCores)
+    engine, one = chip.unit.tensor, layout.micro_batch == 1
+    sequence = int(layout.sequence)
+    rows = ceil(sequence / engine.columns) if one else sequence
+    tiles = rows * parameters / (engine.rows * engine.moving_max)
+    return GraphSize(
+        instructions=tiles * compiler.tile_instructions, operator="", operator_instructions=0.0
+    )
+
+
+def _tiles(op: MatMul, engine: TensorEngine, positions: int | None) -> float:
+    """Tiles of a product; with `positions`, the rows of tokens are taken one by one."""
+    product = op.product
+    batch, m, k, n = (_one(size) for size in (product.batch, product.m, product.k, product.n))
+    rows, inner = ceil(m / engine.columns), ceil(k / engine.rows)
+    if positions is not None and op.phase == "B_weight":
+        inner = positions
+    elif positions is not None and op.region != "core":
+        rows = positions
+    return batch * rows * inner * ceil(n / engine.moving_max)
+
+
+def _loss(op: MatMul, engine: TensorEngine, compiler: Compiler, positions: int) -> float:
+    """Instructions of the largest operation of a loss of several sequences."""
+    return compiler.loss_passes * positions * ceil(_one(op.product.n) / engine.moving_max)
+
+
+def _one(number: FloatArray) -> float:
+    return float(number.flat[0])
+
+
+def _below(count: float, limit: float) -> float:
+    return NormalDist().cdf(math.log(limit / count) / DOUBT) if count else 1.0
+
+
+def _count(number: float) -> str:
+    return f"{number / _MILLION:.1f} M" if number >= _MILLION else f"{number / 1e3:.0f} k"
