@@ -18,7 +18,7 @@ LINES = {
     "cli": 2_964,
     "engines": 15_956,
     "evidence": 13_139,
-    "facts": 11_911,
+    "facts": 11_944,
     "launch": 3_182,
     "machine": 6_016,
     "money": 3_604,
@@ -27,7 +27,7 @@ LINES = {
     "show": 3_159,
     "store": 2_001,
     "tui": 8_429,
-    "verbs": 19_325,
+    "verbs": 19_343,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

@@ -102,3 +102,25 @@ def test_each_instance_may_have_a_stack_of_its_own():
 def test_a_stack_for_an_instance_that_is_not_asked_is_refused(stack, said):
     with pytest.raises(InputError, match=said):
         compare("llama2-7b", tokens="10B", on="trn1.32xlarge", stack=stack)
+
+
+def test_the_mfu_of_torchtitan_counts_its_own_peak():
+    settled = {"pp": 1, "cp": 1, "vpp": 1, "zero": 3, "micro_batch": 1, "global_batch": 64}
+    (answer,) = train(
+        "qwen3-8b", on="trn2.48xlarge", tp=4, sequence=4096, recompute="full", **settled
+    )
+    # The same FLOP over 632 TFLOP/s a chip in place of 653.1 or 667.
+    (note,) = (note for note in answer.notes if "prints MFU" in note)
+    peak = load_platform(CATALOG, "trn2.48xlarge").chip.peak_flop_per_s("bf16")
+    assert answer.step is not None
+    assert f"TorchTitan prints MFU {100 * answer.step.mfu * peak / 632e12:.1f} %" in note
+    (gpu,) = train(
+        "qwen3-8b",
+        on="hgx-h800",
+        stack="torchtitan-hopper",
+        sequence=4096,
+        tp=8,
+        recompute="full",
+        **settled,
+    )
+    assert not any("prints MFU" in note for note in gpu.notes)

@@ -173,3 +173,15 @@ def test_words_name_what_was_taken_over_from_whom(tmp_path):
         "one and three were not made for lab: carried over from dgx-h100 (another chip (h100), "
         "the same kind of links between chips, the same kind of network), with wider ranges"
     )
+
+
+def test_a_chip_of_ones_own_keeps_the_stack_of_its_family(tmp_path):
+    # Half the memory bandwidth: nearer to a B200 by its balance and links than to any Hopper.
+    text = (CATALOG.find("chips", "h100").path).read_text()
+    text = re.sub(r"^name = .*", 'name = "slow-h100"', text, count=1, flags=re.M)
+    text = re.sub(r"^aliases = .*\n", "", text, flags=re.M)
+    text = re.sub(r'(bandwidth_per_chip) = "3.35 TB/s"', r'\1 = "1.675 TB/s"', text)
+    (tmp_path / "chips").mkdir()
+    (tmp_path / "chips" / "slow-h100.toml").write_text(text)
+    catalog = own_instance(tmp_path, "mine", f'like = "p5.48xlarge"\nchip = "slow-h100"\n{OWNER}')
+    assert training_stack_of(catalog, "mine").name == "training-nemo-hopper"

@@ -123,3 +123,9 @@ def test_shipped_files_are_read_once_in_a_process_until_they_change(folders):
     assert read(Folder(user, "--spec-dir")) is not read()
     put(shipped, "specs/chips", "beta", 'aliases = ["another"]\n')
     assert read()["aliases"] == ["another"]
+
+
+def test_a_name_that_was_only_seen_says_so():
+    with pytest.raises(UnknownNameError, match=r"seen in .*aws-neuron driver, not confirmed") as it:
+        open_catalog(environment={}).find("instances", "trn3.48xlarge")
+    assert "did you mean" not in str(it.value)

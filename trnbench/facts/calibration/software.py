@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from trnbench.facts.catalog.document import load_once
 from trnbench.facts.catalog.provenance import Sourced
+from trnbench.facts.catalog.quantity import FlopPerS
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record
 
@@ -29,6 +30,13 @@ class EndOfSupport(Record):
     """What still runs it."""
 
 
+class MfuPeak(Record):
+    """The rate over which a software prints its MFU, by its own convention."""
+
+    chips: tuple[str, ...]
+    per_chip_flop_per_s: FlopPerS
+
+
 class TrainingSoftware(Sourced):
     """A training framework."""
 
@@ -45,6 +53,12 @@ class TrainingSoftware(Sourced):
     release: str | None = None
     """Newest release known."""
     ended: EndOfSupport | None = None
+    mfu_peak: tuple[MfuPeak, ...] = ()
+
+    def peak_flop_per_s(self, chip: str) -> float | None:
+        """The rate of a chip over which it prints its MFU; None where it says none of its own."""
+        peaks = (one.per_chip_flop_per_s for one in self.mfu_peak if chip in one.chips)
+        return next(peaks, None)
 
     def runs_on(self, platform: Platform) -> bool:
         """True when the software runs on the chips of a platform."""

@@ -3,10 +3,10 @@
 A chip or instance without a calibration takes the numbers of the nearest calibrated one; each
 transfer doubles the logarithm of their ranges. Chips are near with the same kind of compute units
 and a similar ratio of tensor peak to memory bandwidth, which decides the bound of a layer.
-Instances are near with the same chip, then the same kind of chip links (switch, torus, ...), then
-the same kind of network (RDMA, EFA, none). With all three equal only the scatter of step times
-grows, as on any machine outside of the fit. Names of stacks, which decide who serves an instance,
-are read here as well.
+Instances are near with the same chip, then a chip of the same family, then the same kind of chip
+links (switch, torus, ...), then the same kind of network (RDMA, EFA, none). With chip, links and
+network equal only the scatter of step times grows, as on any machine outside of the fit. Names of
+stacks, which decide who serves an instance, are read here as well.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ def nearest_instance(catalog: Catalog, own: Instance, known: Iterable[str]) -> N
     def key(one: Instance) -> tuple[object, ...]:
         return (
             one.chip not in (own.chip, chip.like),
+            chips[one.chip].family != chip.family,
             one.scale_up_kind != own.scale_up_kind,
             _transport(one) != _transport(own),
             _distance(chips[one.chip], chip),
@@ -108,7 +109,7 @@ def nearest_instance(catalog: Catalog, own: Instance, known: Iterable[str]) -> N
         )
 
     nearest = min(alike, key=key)
-    other_chip, other_links, other_network, *_ = key(nearest)
+    other_chip, _, other_links, other_network, *_ = key(nearest)
     return Nearest(
         instance=nearest.name,
         same=not (other_chip or other_links or other_network),

@@ -118,9 +118,18 @@ class Catalog(Record, kw_only=False, weakref=True):
                 self.names(section),
                 where=where,
                 lists=f"trnbench {verb} list {section}",
-                remedy=self._with_chip(name) if section == "instances" else "",
+                remedy=self._as_instance(name) if section == "instances" else "",
             )
         return entry
+
+    def _as_instance(self, name: str) -> str:
+        """What is known of an instance type without a file: a name that was read, or a chip's."""
+        for entry in self.entries("purchase"):
+            seen = self.table(entry.path).get("seen")
+            for one in seen if isinstance(seen, list) else ():
+                if isinstance(one, Mapping) and name in (one.get("names") or ()):
+                    return f": seen in {one.get('seen_in')}, not confirmed launchable, no price"
+        return self._with_chip(name)
 
     def _with_chip(self, name: str) -> str:
         """Instances with a chip, if the name is a chip's: a remedy for a common confusion."""

@@ -111,6 +111,13 @@ class PriceChange(Record):
     words: str
 
 
+class SeenType(Record):
+    """An instance type whose name was read somewhere, without sizes or a price."""
+
+    names: tuple[str, ...]
+    seen_in: str
+
+
 class Storage(Record):
     """A store for checkpoints: `price_usd` for `size_bytes` over `period_s`."""
 
@@ -136,6 +143,8 @@ class PurchaseRules(Sourced):
     quota: tuple[Quota, ...] = ()
     change: tuple[PriceChange, ...] = ()
     storage: tuple[Storage, ...] = ()
+    seen: tuple[SeenType, ...] = ()
+    """Types that are not in the catalogue; asking for one says what is known."""
 
     def block_of(self, instance: Instance) -> BlockRules:
         """Rules for blocks of an instance; UltraServers have their own."""

@@ -15,7 +15,7 @@ from trnbench.facts.workload.choices import REINFORCED
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.pipeline_layout import stages_of
 from trnbench.predict.job_rates import host_link, host_memory, range_of
-from trnbench.predict.prediction import Prediction
+from trnbench.predict.prediction import Prediction, StepFigures
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.result import Found
 from trnbench.predict.search.search import search
@@ -98,6 +98,7 @@ def settled_answers(
             notes=(
                 *blank.notes,
                 *_expert_notes(setup),
+                *_mfu_notes(setup, blank.layout, steps[engine]),
                 *_writing_notes(setup, blank.layout),
                 *_offload_notes(setup, blank.layout),
                 *_chunk_notes(blank.layout, engine),
@@ -106,6 +107,20 @@ def settled_answers(
         )
         for engine in engines
     )
+
+
+def _mfu_notes(
+    setup: TrainSetup, layout: PartialLayout, step: StepFigures | None
+) -> tuple[str, ...]:
+    """The MFU that the stack's own software prints, where it counts another peak."""
+    software, chip = setup.software, setup.platform.chip
+    peak = software.peak_flop_per_s(chip.name) if software else None
+    format_name, *_ = str(layout["precision"]).split("-")
+    if software is None or peak is None or step is None or format_name != "bf16":
+        return ()
+    mfu = step.mfu * chip.peak_flop_per_s(format_name) / peak
+    rate = show(peak, Dimension.FLOP_PER_S)
+    return (f"{software.title} prints MFU {100 * mfu:.1f} %: it counts {rate} a chip",)
 
 
 def _expert_notes(setup: TrainSetup) -> tuple[str, ...]:

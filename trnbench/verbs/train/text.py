@@ -34,6 +34,8 @@ CONVENTIONS = {
     "platform's reserve",
 }
 
+PURE_BF16 = ("precision", "bf16")
+_PURE = " (pure bf16: no master copy; mixed: bf16-master)"
 _LINES: Mapping[str, Sequence[str]] = {
     "degrees": RANK_DEGREES,
     "batch": [name for name in DEGREES if name not in RANK_DEGREES],
@@ -267,6 +269,7 @@ def layout_of_answer(answer: TrainAnswer, style: Style) -> str:
     for heading, names in _LINES.items():
         parts = [
             f"{KNOBS[name].title} {_value(answer.layout[name])}{_mark(answer, name)}"
+            f"{_PURE if (name, answer.layout[name]) == PURE_BF16 else ''}"
             for name in names
             if _matters(answer, name)
         ]
