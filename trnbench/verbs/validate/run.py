@@ -86,7 +86,7 @@ def run(
     >>> from trnbench import validate
     >>> (kernels,) = validate(set="kernels")
     >>> kernels.name, len(kernels.rows)
-    ('kernels', 97)
+    ('kernels', 124)
     """
     played, given, stack = question.engine == "emulate", question.given, question.stack
     sets: tuple[str, ...] = PLAYED if played else ()
