@@ -307,7 +307,7 @@ def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...],
         warnings.append(setup.software.warning)
     warnings += _uneven_chunks(setup, program.layout)
     compiler, software = setup.compiler, setup.software
-    if compiler and software and software.execution == "graph" and not refused:
+    if compiler and software and software.whole_graphs and not refused:
         size = graph_size(program, setup.platform.chip, compiler)
         warnings += filter(None, [size.warning(compiler, program)])
     ranks = int(program.grid.ranks("world"))

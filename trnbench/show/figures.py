@@ -134,8 +134,8 @@ _HELD = (
 _MATRIX = (
     *_titled(shape="m x k x n", kernels="kernels"),
     _seconds("time_s", "time"),
-    _seconds("time_low_s", "time, 10 %", end_of="time_s"),
-    _seconds("time_high_s", "time, 90 %", end_of="time_s"),
+    _seconds("time_low_s", "time, low", end_of="time_s"),
+    _seconds("time_high_s", "time, high", end_of="time_s"),
     Figure(key="flop_per_s", title="rate", dimension=Dimension.FLOP_PER_S),
     Figure(
         key="sheet_flop_per_s",

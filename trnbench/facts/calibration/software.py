@@ -48,6 +48,8 @@ class TrainingSoftware(Sourced):
     family: str | None = None
     """Word in the names of software that shares its kernels, such as forks."""
     execution: Execution
+    whole_graphs: bool = False
+    """True where the compiler takes the passes of a stage as one graph, not module by module."""
     neuron_chips: tuple[str, ...] = ()
     gpus: bool = False
     release: str | None = None
