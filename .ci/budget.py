@@ -18,7 +18,7 @@ LINES = {
     "cli": 2_964,
     "engines": 15_956,
     "evidence": 13_139,
-    "facts": 11_944,
+    "facts": 11_946,
     "launch": 3_182,
     "machine": 6_016,
     "money": 3_604,
