@@ -16,18 +16,18 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "cli": 2_964,
-    "engines": 15_956,
-    "evidence": 13_139,
-    "facts": 11_946,
+    "engines": 16_085,
+    "evidence": 13_141,
+    "facts": 11_967,
     "launch": 3_182,
-    "machine": 6_016,
+    "machine": 6_025,
     "money": 3_604,
-    "predict": 4_817,
+    "predict": 4_821,
     "program": 7_162,
     "show": 3_159,
     "store": 2_001,
     "tui": 8_429,
-    "verbs": 19_343,
+    "verbs": 19_344,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tests.bench.figure import best_of, show
-from tests.collectives import place_collective
+from tests.collectives import place_collective, select
 from trnbench.engines.analytic.collective.profile import profile
 from trnbench.engines.analytic.collective.sweep import sweep
 from trnbench.engines.analytic.collective.time import collective_time
@@ -16,7 +16,6 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
 from trnbench.machine.message_plan.algorithm import Algorithm
 from trnbench.machine.message_plan.placed import Placed
-from trnbench.machine.message_plan.select import select
 from trnbench.machine.placement import place
 
 MIB = 2.0**20

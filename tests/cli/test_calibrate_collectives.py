@@ -7,13 +7,13 @@ import json
 import numpy as np
 import pytest
 
+from tests.collectives import select
 from trnbench.engines.analytic.collective.sweep import sweep
 from trnbench.facts.calibration.collective_stack import stack_of
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import replace
 from trnbench.machine.message_plan.algorithm import Refusal
-from trnbench.machine.message_plan.select import select
 from trnbench.machine.placement import place
 
 ON = "trn2.48xlarge"

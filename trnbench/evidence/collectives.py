@@ -10,6 +10,7 @@ from itertools import groupby
 
 import numpy as np
 
+from trnbench.engines.analytic.collective.choice import chosen_for
 from trnbench.engines.analytic.collective.sweep import swept_times_s
 from trnbench.errors import InputError
 from trnbench.evidence.comparison import Comparison
@@ -22,7 +23,8 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, State, field, replace
 from trnbench.facts.workload.choices import Op
 from trnbench.machine.message_plan.algorithm import Algorithm, Refusal
-from trnbench.machine.message_plan.select import Selected, algorithm_named, select
+from trnbench.machine.message_plan.members import members_of
+from trnbench.machine.message_plan.select import Selected, algorithm_named
 from trnbench.machine.placement import Placement, place
 from trnbench.program.collective import bus_factor, op_named
 
@@ -191,7 +193,7 @@ def _selected(
         for rank in range(per_node)
     ]
     wanted: Algorithm | None = algorithm_named(first.algorithm) if first.algorithm else None
-    return select(stack, where, first.op, [group], algorithm=wanted)
+    return chosen_for(stack, members_of(where, [group], symmetric=True), first.op, algorithm=wanted)
 
 
 def _compared(

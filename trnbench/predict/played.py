@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trnbench.engines.analytic.collective.choice import chosen_for
 from trnbench.engines.analytic.step.compute import compute_time
 from trnbench.engines.emulate.step.compute import BlockParts, RankUse, as_runs
 from trnbench.engines.emulate.step.host import HostPace
@@ -37,6 +38,7 @@ def played_step(
         efficiency=setup.efficiency,
         collectives=setup.collectives,
         use=use,
+        choose=chosen_for,
         host=HostPace(
             link_bytes_per_s=host_link(setup.rates, instance).value
             / chip.ranks(setup.logical_size),

@@ -311,9 +311,11 @@ def _first_of_several(catalog: Catalog, platform: Platform) -> tuple[str, ...]:
 def strangers(
     catalog: Catalog, platform: Platform, stacks: Iterable[TrainingStack | CollectiveStack]
 ) -> tuple[str, ...]:
-    """Warnings for calibrations that were measured on another platform."""
-    made_for = {stack.name: stack.instances for stack in stacks}
-    return taken_over(catalog, platform.instance, made_for)
+    """Warnings for calibrations that were measured on another platform, or on none."""
+    every = tuple(stacks)
+    made_for = {stack.name: stack.instances for stack in every}
+    remarks = [stack.remark for stack in every if isinstance(stack, CollectiveStack)]
+    return (*taken_over(catalog, platform.instance, made_for), *filter(None, remarks))
 
 
 def _measured(catalog: Catalog, stack: TrainingStack) -> TrainingStack | None:

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.collectives import select
 from trnbench.engines.analytic.collective.sweep import sweep
 from trnbench.engines.analytic.step import kept_forms
 from trnbench.engines.analytic.step.collectives import CollectivePrices
@@ -13,7 +14,6 @@ from trnbench.facts.workload.choices import Op
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import Place, load_model
 from trnbench.machine.message_plan.algorithm import Refusal
-from trnbench.machine.message_plan.select import select
 from trnbench.machine.placement import place
 from trnbench.machine.rank_groups import MEGATRON, groups_along
 from trnbench.program.grid import grid_of

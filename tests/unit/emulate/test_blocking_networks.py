@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tests.collectives import place_collective
+from tests.collectives import place_collective, select
 from trnbench.engines.analytic.collective.profile import profile
 from trnbench.engines.analytic.collective.sweep import sweep
 from trnbench.engines.analytic.collective.time import collective_time
@@ -21,7 +21,7 @@ from trnbench.facts.records import replace
 from trnbench.machine.fabric_bounds import lower_bound
 from trnbench.machine.message_plan.algorithm import Refusal
 from trnbench.machine.message_plan.placed import Placed
-from trnbench.machine.message_plan.select import algorithm_named, select
+from trnbench.machine.message_plan.select import algorithm_named
 from trnbench.machine.placement import Placement, place
 from trnbench.program.collective import op_named
 

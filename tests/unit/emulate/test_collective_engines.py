@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import force_setattr
 
-from tests.collectives import place_collective
+from tests.collectives import place_collective, select
 from trnbench.engines.analytic.collective.profile import profile
 from trnbench.engines.analytic.collective.sweep import sweep
 from trnbench.engines.analytic.collective.time import collective_time
@@ -29,7 +29,7 @@ from trnbench.machine.fabric import LinkFault
 from trnbench.machine.fabric_bounds import lower_bound
 from trnbench.machine.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
 from trnbench.machine.message_plan.placed import Placed
-from trnbench.machine.message_plan.select import algorithm_named, select
+from trnbench.machine.message_plan.select import algorithm_named
 from trnbench.machine.placement import Placement, place
 from trnbench.program.collective import op_named
 

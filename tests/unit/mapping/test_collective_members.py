@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.collectives import build_plan, place_collective
+from tests.collectives import build_plan, place_collective, select
 from trnbench.errors import InputError
 from trnbench.facts.calibration.collective_stack import stack_of
 from trnbench.facts.catalog.search import open_catalog
@@ -17,7 +17,7 @@ from trnbench.machine.message_plan.algorithm import Refusal
 from trnbench.machine.message_plan.members import even_members, members_of
 from trnbench.machine.message_plan.placed import Placed, place_members
 from trnbench.machine.message_plan.plan import rank_messages
-from trnbench.machine.message_plan.select import algorithm_named, select
+from trnbench.machine.message_plan.select import algorithm_named
 from trnbench.machine.placement import Placement, place
 from trnbench.machine.rank_groups import RankGroups
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tests.collectives import build_plan, place_collective
+from tests.collectives import build_plan, place_collective, select
 from trnbench.engines.emulate.collective.data import check_data
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.calibration.collective_stack import stack_of
@@ -14,7 +14,7 @@ from trnbench.machine.message_plan.algorithm import ALGORITHMS, Algorithm, Refus
 from trnbench.machine.message_plan.folded import ring_lengths
 from trnbench.machine.message_plan.placed import Placed
 from trnbench.machine.message_plan.plan import MessagePlan, turns
-from trnbench.machine.message_plan.select import algorithm_named, select
+from trnbench.machine.message_plan.select import algorithm_named
 from trnbench.machine.placement import Placement, place
 from trnbench.program.collective import Collective, bus_factor, op_named
 

@@ -14,6 +14,7 @@ from trnbench.facts.catalog.document import load_named, load_once
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Bytes, Ratio, Seconds
 from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.hardware.instance import Instance
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.choices import Op
 
@@ -124,6 +125,8 @@ class CollectiveStack(Sourced):
     """Stack whose numbers a fit to the user's rows started from."""
     fitted_rows: tuple[str, ...] = ()
     """Sources of the fitted rows: pattern of the file names, a colon, and the rows."""
+    choice: Literal["table", "fastest"] = "table"
+    """Whether `rules` are a table of sizes, or name the algorithms of which the fastest runs."""
     default_tuning: str
     tunings: dict[str, Tuning]
     rules: tuple[Rule, ...]
@@ -138,6 +141,16 @@ class CollectiveStack(Sourced):
         if name not in self.tunings:
             raise UnknownNameError("tuning", name, self.tunings, where=self.name)
         return self.tunings[name]
+
+    @property
+    def remark(self) -> str | None:
+        """Warning where no table of sizes is known; None where one is."""
+        if self.choice == "table":
+            return None
+        return (
+            f"{self.name} has no table of algorithms for these switches: the fastest is taken, "
+            "an upper bound of a tuned library"
+        )
 
     def tuning_for(self, algorithm: str) -> str:
         """Tuning of an algorithm: its last rule's, or the default."""
@@ -155,4 +168,12 @@ def stack_of(catalog: Catalog, instance: str) -> CollectiveStack:
     found = load_once(catalog, entry.path, CollectiveStack)
     if nearest is None or nearest.same:
         return found
-    return replace(found, inherits_from=found.name, provenance=widened(found.provenance, HANDED_ON))
+    own = load_named(catalog, "instances", instance, Instance)
+    # Sizes of a table hold on the links it was made on; behind other switches they are nobody's.
+    switched = "switch" in own.scale_up_kind
+    return replace(
+        found,
+        inherits_from=found.name,
+        choice="fastest" if switched else found.choice,
+        provenance=widened(found.provenance, HANDED_ON),
+    )

@@ -17,9 +17,8 @@ from trnbench.facts.calibration.collective_stack import CollectiveStack, Rule, T
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.choices import Op
 from trnbench.machine.message_plan.algorithm import ALGORITHMS, Algorithm, Refusal
-from trnbench.machine.message_plan.members import Members, members_of
+from trnbench.machine.message_plan.members import Members
 from trnbench.machine.message_plan.placed import Placed, place_members
-from trnbench.machine.placement import Groups, Placement
 
 
 class Selected(Record, eq=False):
@@ -34,26 +33,6 @@ class Selected(Record, eq=False):
     passed_over: tuple[str, ...]  # rules that came first, with their refusals
 
 
-def select(
-    stack: CollectiveStack,
-    placement: Placement,
-    op: Op,
-    groups: Groups,
-    *,
-    algorithm: Algorithm | None = None,
-    tuning: str | None = None,
-    pairs: IntArray | None = None,
-    symmetric: bool = True,
-) -> tuple[Selected, ...] | Refusal:
-    """Algorithms by size (rising), or a refusal if none can run.
-
-    `algorithm` and `tuning` overrule the stack's table; an algorithm asked for keeps the tunings
-    and pieces that the table gives it.
-    """
-    members = members_of(placement, groups, symmetric=symmetric)
-    return select_for(stack, members, op, algorithm=algorithm, tuning=tuning, pairs=pairs)
-
-
 def select_for(
     stack: CollectiveStack,
     members: Members,
@@ -63,7 +42,11 @@ def select_for(
     tuning: str | None = None,
     pairs: IntArray | None = None,
 ) -> tuple[Selected, ...] | Refusal:
-    """Algorithms by size for groups that are ready to be placed."""
+    """Algorithms by size (rising) for groups in place as a table has them, or a refusal.
+
+    `algorithm` and `tuning` overrule the stack's table; an algorithm asked for keeps the tunings
+    and pieces that the table gives it.
+    """
     # Rules overlap in size, so one algorithm is tried for several ranges: placed once.
     nodes, ranks = members.first_nodes, members.ranks
     placements: dict[Algorithm, Placed | Refusal] = {}
@@ -111,6 +94,32 @@ def select_for(
             )
         )
     return tuple(chosen)
+
+
+def every_for(
+    stack: CollectiveStack, members: Members, op: Op, *, pairs: IntArray | None = None
+) -> tuple[Selected, ...] | Refusal:
+    """Each algorithm that a table names for such groups and that can run, for all sizes."""
+    rules = [rule for rule in stack.rules if rule.fits(op, members.first_nodes, members.ranks)]
+    found, refused = [], []
+    for wanted, name in dict.fromkeys(_candidates(stack, rules, None, None)):
+        placed = place_members(members, op, wanted, pairs=pairs)
+        if isinstance(placed, Refusal):
+            refused.append(f"{wanted.label}: {placed.reason}")
+            continue
+        found.append(
+            Selected(
+                from_bytes=0.0,
+                below_bytes=math.inf,
+                algorithm=wanted,
+                tuning_name=name,
+                tuning=stack.tuning(name),
+                placed=placed,
+                passed_over=(),
+            )
+        )
+    reasons = "; ".join(dict.fromkeys(refused)) or "no rule covers this group"
+    return tuple(found) or Refusal(reason=f"{stack.name} has no algorithm for it ({reasons})")
 
 
 def selected_for(selected: Sequence[Selected], size_bytes: FloatArray) -> IntArray:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from trnbench.engines.analytic.collective.choice import chosen_for
 from trnbench.errors import InputError
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.calibration.collective_stack import CollectiveStack
@@ -17,9 +18,10 @@ from trnbench.facts.records import replace
 from trnbench.facts.workload.choices import Op
 from trnbench.machine.legality import PlacementVerdict, even_groups
 from trnbench.machine.message_plan.algorithm import Algorithm, Refusal
+from trnbench.machine.message_plan.members import members_of
 from trnbench.machine.message_plan.placed import Placed
 from trnbench.machine.message_plan.ring_orders import neighbour_pairs
-from trnbench.machine.message_plan.select import Selected, select, selected_for
+from trnbench.machine.message_plan.select import Selected, selected_for
 from trnbench.machine.placement import Placement
 from trnbench.verbs.collective.answer import LinkLoad, Plane
 
@@ -87,9 +89,8 @@ def selected_of(
 ) -> tuple[Selected, ...] | Refusal:
     """Algorithms of a collective by size as its stack takes them, or why there is none."""
     pairs = neighbour_pairs(placement.fabric, groups[0]) if op == "permute" else None
-    return select(
-        stack, placement, op, groups, algorithm=algorithm, pairs=pairs, symmetric=symmetric
-    )
+    members = members_of(placement, groups, symmetric=symmetric)
+    return chosen_for(stack, members, op, pairs, algorithm=algorithm)
 
 
 def choice_at(selected: Sequence[Selected], size_bytes: float) -> Selected:

@@ -121,8 +121,8 @@ class ExchangeSite(Record, eq=False):
         return self.selected.of((op, where), lambda: self._placed(op, where))
 
     def _placed(self, op: Op, where: GroupPlace) -> tuple[Selected, ...] | Refusal:
+        from trnbench.engines.analytic.collective.choice import chosen_for
         from trnbench.machine.message_plan.ring_orders import neighbour_pairs
-        from trnbench.machine.message_plan.select import select_for
 
         plain = op == "send-receive"
         members = self.members.of(
@@ -131,7 +131,7 @@ class ExchangeSite(Record, eq=False):
         pairs = None
         if op == "permute":
             pairs = neighbour_pairs(members.placement.fabric, members.first)
-        selected = select_for(self.stack, members, op, pairs=pairs)
+        selected = chosen_for(self.stack, members, op, pairs, memo=self.memo)
         if isinstance(selected, Refusal):
             ranks, stride = where[:2]
             return Refusal(

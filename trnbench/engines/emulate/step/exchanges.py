@@ -11,13 +11,14 @@ share. 0: they take as long as the longer one alone; 1: as long as one after the
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 import numpy as np
 
 from trnbench.engines.emulate.collective.streams import ChunkStream, play_selected, play_together
 from trnbench.engines.emulate.step.rank import NO_RUN, BusyRun, in_turn, side_by_side
 from trnbench.errors import InputError
+from trnbench.facts.arrays import IntArray
 from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.memo import Memo
@@ -28,7 +29,7 @@ from trnbench.machine.message_plan.algorithm import Refusal
 from trnbench.machine.message_plan.members import Members
 from trnbench.machine.message_plan.plan import chunks_of
 from trnbench.machine.message_plan.ring_orders import neighbour_pairs
-from trnbench.machine.message_plan.select import Selected, select_for, selected_for
+from trnbench.machine.message_plan.select import Selected, selected_for
 from trnbench.machine.placement import Placement
 from trnbench.machine.rank_groups import (
     ORDERS,
@@ -47,6 +48,9 @@ from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.slots import Lane, Purpose, ending_of, purpose_of
 from trnbench.program.step import StepProgram, messages_of, slice_of
 
+Chooser = Callable[[CollectiveStack, Members, Op, IntArray | None], tuple[Selected, ...] | Refusal]
+"""Algorithms by size that groups in place run, so that both engines take the same."""
+
 
 class PlayedSite(Record, eq=False):
     """The nodes of a platform under a communication stack, with the groups placed and played there.
@@ -57,6 +61,7 @@ class PlayedSite(Record, eq=False):
     stack: CollectiveStack
     node: Placement
     node_ranks: int
+    choose: Chooser
     members: Memo[tuple[GroupPlace, bool], Members] = field(default_factory=Memo)
     selected: Memo[tuple[Op, GroupPlace], tuple[Selected, ...]] = field(default_factory=Memo)
     runs: Memo[Hashable, BusyRun] = field(default_factory=Memo)
@@ -72,7 +77,7 @@ class PlayedSite(Record, eq=False):
         pairs = None
         if op == "permute":
             pairs = neighbour_pairs(members.placement.fabric, members.first)
-        found = select_for(self.stack, members, op, pairs=pairs)
+        found = self.choose(self.stack, members, op, pairs)
         if isinstance(found, Refusal):
             raise InputError(found.reason)
         return found

@@ -41,7 +41,12 @@ from trnbench.engines.emulate.schedule.play import PlayedSchedule, play
 from trnbench.engines.emulate.schedule.timeline import Timeline, timeline
 from trnbench.engines.emulate.schedule.times import Jitter, Straggler
 from trnbench.engines.emulate.step.compute import BlockParts, RankUse, computed, rank_of
-from trnbench.engines.emulate.step.exchanges import PlayedExchanges, PlayedSite, gradient_traffic
+from trnbench.engines.emulate.step.exchanges import (
+    Chooser,
+    PlayedExchanges,
+    PlayedSite,
+    gradient_traffic,
+)
 from trnbench.engines.emulate.step.host import (
     HostPace,
     host_of,
@@ -91,6 +96,7 @@ class PlayedCluster(Record, eq=False):
     efficiency: TrainingEfficiency
     collectives: CollectiveStack
     use: RankUse
+    choose: Chooser
     host: HostPace | None = None  # needed only for an optimizer on the host
     runs: Runs = field(default_factory=Memo)
     sites: Memo[tuple[RankUse, int], PlayedSite] = field(default_factory=Memo)
@@ -109,6 +115,7 @@ class PlayedCluster(Record, eq=False):
                 stack=self.collectives,
                 node=place(platform, logical_size=use.logical_size),
                 node_ranks=use.node_ranks or platform.ranks(use.logical_size),
+                choose=self.choose,
             ),
         )
 

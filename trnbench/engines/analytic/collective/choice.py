@@ -1,0 +1,117 @@
+"""Choice of an algorithm for each size: by a stack's table, kept sound by what its algorithms cost.
+
+Where a table changes so late that a larger message would take less time, the change moves down to
+the size at which both take equally long. A stack whose table was made for other links takes the
+fastest of its algorithms at each size: an upper bound of what a tuned library reaches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from trnbench.engines.analytic.collective.profile import PhaseMemo, profile
+from trnbench.engines.analytic.collective.time import closed_form
+from trnbench.facts.arrays import FloatArray, IntArray
+from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.records import replace
+from trnbench.facts.workload.choices import Op
+from trnbench.machine.message_plan.algorithm import Algorithm, Refusal
+from trnbench.machine.message_plan.members import Members
+from trnbench.machine.message_plan.select import Selected, every_for, select_for
+
+_SIZES = 2.0 ** np.arange(0.0, 45.0, 0.5)
+"""Sizes, bytes, at which the fastest algorithm is looked for; between them by bisection."""
+_BISECTIONS = 40  # of an interval of sizes on a logarithmic scale: to a billionth of it
+
+Clock = Callable[[Selected, FloatArray], FloatArray]
+"""Seconds of an algorithm in place for an array of sizes in bytes."""
+
+
+def chosen_for(
+    stack: CollectiveStack,
+    members: Members,
+    op: Op,
+    pairs: IntArray | None = None,
+    *,
+    algorithm: Algorithm | None = None,
+    memo: PhaseMemo | None = None,
+) -> tuple[Selected, ...] | Refusal:
+    """Algorithms by size (rising) for groups in place, or a refusal if none can run.
+
+    An `algorithm` asked for serves all sizes that the stack's table leaves to it.
+    """
+    fastest = stack.choice == "fastest" and algorithm is None
+    if fastest:
+        found = every_for(stack, members, op, pairs=pairs)
+    else:
+        found = select_for(stack, members, op, algorithm=algorithm, pairs=pairs)
+    if isinstance(found, Refusal) or len(found) == 1:
+        return found
+    forms = {
+        number: closed_form(profile(one.placed, memo), one.tuning)
+        for number, one in enumerate(found)
+    }
+    numbers = {(one.algorithm, one.tuning_name): number for number, one in enumerate(found)}
+
+    def clock(one: Selected, size_bytes: FloatArray) -> FloatArray:
+        return forms[numbers[one.algorithm, one.tuning_name]].time_s(size_bytes)
+
+    return fastest_of(found, clock) if fastest else never_falling(found, clock)
+
+
+def never_falling(selected: Sequence[Selected], clock: Clock) -> tuple[Selected, ...]:
+    """A table's ranges, each begun early enough that no larger size takes less time."""
+    kept = [selected[0]]
+    for choice in selected[1:]:
+        start = choice.from_bytes
+        while kept and _behind(kept[-1], choice, start, clock):
+            low = kept[-1].from_bytes
+            start = _crossing(kept[-1], choice, (low, start), clock)
+            if start > low:
+                break
+            kept.pop()
+        _append(kept, choice, start)
+    return tuple(kept)
+
+
+def fastest_of(selected: Sequence[Selected], clock: Clock) -> tuple[Selected, ...]:
+    """Ranges of the fastest algorithm by size."""
+    times_s = np.stack([clock(one, _SIZES) for one in selected])
+    best = times_s.argmin(axis=0)
+    kept = [replace(selected[int(best[0])], from_bytes=0.0, below_bytes=math.inf)]
+    for number in np.flatnonzero(np.diff(best)) + 1:
+        before, after = selected[int(best[number - 1])], selected[int(best[number])]
+        _append(kept, after, _crossing(before, after, (_SIZES[number - 1], _SIZES[number]), clock))
+    return tuple(kept)
+
+
+def _append(kept: list[Selected], choice: Selected, start: float) -> None:
+    if kept:
+        kept[-1] = replace(kept[-1], below_bytes=start)
+    kept.append(replace(choice, from_bytes=start if len(kept) else 0.0))
+
+
+def _behind(first: Selected, second: Selected, size_bytes: float, clock: Clock) -> bool:
+    """True when the second algorithm is faster at a size."""
+    size = np.array([size_bytes])
+    return bool(clock(second, size)[0] < clock(first, size)[0])
+
+
+def _crossing(
+    first: Selected, second: Selected, between: tuple[float, float], clock: Clock
+) -> float:
+    """Size in bytes from which on the second algorithm is faster; the lower end if always."""
+    low, high = between
+    if _behind(first, second, max(low, 1.0), clock):
+        return low
+    low = max(low, 1.0)
+    for _ in range(_BISECTIONS):
+        middle = math.sqrt(low * high)
+        if _behind(first, second, middle, clock):
+            high = middle
+        else:
+            low = middle
+    return high
