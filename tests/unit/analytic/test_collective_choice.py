@@ -33,7 +33,7 @@ from trnbench.machine.message_plan.ring_orders import neighbour_pairs
 from trnbench.machine.message_plan.select import Selected, algorithm_named
 from trnbench.machine.placement import place
 
-SIZES = 2.0 ** np.arange(8, 35)
+SIZES: FloatArray = np.exp2(np.arange(8, 35, dtype=np.float64))
 OPS: tuple[Op, ...] = (
     *("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "permute"),
 )
