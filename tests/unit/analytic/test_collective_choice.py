@@ -12,7 +12,7 @@ import pytest
 
 from tests.collectives import select
 from trnbench.engines.analytic.collective.choice import (
-    Clock,
+    MessageClock,
     chosen_for,
     fastest_of,
     never_falling,
@@ -50,7 +50,7 @@ def table() -> list[Selected]:
     return [replace(first, below_bytes=1e5), replace(second, from_bytes=1e5)]
 
 
-def clock(*lines: tuple[float, float]) -> Clock:
+def clock(*lines: tuple[float, float]) -> MessageClock:
     """Seconds by a start and a slope for each algorithm of `table`."""
     names = dict(zip([one.tuning_name for one in table()], lines, strict=True))
 

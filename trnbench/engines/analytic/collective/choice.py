@@ -26,7 +26,7 @@ _SIZES = 2.0 ** np.arange(0.0, 45.0, 0.5)
 """Sizes, bytes, at which the fastest algorithm is looked for; between them by bisection."""
 _BISECTIONS = 40  # of an interval of sizes on a logarithmic scale: to a billionth of it
 
-Clock = Callable[[Selected, FloatArray], FloatArray]
+MessageClock = Callable[[Selected, FloatArray], FloatArray]
 """Seconds of an algorithm in place for an array of sizes in bytes."""
 
 
@@ -62,7 +62,7 @@ def chosen_for(
     return fastest_of(found, clock) if fastest else never_falling(found, clock)
 
 
-def never_falling(selected: Sequence[Selected], clock: Clock) -> tuple[Selected, ...]:
+def never_falling(selected: Sequence[Selected], clock: MessageClock) -> tuple[Selected, ...]:
     """A table's ranges, each begun early enough that no larger size takes less time."""
     kept = [selected[0]]
     for choice in selected[1:]:
@@ -77,7 +77,7 @@ def never_falling(selected: Sequence[Selected], clock: Clock) -> tuple[Selected,
     return tuple(kept)
 
 
-def fastest_of(selected: Sequence[Selected], clock: Clock) -> tuple[Selected, ...]:
+def fastest_of(selected: Sequence[Selected], clock: MessageClock) -> tuple[Selected, ...]:
     """Ranges of the fastest algorithm by size."""
     times_s = np.stack([clock(one, _SIZES) for one in selected])
     best = times_s.argmin(axis=0)
@@ -94,14 +94,14 @@ def _append(kept: list[Selected], choice: Selected, start: float) -> None:
     kept.append(replace(choice, from_bytes=start if len(kept) else 0.0))
 
 
-def _behind(first: Selected, second: Selected, size_bytes: float, clock: Clock) -> bool:
+def _behind(first: Selected, second: Selected, size_bytes: float, clock: MessageClock) -> bool:
     """True when the second algorithm is faster at a size."""
     size = np.array([size_bytes])
     return bool(clock(second, size)[0] < clock(first, size)[0])
 
 
 def _crossing(
-    first: Selected, second: Selected, between: tuple[float, float], clock: Clock
+    first: Selected, second: Selected, between: tuple[float, float], clock: MessageClock
 ) -> float:
     """Size in bytes from which on the second algorithm is faster; the lower end if always."""
     low, high = between
