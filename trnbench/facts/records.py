@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from typing import Any, NamedTuple, TypeVar, dataclass_transform, overload
 
 from msgspec import NODEFAULT as MISSING
-from msgspec import Struct, StructMeta
+from msgspec import Struct, StructMeta, ValidationError, convert
 from msgspec import field as _field
 from msgspec.structs import astuple, force_setattr, replace
 
@@ -153,3 +153,11 @@ class Sized(Record):
 
     def __post_init__(self) -> None:
         check_sizes(self)
+
+
+def shaped(plain: object, kind: type[_Value]) -> _Value:
+    """A record from plain data; ValueError where the data have another form."""
+    try:
+        return convert(plain, kind)
+    except (TypeError, ValidationError) as error:
+        raise ValueError(str(error)) from None

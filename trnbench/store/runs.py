@@ -12,10 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Never
 
-import msgspec
-
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, shaped
 from trnbench.store import content
 from trnbench.store.place import CHECKS, Damaged
 from trnbench.store.schema import ANSWER_SEAL, RUN_SEAL, transaction
@@ -243,8 +241,8 @@ def answer_of(connection: sqlite3.Connection, run: KeptRun) -> KeptAnswer:
 
 def _shaped(inputs: Any, shown: Any) -> KeptAnswer:  # noqa: ANN401 - plain data of any shape
     try:
-        return msgspec.convert({**shown, "inputs": inputs}, KeptAnswer)
-    except (TypeError, msgspec.ValidationError):
+        return shaped({**shown, "inputs": inputs}, KeptAnswer)
+    except (TypeError, ValueError):
         raise content.WrongContent("it has not the form of an answer") from None
 
 

@@ -6,7 +6,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import Any, ClassVar
 
 from textual import on
 from textual.message import Message
@@ -27,9 +27,6 @@ from trnbench.tui.work_process import (
     WorkProgress,
     WorkRefusal,
 )
-
-if TYPE_CHECKING:
-    from trnbench.tui.app import TrnbenchApp
 
 LAST_LINES = 5
 """Of a traceback that are shown."""
@@ -64,8 +61,8 @@ class Asking(Screen[None]):
         self._begun = False
 
     @property
-    def trnbench(self) -> TrnbenchApp:
-        return cast("TrnbenchApp", self.app)
+    def trnbench(self) -> Any:  # noqa: ANN401 - the app itself imports this module
+        return self.app
 
     @abstractmethod
     def answered(self, topic: str, value: object) -> None:

@@ -8,11 +8,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
-
 from trnbench.errors import UnknownNameError
 from trnbench.facts.catalog.toml_file import read_toml
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, shaped
 
 
 class Concept(Record):
@@ -41,7 +39,7 @@ def explained(name: str) -> Concept | None:
     if wanted in topics:
         table = _topics()[wanted]
         used = {word: terms[word] for word in table["terms"]}
-        return msgspec.convert({**table, "name": wanted, "terms": used}, Concept)
+        return shaped({**table, "name": wanted, "terms": used}, Concept)
     for word, meaning in terms.items():
         if word.casefold() == wanted:
             return Concept(name=word, title=word, text=meaning, terms={})

@@ -106,7 +106,7 @@ def launched(folder: Path) -> tuple[Mapping[str, Any], str]:
     """The row of the prediction in the folder of a launched job, and the version that wrote it."""
     from trnbench.facts.catalog.foreign import read_object
     from trnbench.facts.catalog.text_file import refused
-    from trnbench.verbs.launch.folders import with_plain_cells
+    from trnbench.verbs.launch.rows import with_plain_cells
 
     path = folder / _PREDICTION
     told = read_object(path)

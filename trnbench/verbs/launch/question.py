@@ -86,7 +86,7 @@ class LaunchQuestion(Question):
             return given
         if given.get("on") is not None:
             raise InputError("a plan says where: leave out --on")
-        from trnbench.verbs.launch.folders import options_of_answer
+        from trnbench.verbs.launch.rows import options_of_answer
 
         planned = options_of_answer(catalog, Path(given["model"]), given.get("row") or 1)
         said = {name: value for name, value in given.items() if value is not None}
