@@ -18,16 +18,16 @@ LINES = {
     "cli": 2_964,
     "engines": 16_085,
     "evidence": 13_141,
-    "facts": 11_967,
+    "facts": 11_973,
     "launch": 3_182,
     "machine": 6_025,
     "money": 3_604,
     "predict": 4_821,
     "program": 7_162,
     "show": 3_159,
-    "store": 2_001,
-    "tui": 8_429,
-    "verbs": 19_344,
+    "store": 1_999,
+    "tui": 8_426,
+    "verbs": 19_357,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

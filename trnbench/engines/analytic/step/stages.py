@@ -27,7 +27,7 @@ from trnbench.engines.analytic.step.blocks import (
 )
 from trnbench.engines.analytic.step.host import HostPrices
 from trnbench.facts.arrays import FloatArray
-from trnbench.facts.records import Record, replace
+from trnbench.facts.records import Record, fields, replace
 from trnbench.program.points import Pick
 from trnbench.program.slots import ENDINGS, Purpose, Slot, SlotTimes
 from trnbench.program.stages import StageClass, StageRole
@@ -203,7 +203,7 @@ def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
     }
     found = replace(first, index=index, blocks=blocks, seconds=seconds, host=host, before=before)
     return SlowestStage(
-        **{one: getattr(found, one) for one in found.__struct_fields__}, after=after
+        **{one.name: getattr(found, one.name) for one in fields(type(found))}, after=after
     )
 
 
