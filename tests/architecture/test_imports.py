@@ -116,7 +116,7 @@ def test_what_only_some_need_is_imported_late_by_the_package_that_is_for_it():
     places |= dict.fromkeys(("aiohttp", "textual-serve"), "trnbench/tui/serve")
     places |= {
         "distributed": "trnbench/verbs/study/on_dask.py",
-        "pyarrow": "trnbench/show/parquet.py",
+        "pyarrow": "trnbench/show/formats.py",
     }
     found = [one for one in imports("trnbench") if normal(one.top) in EXTRAS]
     assert {normal(one.top) for one in found} == places.keys()
