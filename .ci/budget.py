@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "cli": 2_964,
     "engines": 16_085,
-    "evidence": 13_141,
+    "evidence": 13_142,
     "facts": 11_973,
     "launch": 3_182,
     "machine": 6_025,

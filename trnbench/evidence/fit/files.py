@@ -229,7 +229,8 @@ class Calibrated(Record, eq=False):
     def _hand_on(self, table: Table, parent: str) -> None:
         given = self._table(parent)
         # On the machines of the measured steps nothing is carried far: reach and ranges stay.
-        same = {*_names(table)} <= {*_names(given)}
+        names = {*_names(table)}
+        same = bool(names) and names <= {*_names(given)}
         if same and "covers" in given:
             table["covers"] = given["covers"]
         source = _cited(table, "This project, fit to measured steps of other stacks", self.date)
