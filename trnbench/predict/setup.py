@@ -13,7 +13,7 @@ from trnbench.engines.analytic.step.engines import Engines
 from trnbench.errors import InputError
 from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack, stack_of
 from trnbench.facts.calibration.compiler import Compiler, compiler_of
-from trnbench.facts.calibration.coverage import Spread, load_beyond_rows
+from trnbench.facts.calibration.coverage import DEGREES, Spread, load_beyond_rows
 from trnbench.facts.calibration.hosts import JobRates, load_job_rates
 from trnbench.facts.calibration.software import TrainingSoftware, software_on
 from trnbench.facts.calibration.supports import Support
@@ -177,13 +177,10 @@ class TrainSetup(Record, eq=False):
         covers = self.stack.covers
         if covers is None or self.efficiency.beyond_rows is None or not self.own_stack:
             return {}
+        degrees = {name: int(getattr(layout, name)) for name in DEGREES}
         ranks = self.platform.ranks(self.logical_size)
-        degrees = {
-            **{name: int(getattr(layout, name)) for name in ("cp", "ep", "vpp")},
-            "tp_nodes": -(-int(layout.tp) // ranks),
-        }
         return {
-            "degrees": covers.degrees_beyond(degrees),
+            "degrees": covers.degrees_beyond(degrees, ranks),
             "sizes": covers.sizes_beyond(
                 nodes=self.nodes,
                 sequence=int(layout.sequence),

@@ -32,7 +32,7 @@ ROWS = Covered(
 
 
 def test_degrees_and_sizes_beyond_the_rows_are_named():
-    assert ROWS.degrees_beyond({"cp": 4, "ep": 1, "vpp": 2, "tp_nodes": 2}) == (
+    assert ROWS.degrees_beyond({"cp": 4, "ep": 1, "vpp": 2, "tp": 16}, ranks_per_node=8) == (
         "cp 4",
         "vpp 2",
         "tp across 2 nodes",

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
+from trnbench.facts.arrays import BoolArray, FloatArray
 from trnbench.facts.catalog.document import load_named
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.search import Catalog
@@ -46,14 +49,20 @@ class Covered(Record):
     """Tokens of the smallest step; `most_tokens`: of the largest."""
     most_tokens: int
 
-    def degrees_beyond(self, degrees: Mapping[str, int]) -> tuple[str, ...]:
+    def degree_is_beyond(
+        self, name: str, degree: FloatArray | int, ranks_per_node: int
+    ) -> BoolArray:
+        """True where one of `DEGREES` is larger than in any row."""
+        largest = self.tp_nodes * ranks_per_node if name == "tp" else getattr(self, name)
+        return np.asarray(degree > largest)
+
+    def degrees_beyond(self, degrees: Mapping[str, int], ranks_per_node: int) -> tuple[str, ...]:
         """Degrees larger than in any row, in words."""
-        words = {"tp_nodes": "tp across {} nodes"}
-        return tuple(
-            words.get(name, f"{name} {{}}").format(value)
-            for name in DEGREES
-            if (value := degrees[name]) > getattr(self, name)
-        )
+        beyond = [
+            name for name in DEGREES if self.degree_is_beyond(name, degrees[name], ranks_per_node)
+        ]
+        across = f"tp across {-(-degrees['tp'] // ranks_per_node)} nodes"
+        return tuple(across if name == "tp" else f"{name} {degrees[name]}" for name in beyond)
 
     def sizes_beyond(
         self, *, nodes: int, sequence: int, micro_batch: int, tokens: int
@@ -72,7 +81,7 @@ class Covered(Record):
         )
 
 
-DEGREES = ("cp", "ep", "vpp", "tp_nodes")
+DEGREES = ("cp", "ep", "vpp", "tp")
 """Degrees that a search must not choose beyond the rows on the word of the model alone."""
 
 

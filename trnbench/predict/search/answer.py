@@ -9,12 +9,13 @@ import numpy as np
 
 from trnbench.engines.analytic.step.memory import memory
 from trnbench.engines.analytic.step.utilization import check_peak, mfu
+from trnbench.facts.calibration.coverage import DEGREES
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import Layout
 from trnbench.predict.search.counts import Counts
 from trnbench.predict.search.legality import nearest_refusal
-from trnbench.predict.search.question import ROWS_SAY, SearchQuestion
+from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.ranking import Entries, LayoutRanking
 from trnbench.predict.search.result import ClusterResult, Found, NearestMiss, Ranked, SearchResult
 from trnbench.predict.search.runs import Run
@@ -118,7 +119,7 @@ class _Records(Record, eq=False):
 
 
 def _doubt(question: SearchQuestion, layout: Layout) -> float:
-    return float(question.doubt({name: np.array(getattr(layout, name)) for name in ROWS_SAY}))
+    return float(question.doubt({name: np.array(getattr(layout, name)) for name in DEGREES}))
 
 
 def _within(ending: Ending, entries: Entries | None, maker: _Records | None) -> Found | None:

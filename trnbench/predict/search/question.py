@@ -11,6 +11,7 @@ import numpy as np
 from trnbench.errors import InputError
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.collective_stack import CollectiveStack
+from trnbench.facts.calibration.coverage import DEGREES
 from trnbench.facts.calibration.hosts import JobRates
 from trnbench.facts.calibration.supports import Support
 from trnbench.facts.calibration.training_stack import TrainingEfficiency, TrainingStack
@@ -27,10 +28,6 @@ from trnbench.program.precision import recipe_named
 
 if TYPE_CHECKING:
     from trnbench.predict.setup import TrainSetup
-
-
-ROWS_SAY = ("cp", "ep", "vpp", "tp")
-"""Degrees that a search doubts where no measured step of the stack has them as large."""
 
 
 class SearchQuestion(Record):
@@ -98,9 +95,8 @@ class SearchQuestion(Record):
         if covers is None or amounts is None:
             return np.ones(())
         beyond = np.zeros((), dtype=np.bool_)
-        for name in ROWS_SAY[:-1]:
-            beyond = beyond | (degrees[name] > getattr(covers, name))
-        beyond = beyond | (degrees["tp"] > covers.tp_nodes * self.ranks_per_node)
+        for name in DEGREES:
+            beyond = beyond | covers.degree_is_beyond(name, degrees[name], self.ranks_per_node)
         return np.where(beyond, amounts.degrees.high, 1.0)
 
     @property

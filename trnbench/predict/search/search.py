@@ -51,6 +51,7 @@ from trnbench.engines.analytic.step.memory_reader import Flights
 from trnbench.engines.analytic.step.time import step_prices
 from trnbench.errors import InputError
 from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.calibration.coverage import DEGREES
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.layout import Schedule
@@ -67,7 +68,7 @@ from trnbench.predict.search.legality import (
     own_modes,
 )
 from trnbench.predict.search.parts import blocks, parts
-from trnbench.predict.search.question import ROWS_SAY, SearchQuestion
+from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.ranking import LayoutRanking
 from trnbench.predict.search.result import SearchResult
 from trnbench.predict.search.runs import Run, Seen
@@ -413,7 +414,7 @@ class _Search:
                 step_time_s, size = step_time_s[priced], size[priced]
             self.counts.price(clusters)
             grid = batch.memory.program.grid
-            doubt = self.question.doubt({name: chunk.pick(grid.arrays[name]) for name in ROWS_SAY})
+            doubt = self.question.doubt({name: chunk.pick(grid.arrays[name]) for name in DEGREES})
             self.ranking.add(batch.number, chunk, clusters, step_time_s * doubt, size)
             if self.question.stack.covers is not None:
                 # The fastest layout within the rows is shown beside a faster one beyond them.

@@ -38,6 +38,9 @@ from trnbench.verbs.quotes.text import degree_columns, run_text, settings_text
 from trnbench.verbs.quotes.verdict import verdict_lines, verdict_text
 from trnbench.verbs.train.tables import phase_blocks
 
+SURE = 0.995
+"""Share of draws on time from which on no column says it."""
+
 CONVENTIONS = {
     "days": "from start to end: training, checkpoints, failures, restarts, gaps between purchases",
     "cost_usd": "what is billed by the purchase option, blocks and terms whole; with storage_usd",
@@ -47,10 +50,6 @@ CONVENTIONS = {
     "bottleneck": "the category that takes most of a training step",
     "mfu": "model FLOP (causal attention, nothing computed twice) over the tensor units' peak",
 }
-
-
-SURE = 0.995
-"""Share of draws on time from which on no column says it."""
 
 
 def compare_report(
