@@ -126,6 +126,7 @@ class _Open:
                 "attention": stack.attention,
                 "stage_split": self._stage_split(),
                 **self._adapters(),
+                **self._expert_ranks(),
                 "precision": precision,
             }
         )
@@ -169,6 +170,15 @@ class _Open:
             return bool(said)
         self._taken("sequence_parallel", habit)
         return habit
+
+    def _expert_ranks(self) -> Mapping[str, Value]:
+        """Whole experts on a rank where the row spreads them over more than its replicas."""
+        said, replicas = self._said, self._dp * self._said.degree("cp")
+        over = self._experts and said["expert_tp"] is None and replicas % said.degree("ep") != 0
+        if not over or replicas * said.degree("tp") % said.degree("ep") != 0:
+            return {}
+        self._taken("expert_tp", 1, "experts are spread over more ranks than there are replicas")
+        return {"expert_tp": 1}
 
     def _adapters(self) -> Mapping[str, Value]:
         """Usual adapters of a LoRA row."""

@@ -166,7 +166,7 @@ def _of_stack(found: FoundStack) -> tuple[Assumption, ...]:
     """What is assumed of a row's software: nothing where its own stack is known."""
     if found.own and not found.usual:
         return ()
-    why = USUAL_STACK if found.usual else "as none is known for its software"
+    why = USUAL_STACK if found.usual else found.why
     return (Assumption(name="stack", value=found.stack.short_name, why=why),)
 
 

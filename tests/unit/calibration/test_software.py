@@ -8,8 +8,8 @@ from trnbench import compare, train
 from trnbench.errors import InputError
 from trnbench.facts.calibration.software import (
     all_software,
-    software_alike,
     software_called,
+    software_in,
     software_on,
 )
 from trnbench.facts.calibration.stack_of import Stacks
@@ -51,11 +51,12 @@ def test_software_runs_on_the_chips_of_its_file(name, instance, runs):
 
 def test_a_name_that_contains_megatron_is_the_megatron_stack_of_the_machine():
     platform = load_platform(CATALOG, "dgx-a100")
-    assert software_alike(CATALOG, platform, "Megatron-DeepSpeed 0.9") is not None
+    assert software_in(CATALOG, platform, "Megatron-DeepSpeed 0.9") is not None
     found = Stacks(CATALOG).of("Megatron-DeepSpeed 0.9", "", platform)
     assert found.stack.name == "training-megatron-a100"
     assert not found.own
-    assert software_alike(CATALOG, platform, "DeepSpeed") is None
+    assert software_in(CATALOG, platform, "DeepSpeed").name == "deepspeed"
+    assert software_in(CATALOG, platform, "homemade") is None
 
 
 def test_a_step_on_software_out_of_support_says_so():
@@ -124,3 +125,35 @@ def test_the_mfu_of_torchtitan_counts_its_own_peak():
         **settled,
     )
     assert not any("prints MFU" in note for note in gpu.notes)
+
+
+@pytest.mark.parametrize(
+    ("said", "instance", "stack", "own", "software", "zero"),
+    [
+        ("Hugging Face Trainer", "hgx-a100-80gb", "eager-ampere", False, "transformers", 0),
+        ("XTuner (DeepSpeed ZeRO-3)", "hgx-a100-80gb", "eager-ampere", False, "xtuner", 3),
+        ("TRL (Accelerate, FSDP2, compile off)", "p5.48xlarge", "eager-hopper", False, "trl", 3),
+        ("torchao, torch.compile", "p5.48xlarge", "compiled-hopper", False, "torchao", 3),
+        ("NeMo AutoModel", "p5.48xlarge", "nemo-hopper", False, "nemo-automodel", 1),
+        ("torchtitan FSDP2 eager", "dgx-h100", "eager-hopper", False, "torchtitan", 3),
+        ("torchtitan FSDP2 compile", "dgx-h100", "torchtitan-hopper", True, "torchtitan", 3),
+        ("TorchNeuron native, eager", "trn2.3xlarge", "torchtitan-trn2", False, "torchtitan", 3),
+        ("my own (torch.compile)", "dgx-h100", "compiled-hopper", False, None, 3),
+        ("nobody's words", "dgx-h100", "eager-hopper", False, None, 1),
+        ("Megatron-LM", "gb200-nvl72", "nemo-blackwell", False, "megatron", 1),
+    ],
+)
+def test_a_publication_s_words_name_software_and_its_kind(
+    said, instance, stack, own, software, zero
+):
+    found = Stacks(CATALOG).of(said, "", load_platform(CATALOG, instance))
+    assert (found.stack.short_name, found.own, found.stack.habits.zero) == (stack, own, zero)
+    assert (found.software and found.software.name) == software
+
+
+def test_an_answer_says_what_was_understood_of_the_software():
+    platform = load_platform(CATALOG, "p5.48xlarge")
+    known = Stacks(CATALOG).of("torchtune 0.6", "", platform)
+    assert known.why == "as none is known for torchtune, taken as not compiled"
+    unknown = Stacks(CATALOG).of("homemade", "", platform)
+    assert unknown.why == "as none is known for its software"

@@ -47,13 +47,16 @@ def test_a_machine_that_stacks_name_is_served_by_those_alone(catalog):
             ("torchtitan", "trn2.3xlarge", "torchtitan-trn2"),
             ("torchtitan", "lab", "torchtitan-hopper"),
         ],
-        *[("megatron", "dgx-a100", "megatron-a100"), ("torchtitan", "dgx-b200", "eager-blackwell")],
+        *[
+            ("megatron", "dgx-a100", "megatron-a100"),
+            ("torchtitan", "dgx-b200", "compiled-blackwell"),
+        ],
     ],
 )
 def test_a_framework_stands_for_its_stack_on_the_instance(catalog, framework, instance, stack):
     found = Stacks(catalog).by_name(framework, load_platform(catalog, instance))
     assert found.stack.short_name == stack
-    assert found.own is (stack != "eager-blackwell")
+    assert found.own is (stack != "compiled-blackwell")
 
 
 @pytest.mark.slow

@@ -133,7 +133,7 @@ def test_a_model_without_shapes_is_known_by_its_name(models):
         ({"experts": "some"}, "experts: 'some' is not a number"),
         ({"experts": "8"}, "top_k: not given"),
         ({"heads": "30", "kv_heads": "30"}, "do not divide hidden"),
-        ({"latent": "1", "heads": "16", "kv_heads": "16"}, "latent: no ranks are given"),
+        ({"latent": "1", "heads": "8", "kv_heads": "8"}, "latent: no ranks are given"),
     ],
 )
 def test_shapes_that_make_no_model_say_why(models, cells, reason):

@@ -204,7 +204,7 @@ def test_software_that_nobody_knows_takes_the_machines_stack(reader):
         ({"offload": "optimizer"}, "offloading is not modelled"),
         ({"step_time_s": ""}, "step_time_s: not given"),
         ({"step_time_s": "-1"}, "is not a positive number"),
-        ({"layers": ""}, "layers: not given"),
+        ({"layers": "", "model": "mine"}, "layers: not given"),
         ({"trust": "none", "notes": "two numbers; more"}, "doubts it: two numbers"),
     ],
 )

@@ -1,10 +1,13 @@
 """Training software: names, chips, and how long its maker supports it, from `specs/software`.
 
-One file per framework. A training stack belongs to the software that has one of its names.
+One file per framework. A training stack belongs to the software that has one of its names. Of a
+publication's words, the first name of a framework counts: "XTuner (DeepSpeed ZeRO-3)" is XTuner.
+Words such as `eager` or `compile` say how it ran, against the framework's habit.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal
 
 from trnbench.facts.catalog.document import load_once
@@ -12,6 +15,7 @@ from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import FlopPerS
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record
+from trnbench.facts.workload.layout import ZeroStage
 
 if TYPE_CHECKING:
     from trnbench.facts.hardware.instance import Platform
@@ -48,6 +52,8 @@ class TrainingSoftware(Sourced):
     family: str | None = None
     """Word in the names of software that shares its kernels, such as forks."""
     execution: Execution
+    zero: ZeroStage | None = None
+    """Usual ZeRO stage; None: that of the stack that stands for it."""
     whole_graphs: bool = False
     """True where the compiler takes the passes of a stage as one graph, not module by module."""
     neuron_chips: tuple[str, ...] = ()
@@ -90,12 +96,47 @@ def software_called(catalog: Catalog, name: str) -> TrainingSoftware | None:
     return load_once(catalog, catalog.find(SECTION, name).path, TrainingSoftware)
 
 
-def software_alike(catalog: Catalog, platform: Platform, name: str) -> TrainingSoftware | None:
-    """The software on a platform whose family is part of a name; None if there is none."""
-    for one in all_software(catalog):
-        if one.family and one.family in name.lower() and one.runs_on(platform):
-            return one
-    return None
+def software_in(catalog: Catalog, platform: Platform, text: str) -> TrainingSoftware | None:
+    """The software on a platform that a publication's words name first; None if they name none."""
+    found = [
+        (place, -len(name), software)
+        for software in all_software(catalog)
+        for name in (*software.names, software.family or "")
+        if (place := _place(name, text, part=name == software.family)) is not None
+        and software.runs_on(platform)
+    ]
+    return min(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _place(name: str, text: str, *, part: bool) -> int | None:
+    """Place of a name in a text: of a family as a part of words, else of whole words."""
+    bounds = ("", "") if part else (r"(?<![a-z0-9])", r"(?![a-z0-9])")
+    at = re.search(f"{bounds[0]}{re.escape(name.lower())}{bounds[1]}", text.lower())
+    return at.start() if at and name else None
+
+
+_EXECUTIONS: dict[Execution, str] = {
+    "eager": r"\beager\b|\b(no|not|without)[ -](torch\.)?compiled?\b"
+    r"|\bcompile[ =:]*(off|false|no)\b",
+    "compiled": r"\bcompiled?\b|\binductor\b|\bjit\b|\bxla\b|\bjax\b",
+    "tuned": r"megatron|\btransformer[ -]?engine\b",
+}
+_ZERO = re.compile(r"zero[ -]?([0123])(?![0-9])|(fsdp2?|full[ _-]shard)|(shard[ _-]grad)|\b(ddp)\b")
+
+
+def execution_in(text: str) -> Execution | None:
+    """How a publication's words say that its software ran; None if they do not."""
+    words = text.lower()
+    return next((one for one, told in _EXECUTIONS.items() if re.search(told, words)), None)
+
+
+def zero_in(text: str) -> ZeroStage | None:
+    """ZeRO stage that a publication's words name; None if they name none."""
+    found = _ZERO.search(text.lower())
+    if found is None:
+        return None
+    stage, whole, gradients, _ = found.groups()
+    return (0, 1, 2, 3)[int(stage) if stage else 3 if whole else 2 if gradients else 0]  # type: ignore[return-value]
 
 
 def software_on(

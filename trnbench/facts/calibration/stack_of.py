@@ -1,16 +1,23 @@
-"""The training stack behind a row of measured steps, by the name of the row's software."""
+"""The training stack behind a row of measured steps, by the name of the row's software.
+
+The stack that names the software, where it ran as that stack runs. Otherwise the stack of related
+software; else that of its kind, as its file or its words say; else that of most software.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from trnbench.errors import InputError
 from trnbench.facts.calibration.software import (
+    Execution,
     TrainingSoftware,
     all_software,
-    software_alike,
+    execution_in,
     software_called,
+    software_in,
+    zero_in,
 )
 from trnbench.facts.calibration.training_stack import (
     STACK_PREFIX,
@@ -34,6 +41,17 @@ OTHER_RELEASE = "other"
 """Release name under which a stack describes unlisted releases."""
 
 
+TUNED = ("Megatron-LM", "Megatron-Core")
+"""Software whose stacks stand for software written for its chips."""
+KINDS: Mapping[Execution, str] = {
+    "tuned": "tuned for its chips",
+    "eager": "not compiled",
+    "compiled": "compiled",
+    "graph": "compiled as whole graphs",
+}
+"""Kinds of software in words."""
+
+
 class FoundStack(Record):
     """A stack, and whether it is the software's own or a substitute."""
 
@@ -41,6 +59,18 @@ class FoundStack(Record):
     own: bool
     usual: bool = False
     """True where no software is named: the stack is the machine's usual one."""
+    software: TrainingSoftware | None = None
+    """Software that was understood; None where no file has a name in it."""
+    kind: Execution | None = None
+    """Kind of software that the substitute stands for; None for software of any kind."""
+
+    @property
+    def why(self) -> str:
+        """Why the substitute was taken, with what was understood of the software."""
+        if self.kind is None:
+            return "as none is known for its software"
+        who = self.software.title if self.software else "its software"
+        return f"as none is known for {who}, taken as {KINDS[self.kind]}"
 
 
 class Stacks(State, kw_only=False):
@@ -70,23 +100,46 @@ class Stacks(State, kw_only=False):
         return self._found.of(key, lambda: self._of(framework, release, platform))
 
     def _of(self, framework: str, release: str, platform: Platform) -> FoundStack:
-        own = self._told(self.named, platform) or self._of_software(framework, platform)
-        if own is None and self._serves(self.otherwise, platform):
-            own = self._told(self.otherwise, platform)
-        found = FoundStack(stack=own, own=True) if own else self._substitute(framework, platform)
+        told = self._told(self.named, platform)
+        found = FoundStack(stack=told, own=True) if told else self._understood(framework, platform)
+        if not found.own and self._serves(self.otherwise, platform):
+            otherwise = self._told(self.otherwise, platform)
+            found = FoundStack(stack=otherwise, own=True) if otherwise else found
         chip = load_chip_efficiency(self.catalog, platform.chip.name)
         known = _release(found.stack, found.stack.releases or chip.releases, release)
         if known != found.stack.release:
             found = replace(found, stack=replace(found.stack, release=known))
         return found
 
-    def _substitute(self, framework: str, platform: Platform) -> FoundStack:
-        """Stack of related software, such as the one forked from, or of unknown software."""
-        related = software_alike(self.catalog, platform, framework)
-        stack = self._of_software(related.names[0], platform) if related else None
-        if stack is not None:
-            return FoundStack(stack=stack, own=False)
-        return unnamed_stack(self.catalog, platform, framework)
+    def _understood(self, framework: str, platform: Platform) -> FoundStack:
+        """The stack of a software, or the one that stands for it."""
+        software = software_in(self.catalog, platform, framework)
+        said = execution_in(framework)
+        own = self._of_software(framework, platform)
+        if own is not None and not _is_others(self.catalog, own, software, framework):
+            ran_so = software is None or said in (None, "tuned", software.execution)
+            # Whatever ran on Neuron ran under its compiler.
+            if ran_so or isinstance(platform.chip.unit, NeuronCores):
+                return FoundStack(stack=own, own=ran_so, software=software)
+        kind = said or (software.execution if software else None)
+        related = self._of_software(software.names[0], platform) if software else None
+        if software is not None and related is not None and said in (None, software.execution):
+            return FoundStack(stack=related, own=False, software=software, kind=kind)
+        found = self._of_kind(framework, platform, kind)
+        zero = zero_in(framework) if framework else None
+        zero = zero if zero is not None else software.zero if software else None
+        if zero is not None and not found.usual:
+            habits = replace(found.stack.habits, zero=zero)
+            found = replace(found, stack=replace(found.stack, habits=habits))
+        return replace(found, software=software)
+
+    def _of_kind(self, framework: str, platform: Platform, kind: Execution | None) -> FoundStack:
+        if kind == "tuned" and not isinstance(platform.chip.unit, NeuronCores):
+            for name in TUNED:
+                stack = self._of_software(name, platform)
+                if stack is not None:
+                    return FoundStack(stack=stack, own=False, kind=kind)
+        return unnamed_stack(self.catalog, platform, framework, kind)
 
     def by_name(self, name: str, platform: Platform) -> FoundStack:
         """The stack of this name, or the platform's stack of the framework of this name."""
@@ -106,7 +159,8 @@ class Stacks(State, kw_only=False):
         found = self._of_software(software.names[0], platform)
         if found is not None:
             return FoundStack(stack=found, own=True)
-        return unnamed_stack(self.catalog, platform, software.names[0])
+        found_alike = self._of_kind(software.names[0], platform, software.execution)
+        return replace(found_alike, software=software)
 
     def _told(self, given: TrainingStack | str | None, platform: Platform) -> TrainingStack | None:
         if not isinstance(given, str):
@@ -150,19 +204,37 @@ def _best(stacks: Iterable[TrainingStack], software: str) -> TrainingStack | Non
     return best if best is not None and _named(best, software) else None
 
 
-def unnamed_stack(catalog: Catalog, platform: Platform, software: str) -> FoundStack:
-    """Substitute for software that no stack of the platform names.
+def unnamed_stack(
+    catalog: Catalog, platform: Platform, software: str, kind: Execution | None = None
+) -> FoundStack:
+    """Substitute for software that no stack of the platform names, of a kind or of any.
 
-    The one place of this assumption: unknown software launches whole graphs on Trainium and single
-    kernels elsewhere. An empty software name gives the instance's usual stack, as for a question
-    that names none.
+    The one place of this assumption: software launches whole graphs on Trainium, and elsewhere
+    single kernels unless it is known to be compiled. An empty software name gives the instance's
+    usual stack, as for a question that names none.
     """
     if not software:
         usual = training_stack_of(catalog, platform.instance.name)
         return FoundStack(stack=usual, own=True, usual=True)
-    graphs = isinstance(platform.chip.unit, NeuronCores)
-    stack = generic_stack(catalog, "graph" if graphs else "eager", platform.instance)
-    return FoundStack(stack=stack, own=False)
+    if isinstance(platform.chip.unit, NeuronCores):
+        stack = generic_stack(catalog, "graph", platform.instance)
+        return FoundStack(stack=stack, own=False, kind="graph" if kind else None)
+    stack = generic_stack(catalog, "compiled" if kind == "compiled" else "eager", platform.instance)
+    return FoundStack(stack=stack, own=False, kind=kind)
+
+
+def _is_others(
+    catalog: Catalog, stack: TrainingStack, software: TrainingSoftware | None, text: str
+) -> bool:
+    """True for a stack whose name in a text is part of the words of other software."""
+    if software is None:
+        return False
+    names = [name.lower() for name in stack.frameworks if name.lower() in text.lower()]
+    mine = [name.lower() for name in software.names]
+    if any(name in mine for name in names) or any(name == text.lower() for name in names):
+        return False
+    known = {name.lower() for one in all_software(catalog) for name in one.names}
+    return any(name in known for name in names)
 
 
 def _named(stack: TrainingStack, software: str) -> int:
