@@ -17,17 +17,17 @@ PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "cli": 2_964,
     "engines": 16_085,
-    "evidence": 13_142,
-    "facts": 11_973,
+    "evidence": 13_152,
+    "facts": 12_095,
     "launch": 3_182,
     "machine": 6_025,
     "money": 3_604,
-    "predict": 4_821,
+    "predict": 4_816,
     "program": 7_162,
     "show": 3_159,
     "store": 1_999,
     "tui": 8_426,
-    "verbs": 19_357,
+    "verbs": 19_356,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

@@ -55,7 +55,9 @@ def test_a_name_that_contains_megatron_is_the_megatron_stack_of_the_machine():
     found = Stacks(CATALOG).of("Megatron-DeepSpeed 0.9", "", platform)
     assert found.stack.name == "training-megatron-a100"
     assert not found.own
-    assert software_in(CATALOG, platform, "DeepSpeed").name == "deepspeed"
+    deepspeed = software_in(CATALOG, platform, "DeepSpeed")
+    assert deepspeed is not None
+    assert deepspeed.name == "deepspeed"
     assert software_in(CATALOG, platform, "homemade") is None
 
 

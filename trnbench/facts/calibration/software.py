@@ -136,7 +136,7 @@ def zero_in(text: str) -> ZeroStage | None:
     if found is None:
         return None
     stage, whole, gradients, _ = found.groups()
-    return (0, 1, 2, 3)[int(stage) if stage else 3 if whole else 2 if gradients else 0]  # type: ignore[return-value]
+    return (0, 1, 2, 3)[int(stage) if stage else 3 if whole else 2 if gradients else 0]
 
 
 def software_on(
