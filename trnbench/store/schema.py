@@ -146,6 +146,17 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def one_view(connection: sqlite3.Connection) -> Iterator[None]:
+    """See the file as it is at one moment in all reads of the block."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 def migrate(connection: sqlite3.Connection, to: int | None = None) -> None:
     """Bring the file to a version, the newest by default: in one transaction, or not at all."""
     with transaction(connection):

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.collectives import select
+from trnbench.engines.analytic.collective.choice import chosen_for
 from trnbench.engines.analytic.collective.sweep import sweep
 from trnbench.engines.analytic.step import kept_forms
 from trnbench.engines.analytic.step.collectives import CollectivePrices
@@ -14,6 +14,7 @@ from trnbench.facts.workload.choices import Op
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import Place, load_model
 from trnbench.machine.message_plan.algorithm import Refusal
+from trnbench.machine.message_plan.members import members_of
 from trnbench.machine.placement import place
 from trnbench.machine.rank_groups import MEGATRON, groups_along
 from trnbench.program.grid import grid_of
@@ -239,7 +240,8 @@ def test_shared_phases_and_rings_cost_what_groups_read_rank_by_rank_cost(data):
         members = groups.members(world)
         widest = np.argmax(np.ptp(members // of.ranks_per_node, axis=1))
         placed = place(of.platform, nodes=-(-world // of.ranks_per_node))
-        selected = select(of.stack, placed, op, np.roll(members, -widest, axis=0), symmetric=False)
+        apart = members_of(placed, np.roll(members, -widest, axis=0), symmetric=False)
+        selected = chosen_for(of.stack, apart, op)
         times = np.broadcast_to(found.time_s, (len(tp), len(SIZES)))[at]
         if isinstance(selected, Refusal):
             assert np.isnan(times).all()

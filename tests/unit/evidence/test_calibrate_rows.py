@@ -76,5 +76,7 @@ def test_of_many_each_is_left_out_as_of_few(together, fitted, monkeypatch):
     few = without(fitted, places)
     monkeypatch.setattr("trnbench.evidence.fit.solve.MANY", 1)
     many = without(fitted, places)
-    for (one, _), (other, _) in zip(few, many, strict=True):
-        assert other == pytest.approx(one, abs=0.03)
+    far = np.array([np.abs(other - one) for (one, _), (other, _) in zip(few, many, strict=True)])
+    # Of many, a search takes fewer steps.
+    assert far.max() < 0.06
+    assert far.mean() < 0.01

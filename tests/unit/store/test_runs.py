@@ -19,6 +19,7 @@ from trnbench.store.recovery import findings
 from trnbench.store.runs import KeptAnswer, KeptRun, RunFilter
 from trnbench.store.schema import transaction
 from trnbench.store.studies import KeptCell, keep_cells
+from trnbench.verbs.runs.run import read_run
 
 
 @pytest.fixture
@@ -272,3 +273,19 @@ def test_names_of_a_foreign_file_of_runs_lead_nowhere_else(connection, tmp_path)
     planted = snapshot.KeptFile(section="prices", name="../../out", sha256=name)
     assert snapshot.restore(connection, (planted,), tmp_path / "back") is None
     assert not list(tmp_path.rglob("out.toml"))
+
+
+def test_a_run_that_is_replaced_while_it_is_read_is_read_whole(connection, tmp_path):
+    add(connection, kept(1))
+    with opened(tmp_path / "runs.db") as writer:
+
+        def replace(statement: str) -> None:
+            if "FROM answer" in statement:
+                connection.set_trace_callback(None)
+                with transaction(writer):
+                    store.remove_one(writer, kept(1).id)
+
+        connection.set_trace_callback(replace)
+        found = read_run(connection, "last")
+    assert found.answer.rows == ANSWER.rows
+    assert store.counted(connection) == 0

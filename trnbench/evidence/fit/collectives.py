@@ -106,6 +106,10 @@ def fit_collectives(catalog: Catalog, files: Sequence[EvidenceFile]) -> Collecti
     if stack.begun_as is not None:
         stack = load_stack(catalog, stack.begun_as)  # so that no row counts twice
     problem = _Problem(catalog, stack, exchanges)
+    if problem.kept:
+        # Sizes at which algorithms change depend on the numbers that are fitted.
+        found = problem.tunings(problem.fitted(np.ones(len(problem.kept), bool))[0])
+        problem = _Problem(catalog, stack, exchanges, replace(stack, tunings=found))
     unused += problem.unused
     if not problem.kept:
         raise InputError(f"no collective can be fitted: {unused[0][0]}: {unused[0][1]}")
@@ -137,16 +141,23 @@ def fit_collectives(catalog: Catalog, files: Sequence[EvidenceFile]) -> Collecti
 
 
 class _Problem:
-    """Collectives of an instance priced by a stack, and the numbers to fit."""
+    """Collectives of an instance priced by a stack, and the numbers to fit.
+
+    Algorithms are those that `chosen_by` takes, by default the stack itself.
+    """
 
     def __init__(
-        self, catalog: Catalog, stack: CollectiveStack, exchanges: Sequence[Exchange]
+        self,
+        catalog: Catalog,
+        stack: CollectiveStack,
+        exchanges: Sequence[Exchange],
+        chosen_by: CollectiveStack | None = None,
     ) -> None:
         self.stack, self.unused = stack, list[tuple[str, str]]()
         self.kept: list[Exchange] = []
         # Rows of one choice: placed algorithm, protocol, sizes in bytes, and places of the rows.
         self.priced: list[tuple[Profile, str, FloatArray, slice]] = []
-        for rows, selected in selected_exchanges(catalog, exchanges, stack):
+        for rows, selected in selected_exchanges(catalog, exchanges, chosen_by or stack):
             if isinstance(selected, Refusal):
                 self.unused += [(row.id, selected.reason) for row in rows]
             else:

@@ -25,6 +25,7 @@ from trnbench.store.database import Say, begin_anew, opened, read
 from trnbench.store.place import Damaged, identity, store_path
 from trnbench.store.recovery import Recovered, RunFault, findings, put_aside, recover, salvaged
 from trnbench.store.runs import KeptAnswer, KeptRun
+from trnbench.store.schema import one_view
 from trnbench.verbs.runs.question import RunsListQuestion
 
 _MOST_NAMED = 4
@@ -69,8 +70,10 @@ def read_run(connection: Connection, name: str) -> AnsweredRun:
     """Return a kept run, or the one in a file: an export of one, or the JSON of an answer."""
     if name.endswith(".json"):
         return _run_of_file(Path(name))
-    run = store.found(connection, name)
-    return AnsweredRun(run=run, answer=store.answer_of(connection, run))
+    # Another process may put a new answer in place of a run between the two reads.
+    with one_view(connection):
+        run = store.found(connection, name)
+        return AnsweredRun(run=run, answer=store.answer_of(connection, run))
 
 
 def export_runs(names: Sequence[str], *, redact: bool) -> list[Mapping[str, Any]]:
