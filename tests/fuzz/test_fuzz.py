@@ -16,9 +16,9 @@ from tests.fuzz.keys import CORPUS, pressed, read_steps, steps_of, written_steps
 from tests.fuzz.kills import killed, losses_after_kills
 from tests.fuzz.run import HOMES, tried
 
-INPUTS, LINES, KILLS = range(40), range(60), range(3)
-KEYS, MORE_KEYS = range(6), range(6, 42)
-"""Seeds of keys for some 20 s, and for two minutes."""
+INPUTS, LINES, KILLS = range(20), range(30), range(2)
+KEYS, MORE_KEYS = range(2), range(2, 42)
+"""Seeds of keys for some 10 s, and for two minutes."""
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def test_a_sample_of_kills_leaves_old_or_new_files(tmp_path):
         assert killed(seed, tmp_path) is None
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*.txt")), ids=lambda path: path.stem)
 def test_keys_that_once_went_wrong_leave_the_terminal_as_it_was(path, tmp_path):
     assert pressed(read_steps(path), tmp_path) is None

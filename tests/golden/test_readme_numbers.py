@@ -32,7 +32,7 @@ def _alike(shown: str, printed: str) -> bool:
     return numbers[0] == pytest.approx(numbers[1], rel=NEAR, abs=NEAR)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize(("command", "shown"), CAPTURES, ids=[one for one, _ in CAPTURES])
 def test_every_line_shown_is_printed_in_this_order(command, shown, capfdbinary, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(WIDTH))

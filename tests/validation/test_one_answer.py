@@ -150,7 +150,7 @@ def test_every_verb_gives_one_answer(seed, tmp_path):
     asked_alike(question(seed), tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", range(QUESTIONS))
 def test_every_verb_gives_one_answer_to_many_questions(seed, tmp_path):
     asked_alike(question(seed), tmp_path)

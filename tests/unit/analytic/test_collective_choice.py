@@ -155,7 +155,7 @@ def test_no_time_falls_with_size_or_rises_with_speed(
     check(instance, op, nodes, wide)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("instance", INSTANCES)
 def test_no_time_falls_on_any_instance(instance: str) -> None:
     for name, op, nodes, wide in EVERY:

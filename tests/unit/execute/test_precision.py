@@ -48,7 +48,7 @@ def learned(small_model, small_trainer) -> Callable[[str], np.ndarray]:
     return of
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_bf16_stalls_where_stochastic_rounding_and_master_weights_keep_learning(learned):
     full = learned("fp32")
     nearest, stochastic, master = (learned(name) for name in ("bf16", "bf16-sr", "bf16-master"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sampling import sampled
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import replace
@@ -79,7 +80,7 @@ def test_expert_groups_are_asked_where_there_are_some():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["llama3.1-8b", "mixtral-8x7b"])
+@pytest.mark.parametrize("model", sampled(("llama3.1-8b", "mixtral-8x7b"), ("llama3.1-8b",)))
 def test_a_search_finds_only_what_a_prediction_takes(model):
     found = search_layouts(
         model=model,

@@ -20,6 +20,7 @@ from tests.agreement import (
     distribution,
     sample,
 )
+from tests.sampling import sampled
 from trnbench.engines.analytic.collective.time import ClosedForm
 from trnbench.engines.analytic.step import pipeline
 from trnbench.engines.analytic.step.compute import PricedRank
@@ -109,7 +110,7 @@ PLAYED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["closed form", "played"])
-@pytest.mark.parametrize("what", list(CLOSED))
+@pytest.mark.parametrize("what", sampled(CLOSED, ("collectives",)))
 def test_an_engine_that_is_three_times_off_is_caught(what, engine, monkeypatch):
     cases, closed, played = small()
     some = range(0, len(cases), 3)

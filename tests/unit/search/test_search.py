@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sampling import sampled
 from tests.steps import step_prices
 from trnbench.engines.analytic.step.memory import memory
 from trnbench.engines.analytic.step.utilization import utilization
@@ -222,14 +223,14 @@ SMALL = {
 
 
 LARGE = ("experts", "room to be left", "tiny, Trn2")
-"""Those of a few hundred layouts."""
+"""Those of a few hundred layouts, each priced alone."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "asked",
     [
-        pytest.param(asked, id=name, marks=[pytest.mark.slow] if name in LARGE else [])
+        pytest.param(asked, id=name, marks=[pytest.mark.soak] if name in LARGE else [])
         for name, asked in SMALL.items()
     ],
 )
@@ -350,7 +351,7 @@ def test_the_needed_flop_are_the_same_in_every_layout(model, batch, sequence):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attention", ["fused", "naive"])
+@pytest.mark.parametrize("attention", sampled(("fused", "naive"), ("fused",)))
 @pytest.mark.parametrize(
     ("model", "instance", "sequence", "batch", "fixed"),
     [
