@@ -2,8 +2,8 @@
 
 First all parameters are fitted. Parameters that the rows hardly determine return to their priors,
 and the others are fitted again with the observed scatter of each stack. A single configuration
-determines only an overall factor. A fit that predicts left-out configurations no better than its
-start is discarded.
+with one number of micro-batches determines only an overall factor. A fit that predicts left-out
+configurations no better than its start is discarded.
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ def calibrate(rows: Sequence[Measured], *, held: Collection[str] = ()) -> Calibr
     factors = {(row.stack, FACTOR) for row in rows if row.stack not in held}
     # The first fit only finds which parameters the rows determine; the second frees just these,
     # with the scatter that the first one saw.
-    first = fit(problem(rows, held=held, free=factors if alone else None))
+    # Steps of more or fewer micro-batches tell these from what a step costs once.
+    level_only = alone and len({_micro_batches(row) for row in rows}) == 1
+    first = fit(problem(rows, held=held, free=factors if level_only else None))
     widths = dict(zip((one.place for one in first.problem.parameters), first.widths, strict=True))
     moved = {place for place, width in widths.items() if width < UNMOVED}
     near = dict(zip(widths, map(float, first.deviations), strict=True))
@@ -190,6 +192,12 @@ def calibrate(rows: Sequence[Measured], *, held: Collection[str] = ()) -> Calibr
         },
         unseen=_unseen(_steps(judged)) if better else None,
     )
+
+
+def _micro_batches(row: Measured) -> int:
+    """Micro-batches of a step; 0 of anything else."""
+    one = row.layout
+    return 0 if one is None else int(-(-one.global_batch // (one.dp * one.micro_batch)))
 
 
 def families_told(rows: Sequence[FittedRow]) -> list[str]:

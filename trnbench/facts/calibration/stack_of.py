@@ -118,6 +118,7 @@ class Stacks(State, kw_only=False):
         own = self._of_software(framework, platform)
         if own is not None and not _is_others(self.catalog, own, software, framework):
             ran_so = software is None or said in (None, "tuned", software.execution)
+            ran_so = ran_so or said in map(execution_in, _names_in(own, framework))
             # Whatever ran on Neuron ran under its compiler.
             if ran_so or isinstance(platform.chip.unit, NeuronCores):
                 return FoundStack(stack=own, own=ran_so, software=software)
@@ -238,8 +239,12 @@ def _is_others(
 
 
 def _named(stack: TrainingStack, software: str) -> int:
+    return max(map(len, _names_in(stack, software)), default=0)
+
+
+def _names_in(stack: TrainingStack, software: str) -> list[str]:
     text = software.lower()
-    return max((len(name) for name in stack.frameworks if name.lower() in text), default=0)
+    return [name for name in stack.frameworks if name.lower() in text]
 
 
 def _release(stack: TrainingStack, releases: Collection[str], told: str) -> str | None:
