@@ -150,6 +150,8 @@ OTHERS = {
     "schedule": "gpipe",
     "attention": "naive",
     "context_parallel": "all-to-all",
+    "dispatcher": "alltoall",
+    "overlapped": "off",
     "capacity_factor": 2.0,
     "precision": "fp32",
     "zero": 3,

@@ -50,7 +50,7 @@ def _compared(
         memory_measured_bytes=held.bytes if held else None,
         memory_of=held.of if held else None,
         outcome=case.step.outcome,
-        fitted=fitted(stack.fitted_rows, row.id),
+        fitted=fitted(stack.told_by, row.id),
         stack=stack.name,
         basis=setup.basis,
         own_stack=setup.own_stack,

@@ -62,9 +62,10 @@ class EvidenceCase(Record, eq=False):
         one = self.layout
         degrees = (one.tp, one.pp, one.cp, one.ep, one.vpp, one.micro_batch, one.sequence)
         modes = (one.zero, one.sequence_parallel, one.recompute, one.precision)
+        sent = (one.dispatcher, one.overlapped)
         setup = self.setup
         where = (setup.model.name, setup.platform.instance.name, setup.stack.name)
-        return " ".join(map(str, (*where, *degrees, *modes)))
+        return " ".join(map(str, (*where, *degrees, *modes, *sent)))
 
 
 class Reader(State, kw_only=False):

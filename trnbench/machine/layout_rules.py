@@ -14,9 +14,10 @@ from math import prod
 import numpy as np
 
 from trnbench.facts.arrays import BoolArray, IntArray, distinct
+from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.hardware.fabric import Torus
 from trnbench.facts.hardware.instance import LegalDegrees, Platform
-from trnbench.facts.workload.choices import neighbours_of
+from trnbench.facts.workload.choices import Dispatcher, neighbours_of
 from trnbench.machine.legality import cluster_verdict
 from trnbench.machine.rank_groups import MEGATRON, groups_along
 from trnbench.program.grid import SHARDED, Grid
@@ -213,6 +214,8 @@ def platform_refusals(
     refused += _world(platform, grid, nodes, logical_size, whole_nodes=whole_nodes)
     if degrees is not None:
         refused += _degrees(platform, degrees, grid)
+    if grid.dispatcher not in (None, "alltoall"):
+        refused += _dispatcher(platform, grid, grid.dispatcher, logical_size)
     return tuple(reason for reason in refused if np.any(reason.broken))
 
 
@@ -222,6 +225,25 @@ def platform_warnings(
     degrees = platform.legal_degrees(logical_size)
     warned = () if degrees is None else (_warned(platform, degrees, grid),)
     return tuple(reason for reason in warned if np.any(reason.broken))
+
+
+def _dispatcher(
+    platform: Platform, grid: Grid, name: Dispatcher | None, logical_size: int | None
+) -> Iterator[Reason]:
+    """Rules on dispatchers other than the collective library: the chips and networks they need."""
+    own, network = platform.instance.name, platform.instance.network
+    if isinstance(platform.chip.unit, NeuronCores):
+        yield Reason(
+            "dispatcher", grid.ep > 1, f"dispatcher={name} needs GPUs, {own} has none; try alltoall"
+        )
+    elif name == "hybridep" and network is not None and network.transport == "efa":
+        groups = groups_along("ep", grid, MEGATRON)
+        yield Reason(
+            "dispatcher",
+            (grid.ep > 1) & (groups.nodes(platform.ranks(logical_size)) > 1),
+            f"dispatcher=hybridep needs InfiniBand between nodes, {own} has EFA; try alltoall, "
+            "deepep, uccl",
+        )
 
 
 def _cluster(platform: Platform, nodes: int | IntArray) -> Iterator[Reason]:

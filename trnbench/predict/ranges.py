@@ -19,6 +19,7 @@ import numpy as np
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.chip_efficiency import (
     ChipEfficiency,
+    DispatchEfficiency,
     ExpertEfficiency,
     KernelEfficiency,
     Numbers,
@@ -31,7 +32,14 @@ from trnbench.facts.catalog.schema import keys_of
 from trnbench.facts.records import Record, fields, replace
 
 R = TypeVar(
-    "R", ChipEfficiency, KernelEfficiency, Overlaps, HostLaunch, ExpertEfficiency, TrainingStack
+    "R",
+    ChipEfficiency,
+    KernelEfficiency,
+    Overlaps,
+    HostLaunch,
+    ExpertEfficiency,
+    DispatchEfficiency,
+    TrainingStack,
 )
 
 INTERVAL = 0.80
@@ -50,6 +58,7 @@ RELEASES = "releases"
 HOST = "host"
 CHIP_RELEASES = "chip.releases"
 EXPERTS = "experts"
+EFA = "efa"
 OF_KERNELS = f"{CHIP}.attention_"
 """Prefix of a chip's numbers that only kernels timed by themselves depend on, and no step."""
 TIED: Mapping[str, str] = {
@@ -136,6 +145,7 @@ def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:
         },
         **(_of_record(stack.host, evidence, HOST, HOST) if stack.host else {}),
         **(_of_record(stack.experts, evidence, EXPERTS, EXPERTS) if stack.experts else {}),
+        **(_of_record(stack.efa, evidence, EFA, EFA) if stack.efa else {}),
     }
     return {key: one for key, one in ranges.items() if one is not None}
 
@@ -158,6 +168,7 @@ def numbers_by_key(efficiency: TrainingEfficiency) -> dict[str, Numbers]:
         *((CHIP, efficiency.chip), (KERNELS, stack.kernels), (OVERLAPS, stack.overlaps)),
         *(((HOST, stack.host),) if stack.host else ()),
         *(((EXPERTS, stack.experts),) if stack.experts else ()),
+        *(((EFA, stack.efa),) if stack.efa else ()),
     )
     return {
         **{
@@ -215,6 +226,7 @@ def replaced(efficiency: TrainingEfficiency, rows: Mapping[str, Numbers]) -> Tra
         overlaps=_with(stack.overlaps, rows, OVERLAPS),
         host=_with(stack.host, rows, HOST) if stack.host else None,
         experts=_with(stack.experts, rows, EXPERTS) if stack.experts else None,
+        efa=_with(stack.efa, rows, EFA) if stack.efa else None,
         releases=releases,
     )
     shared = {
@@ -232,7 +244,12 @@ def _own_keys() -> dict[str, str]:
 
 
 def _of_record(
-    record: ChipEfficiency | KernelEfficiency | Overlaps | HostLaunch | ExpertEfficiency,
+    record: ChipEfficiency
+    | KernelEfficiency
+    | Overlaps
+    | HostLaunch
+    | ExpertEfficiency
+    | DispatchEfficiency,
     known: Mapping[str, Evidence],
     path: str,
     prefix: str,

@@ -196,6 +196,8 @@ class TrainSetup(Record, eq=False):
         if amounts is not None:
             past = self.beyond_rows(layout)
             known = together(known, *(getattr(amounts, name) for name in past if past[name]))
+        if self.chips == 1 and self.efficiency.chip.between_chips is not None:
+            known = widest(known, self.efficiency.chip.between_chips)
         if untested is None or not self.beyond(PartialLayout.of(layout)):
             return known
         return widest(known, untested)
@@ -335,6 +337,9 @@ def training_efficiency(
         from trnbench.facts.calibration.stack_of import Stacks
 
         stack = Stacks(catalog).by_name(stack, platform).stack
+    network = platform.instance.network
+    if stack.efa is not None and (network is None or network.transport != "efa"):
+        stack = replace(stack, efa=None)
     return TrainingEfficiency(
         chip=load_chip_efficiency(catalog, platform.chip.name),
         stack=stack,

@@ -307,7 +307,7 @@ class BlockBuilder:
         *,
         when: FloatArray | None = None,
         maximum: bool = False,
-        copies: int = 1,
+        copies: int = 0,
     ) -> Tensor:
         """Exchange a tensor along an axis; a group of one rank exchanges nothing."""
         ranks = self.grid.ranks(axis)
@@ -335,6 +335,8 @@ class BlockBuilder:
                 count=present,
                 reduction="max" if maximum else "sum",
                 copies=copies,
+                sent_by=self.grid.dispatcher if copies else None,
+                overlapped=self.grid.overlapped if copies else None,
                 region=self.region,
             )
         )

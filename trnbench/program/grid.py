@@ -14,7 +14,7 @@ import numpy as np
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, fields, replace
-from trnbench.facts.workload.choices import Job, neighbours_of
+from trnbench.facts.workload.choices import Dispatcher, Job, neighbours_of
 from trnbench.facts.workload.layout import (
     DEGREES,
     KNOBS,
@@ -24,6 +24,7 @@ from trnbench.facts.workload.layout import (
     IdleModels,
     Layout,
     OptimizerOffload,
+    Overlapped,
     Reference,
     Reward,
     Schedule,
@@ -64,6 +65,8 @@ class Grid(Record, eq=False):
     stage_split: StageSplit
     pipeline_layout: str | None
     mtp_depths: int | None
+    dispatcher: Dispatcher | None
+    overlapped: Overlapped | None
     capacity_factor: float | None
     precision: PrecisionRecipe
     job: Job

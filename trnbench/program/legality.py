@@ -233,6 +233,8 @@ def _experts(transformer: Transformer, grid: Grid) -> Iterator[Reason]:
     if grid.expert_tp is not None:
         yield from _experts_apart(grid, grid.expert_tp)
     yield from _group_of_experts(grid)
+    if grid.overlapped == "on":
+        yield from _overlapped_experts(grid)
     # Dense layers lead the model: stages behind the first are alike only if it holds all of them.
     held = np.floor(transformer.layers / grid.pp)
     dense = moe.dense_layers
@@ -244,6 +246,26 @@ def _experts(transformer: Transformer, grid: Grid) -> Iterator[Reason]:
             f"try pp={transformer.layers // dense}"
         ),
     )
+
+
+def _overlapped_experts(grid: Grid) -> Iterator[Reason]:
+    """Rules on experts whose tokens travel while another micro-batch computes."""
+    spread = grid.ep > 1
+    yield Reason(
+        "chunks of overlap",
+        spread & (grid.pp > 1) & (grid.vpp == 1),
+        lambda at: (
+            f"overlapped=on with pp={at['pp']} needs model chunks, whose micro-batches meet on a "
+            "stage; try vpp=2, or overlapped=off"
+        ),
+    )
+    if grid.recompute.startswith("full"):
+        yield Reason(
+            "recompute of overlap",
+            spread,
+            f"overlapped=on does not go with recompute={grid.recompute}; try selective, or "
+            "overlapped=off",
+        )
 
 
 def _group_of_experts(grid: Grid) -> Iterator[Reason]:

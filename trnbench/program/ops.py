@@ -18,7 +18,8 @@ from trnbench.facts.arrays import FloatArray
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record, field
 from trnbench.facts.units import FLOP_PER_MULTIPLY_ADD
-from trnbench.facts.workload.choices import Op
+from trnbench.facts.workload.choices import Dispatcher, Op
+from trnbench.facts.workload.layout import Overlapped
 from trnbench.facts.workload.recompute import Module
 from trnbench.program.collective import Collective
 from trnbench.program.matrix import MatrixProduct, matrix_product
@@ -337,7 +338,9 @@ class CollectiveOp(_Op, eq=False):
     ranks: FloatArray  # `count` is of runs; of a ring, of hops
     reduction: Literal["sum", "max"] = "sum"
     ring: Literal["", "gather", "reduce"] = ""  # pieces go round, or parts of a sum
-    copies: int = 1  # sent of each token, to ranks that a router draws
+    copies: int = 0  # sent of each token, to experts that a router draws; 0: no such tokens
+    sent_by: Dispatcher | None = None  # who sends them; None: whom the software has
+    overlapped: Overlapped | None = None  # whether another micro-batch computes meanwhile
     part: FloatArray = field(default_factory=one)  # share of a piece that a hop carries
 
     @property

@@ -132,9 +132,15 @@ class Launches(Record, eq=False):
     passes: int  # passes through the whole layer
     exchanges: FloatArray  # collectives
     members: FloatArray  # ranks of these collectives, summed over them
+    dispatches: FloatArray  # passes that send tokens to experts on other ranks
 
 
-_NONE = Launches(passes=0, exchanges=array(0), members=array(0))
+_NONE = Launches(passes=0, exchanges=array(0), members=array(0), dispatches=array(0))
+
+
+def dispatched(block: Block) -> CollectiveOp | None:
+    """The exchange that sends tokens to experts; None in blocks without one."""
+    return next((op for op in block.collectives if op.copies), None)
 
 
 def launches(block: Block, *, split: bool) -> dict[Slot, Launches]:
@@ -145,7 +151,12 @@ def launches(block: Block, *, split: bool) -> dict[Slot, Launches]:
         slot = slot_of(phase, split=split)
         if slot is not None and is_whole(block, phase):
             earlier = by_slot.get(slot, _NONE)
-            by_slot[slot] = replace(earlier, passes=earlier.passes + 1)
+            sent = dispatched(block)
+            by_slot[slot] = replace(
+                earlier,
+                passes=earlier.passes + 1,
+                dispatches=earlier.dispatches + (array(0) if sent is None else sent.count),
+            )
     for op in block.collectives:
         slot = slot_of(op.phase, split=split)
         if slot is not None:

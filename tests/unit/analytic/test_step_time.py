@@ -512,11 +512,14 @@ def test_utilization():
     assert one == pytest.approx(2 * two)
 
 
-def expert_seconds(expert_tokens, **degrees):
+def expert_seconds(dispatcher, **degrees):
     """Return the exchange of tokens with experts in a slot of Mixtral on p5.48xlarge, s."""
     platform = PLATFORMS["p5.48xlarge"]
     stack = replace(
-        training_stack_of(CATALOG, "p5.48xlarge"), expert_tokens=expert_tokens, communication=1.0
+        training_stack_of(CATALOG, "p5.48xlarge"),
+        dispatcher=dispatcher,
+        communication=1.0,
+        efa=None,
     )
     chip = load_chip_efficiency(CATALOG, platform.chip.name)
     base = {"global_batch": 64, "sequence": 4096, "precision": "bf16-master"}
@@ -532,9 +535,9 @@ def expert_seconds(expert_tokens, **degrees):
     return op, prices.exchanges
 
 
-@pytest.mark.parametrize("expert_tokens", ["copies", "once-a-node"])
-def test_exchanges_priced_together_take_what_each_takes_alone(expert_tokens):
-    _, known = expert_seconds(expert_tokens, tp=4, dp=np.array([8, 16]), ep=8)
+@pytest.mark.parametrize("dispatcher", ["alltoall", "deepep"])
+def test_exchanges_priced_together_take_what_each_takes_alone(dispatcher):
+    _, known = expert_seconds(dispatcher, tp=4, dp=np.array([8, 16]), ep=8)
     blocks = known.program.blocks.values()
     ops = [*(op for block in blocks for op in block.collectives), *known.program.closing]
     assert len({(op.op, op.axis) for op in ops}) > 4
@@ -553,8 +556,8 @@ def test_a_token_goes_to_a_node_once_and_is_handed_on_inside_it():
     # Eight experts, four ranks apart, on four nodes of eight ranks: two a node. A token has two
     # experts, and both are elsewhere with a chance of 9/16: it reaches 4 (1 - 9/16) = 1.75 nodes,
     # in 2 copies.
-    op, once = expert_seconds("once-a-node", tp=4, dp=8, ep=8)
-    _, copies = expert_seconds("copies", tp=4, dp=8, ep=8)
+    op, once = expert_seconds("deepep", tp=4, dp=8, ep=8)
+    _, copies = expert_seconds("alltoall", tp=4, dp=8, ep=8)
     assert op.copies == 2
     fewer = once.prices.collectives([replace(op, read=cut(op.read, 1.75 / 2))])[0]
     stack = once.efficiency.stack
@@ -566,8 +569,8 @@ def test_a_token_goes_to_a_node_once_and_is_handed_on_inside_it():
 
 
 def test_inside_a_node_every_copy_is_sent():
-    op, once = expert_seconds("once-a-node", tp=1, dp=8, ep=8)
-    _, copies = expert_seconds("copies", tp=1, dp=8, ep=8)
+    op, once = expert_seconds("deepep", tp=1, dp=8, ep=8)
+    _, copies = expert_seconds("alltoall", tp=1, dp=8, ep=8)
     assert float(once.seconds(op)) == float(copies.seconds(op)) > 0
 
 

@@ -31,6 +31,8 @@ STEPS = (
         "trainium_refusals",
         "mlperf_lora",
         "bridge_steps",
+        "bridge_efa",
+        "torchneuron_steps",
     ),
 )
 KERNELS_OF = dict.fromkeys(("attention_kernels", "trainium_products_2026"), "trainium_kernels")
@@ -54,6 +56,8 @@ def test_every_line_of_a_published_file_is_a_row():
         "trainium_refusals": 3,
         "mlperf_lora": 3,
         "bridge_steps": 5,
+        "bridge_efa": 29,
+        "torchneuron_steps": 20,
         "trainium_kernels": 84,
         "trainium_products_2026": 27,
         "attention_kernels": 97,

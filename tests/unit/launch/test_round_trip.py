@@ -48,6 +48,8 @@ def layouts(draw, framework):
         knobs["ep"] = fixed.get("ep") or draw(st.sampled_from([1, 2, 4]))
         if "expert_tp" in FRAMEWORKS[framework].writes and draw(st.booleans()):
             knobs["expert_tp"] = draw(st.sampled_from([1, 2]))
+        if "dispatcher" in FRAMEWORKS[framework].writes and knobs["ep"] > 1:
+            knobs["dispatcher"] = draw(st.sampled_from(["alltoall", "deepep", "hybridep"]))
     knobs["micro_batch"] = draw(st.sampled_from([1, 2]))
     knobs["global_batch"] = dp * knobs["micro_batch"] * draw(st.sampled_from([4, 8, 12]))
     knobs["sequence"] = draw(st.sampled_from([2048, 4096, 8192]))

@@ -59,6 +59,7 @@ MEGATRON = {
     *("add-qkv-bias", "qk-layernorm", "attention-dropout", "hidden-dropout", "num-experts"),
     *("untie-embeddings-and-output-weights", "moe-router-topk", "moe-ffn-hidden-size"),
     *("moe-grouped-gemm", "moe-token-dispatcher-type", "moe-expert-capacity-factor"),
+    *("moe-flex-dispatcher-backend", "overlap-moe-expert-parallel-comm"),
     *("tensor-model-parallel-size", "pipeline-model-parallel-size", "context-parallel-size"),
     *("expert-model-parallel-size", "expert-tensor-parallel-size", "cp-comm-type"),
     *("num-virtual-stages-per-pipeline-rank", "micro-batch-size", "global-batch-size"),

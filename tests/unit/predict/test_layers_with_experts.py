@@ -28,7 +28,7 @@ LAYERS = 32
 def setup_with(experts: ExpertEfficiency | None, model: str = "mixtral-8x7b") -> TrainSetup:
     plain = train_setup(CATALOG, model, "p5.48xlarge", 2)
     overlaps = replace(plain.stack.overlaps, expert=0.0)
-    stack = replace(plain.stack, experts=experts, overlaps=overlaps)
+    stack = replace(plain.stack, experts=experts, overlaps=overlaps, efa=None)
     return replace(plain, efficiency=replace(plain.efficiency, stack=stack), memo=SetupMemo())
 
 

@@ -58,6 +58,7 @@ _NO_FIT = (
     *("sources", "spread", "unseen", "untested", "expert_spread", "fit", "fragmentation"),
     "memory",
     "memory_margin",
+    "efa",
 )
 
 

@@ -213,10 +213,11 @@ def problem(
 
 
 def _alike(rows: Sequence[Measured]) -> tuple[tuple[int, ...], ...]:
-    """The places of rows of one chip, stack and release."""
+    """The places of rows of one chip, stack, release and kind of network."""
     found: dict[tuple[object, ...], list[int]] = {}
     for i, row in enumerate(rows):
-        found.setdefault((row.chip, row.stack, row.efficiency.stack.release), []).append(i)
+        stack = row.efficiency.stack
+        found.setdefault((row.chip, row.stack, stack.release, stack.efa is None), []).append(i)
     return tuple(map(tuple, found.values()))
 
 

@@ -12,9 +12,12 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from trnbench.errors import unhandled
+from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Ratio, Seconds
 from trnbench.facts.records import Record, RecordField, field, fields
+from trnbench.facts.workload.choices import Dispatcher
 from trnbench.facts.workload.recompute import PlainRecompute
 
 if TYPE_CHECKING:
@@ -42,7 +45,7 @@ _OF_A_LIBRARY = (
 """Numbers required of every kernel library."""
 _WORDS = (
     *("name", "title", "chips", "inherits_from", "fitted_rows", "releases", "provenance"),
-    *("dispatch", "recompute"),
+    *("dispatch", "recompute", "between_chips"),
 )
 
 
@@ -97,6 +100,8 @@ class ChipEfficiency(Sourced):
     releases: dict[str, Ratios] = field(default_factory=dict)
     """Factor on all times per release of compiler and runtime, over the newest; stacks share them.
     """
+    between_chips: Spread | None = None
+    """Scatter of one recipe between chips of the type: no interval of a single chip is narrower."""
 
     def __post_init__(self) -> None:
         check_numbers(numbers_of(self))
@@ -152,6 +157,52 @@ class ExpertEfficiency(Record):
 
     def __post_init__(self) -> None:
         check_shares(self)
+
+
+class DispatchEfficiency(Record):
+    """Dispatch of tokens to experts on other nodes over EFA, by dispatcher.
+
+    A launch is the host's time of a pass through a layer with such experts, s; an exchange a factor
+    on the time of its messages; an overlap the part hidden where another micro-batch computes.
+    """
+
+    fitted_rows: tuple[str, ...] = ()
+    """Measured steps that the numbers rest on."""
+    launch_overlap: Ratios = field(metadata=PART)
+    """Share of the shorter of launching and computing that runs in parallel."""
+    alltoall_launch_s: Times
+    deepep_launch_s: Times
+    uccl_launch_s: Times
+    alltoall_exchange: Ratios
+    deepep_exchange: Ratios
+    uccl_exchange: Ratios
+    alltoall_overlap: Ratios = field(metadata=PART)
+    deepep_overlap: Ratios = field(metadata=PART)
+    uccl_overlap: Ratios = field(metadata=PART)
+
+    def __post_init__(self) -> None:
+        check_shares(self)
+
+    def launch_s(self, dispatcher: Dispatcher) -> Times:
+        return self._of(dispatcher)[0]
+
+    def exchange(self, dispatcher: Dispatcher) -> Ratios:
+        return self._of(dispatcher)[1]
+
+    def overlap(self, dispatcher: Dispatcher) -> Ratios:
+        return self._of(dispatcher)[2]
+
+    def _of(self, dispatcher: Dispatcher) -> tuple[Times, Ratios, Ratios]:
+        match dispatcher:
+            case "alltoall":
+                return self.alltoall_launch_s, self.alltoall_exchange, self.alltoall_overlap
+            case "uccl":
+                return self.uccl_launch_s, self.uccl_exchange, self.uccl_overlap
+            # HybridEP is refused over EFA; inside a node it is a dispatcher as DeepEP is.
+            case "deepep" | "hybridep":
+                return self.deepep_launch_s, self.deepep_exchange, self.deepep_overlap
+            case _:
+                unhandled(dispatcher, "cost over EFA")
 
 
 class ComputeEfficiency(Record):

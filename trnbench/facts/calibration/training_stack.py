@@ -14,6 +14,7 @@ from trnbench.facts.calibration import transfer
 from trnbench.facts.calibration.chip_efficiency import (
     ChipEfficiency,
     ComputeEfficiency,
+    DispatchEfficiency,
     ExpertEfficiency,
     KernelEfficiency,
     Numbers,
@@ -42,13 +43,19 @@ from trnbench.facts.catalog.schema import keys_of
 from trnbench.facts.catalog.search import BUILT_IN, Catalog, Entry
 from trnbench.facts.hardware.instance import Instance
 from trnbench.facts.records import Record, field, replace
-from trnbench.facts.workload.layout import AttentionKernel, FrozenFormat, StageSplit, ZeroStage
+from trnbench.facts.workload.choices import Dispatcher
+from trnbench.facts.workload.layout import (
+    AttentionKernel,
+    FrozenFormat,
+    Overlapped,
+    StageSplit,
+    ZeroStage,
+)
 from trnbench.facts.workload.recompute import PlainRecompute
 
 CHIP_PREFIX = "chip-"
 
 RankOrder = Literal["megatron", "nxd-trn1", "dp-tp-pp", "dp-pp-tp", "pp-tp-dp"]
-ExpertTokens = Literal["copies", "once-a-node"]
 Basis = Literal["measured", "transferred", "assumed"]
 
 WITH_EXPERTS = " with experts"
@@ -151,8 +158,8 @@ class TrainingStack(Sourced):
     """Default attention kernel."""
     stage_split: StageSplit = "layers"
     """Quantity that pipeline stages share evenly by default."""
-    expert_tokens: ExpertTokens = "copies"
-    """Copies of a token sent to a node: one per expert there, or a single one."""
+    dispatcher: Dispatcher = "alltoall"
+    """Default dispatcher of tokens to experts; over EFA it is alltoall."""
     supports: tuple[SupportLine, ...]
     kernels: KernelEfficiency
     overlaps: Overlaps
@@ -173,6 +180,8 @@ class TrainingStack(Sourced):
     """Relative scatter of computing time between nodes; a step waits for the slowest."""
     host: HostLaunch | None = None
     experts: ExpertEfficiency | None = None
+    efa: DispatchEfficiency | None = None
+    """Cost of dispatchers over EFA; None on other networks."""
     fragmentation: float
     """Share of temporary memory lost by the allocator."""
     memory: MemoryOverheads = PLAIN
@@ -225,9 +234,27 @@ class TrainingStack(Sourced):
         }
 
     @property
+    def told_by(self) -> tuple[str, ...]:
+        """Measured steps behind its numbers, those of dispatchers included."""
+        return self.fitted_rows if self.efa is None else self.fitted_rows + self.efa.fitted_rows
+
+    @property
     def short_name(self) -> str:
         """The name that `--stack` takes."""
         return self.name.removeprefix(STACK_PREFIX)
+
+    def dispatcher_of(self, named: Dispatcher | None) -> Dispatcher:
+        """The dispatcher of a layout: the one named, or the stack's on this network."""
+        return named or (self.dispatcher if self.efa is None else "alltoall")
+
+    def overlap_of_experts(self, named: Dispatcher | None, overlapped: Overlapped | None) -> Ratios:
+        """Share of exchanges between nodes, of tokens with experts, hidden behind compute."""
+        if overlapped == "off":
+            return self.overlaps.expert
+        if self.efa is not None:
+            sent_by = self.dispatcher_of(named)
+            return self.efa.overlap(sent_by) if overlapped == "on" else self.overlaps.expert
+        return self.overlaps.expert if self.experts is None else self.experts.overlap_between_nodes
 
     @property
     def state(self) -> str | None:
@@ -272,7 +299,7 @@ class TrainingStack(Sourced):
         own: dict[str, Numbers] = {name: getattr(self, name) for name in (*named, "node_scatter")}
         overlaps = {f"overlaps.{name}": row for name, row in numbers_of(self.overlaps).items()}
         releases = {f"releases.{name}": row for name, row in self.releases.items()}
-        parts = {"host": self.host, "experts": self.experts}
+        parts = {"host": self.host, "experts": self.experts, "efa": self.efa}
         tables = {
             f"{table}.{name}": row
             for table, part in parts.items()
@@ -290,6 +317,7 @@ def number_keys() -> frozenset[str]:
         "host": HostLaunch,
         "memory": MemoryOverheads,
         "experts": ExpertEfficiency,
+        "efa": DispatchEfficiency,
     }
     return frozenset(
         [

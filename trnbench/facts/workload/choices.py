@@ -79,6 +79,20 @@ hybrid:4      all-to-all among 4 neighbours, whose tokens' keys and values circu
 _HYBRID = "hybrid:"
 
 
+Dispatcher = Literal["alltoall", "deepep", "uccl", "hybridep"]
+"""Software that sends tokens to experts on other ranks."""
+DISPATCHERS: tuple[Dispatcher, ...] = get_args(Dispatcher)
+_CARRIERS = {"nccl": "alltoall", "nvshmem": "deepep"}
+
+
+def dispatcher_named(text: str) -> str:
+    """A dispatcher by its name or the library under it; ValueError for another name."""
+    name = _CARRIERS.get(text, text)
+    if name not in DISPATCHERS:
+        raise ValueError(f"{text!r} is none of {', '.join(DISPATCHERS)}")
+    return name
+
+
 def exchange_named(text: str) -> str:
     """Canonical text of an exchange; ValueError for an invalid text."""
     if text in EXCHANGES[:2]:

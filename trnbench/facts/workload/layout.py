@@ -36,7 +36,9 @@ from trnbench.facts.records import (
 from trnbench.facts.workload.choices import (
     ADAPTED,
     REINFORCED,
+    Dispatcher,
     Job,
+    dispatcher_named,
     exchange_named,
     job_defaults,
     sequences_per_sample,
@@ -63,6 +65,7 @@ AdapterTargets = Literal["all-linear", "attention"]
 FrozenFormat = Literal["none", "fp8", "int8", "nf4"]
 IdleModels = Literal["device", "host"]
 OptimizerOffload = Literal["none", "host"]
+Overlapped = Literal["on", "off"]
 Value: TypeAlias = bool | int | float | str
 ActsOn = Literal["step", "layers", "experts"]
 ANY = "any"
@@ -219,6 +222,26 @@ class Layout(Record):
         part="layers",
         least=0,
         most=MOST_DEPTHS,
+    )
+    dispatcher: Dispatcher | None = _knob(
+        None,
+        "What sends tokens to experts on other ranks: alltoall (NCCL, a copy for each expert), "
+        "deepep, uccl or hybridep (a copy for each node); default: what the stack runs on this "
+        "network.",
+        metavar="NAME",
+        part="experts",
+        acts_with=("ep",),
+        form=dispatcher_named,
+    )
+    overlapped: Overlapped | None = _knob(
+        None,
+        "on, or off: tokens travel to and from experts while another micro-batch computes; "
+        "default: what the stack does.",
+        title="expert overlap",
+        short="overlap",
+        metavar="on|off",
+        part="experts",
+        acts_with=("ep",),
     )
     capacity_factor: Ratio | None = _knob(
         None,

@@ -32,6 +32,7 @@ INSIDE = "model.hierarchical_context_parallel_sizes"
 DEPTHS = "model.mtp_num_layers"
 OFFLOAD = "optimizer.optimizer_cpu_offload"
 OFFLOAD_SHARE = "optimizer.optimizer_offload_fraction"
+MEANWHILE = f"comm_overlap.{megatron.MEANWHILE}"
 DRAWN = "model.pipeline_model_parallel_layout"
 _PRECISIONS = {
     "bf16-master": "bf16_mixed",
@@ -82,6 +83,11 @@ def _settings(plan: LaunchPlan) -> Iterator[tuple[str, object]]:
         yield EXPERT_TP, layout.expert_tp
     if plan.depths or layout.mtp_depths == 0:
         yield DEPTHS, plan.depths or "null"
+    if layout.dispatcher is not None:
+        for name, value in megatron.dispatch_settings(layout).items():
+            yield f"model.{name}", value
+    if layout.overlapped is not None:
+        yield MEANWHILE, _spelled(layout.overlapped == "on")
     if layout.capacity_factor is not None:
         yield "model.moe_expert_capacity_factor", layout.capacity_factor
     if layout.job == "lora" and layout.adapter_on is not None:
@@ -167,6 +173,11 @@ def layout_of(flags: Flags) -> dict[str, Value]:
         )
     if (depths := overrides.get(DEPTHS)) is not None:
         found["mtp_depths"] = 0 if depths == "null" else whole(flags.of, DEPTHS, depths)
+    if found.get("ep", 1) != 1:
+        kind, backend = (overrides.get(f"model.{key}") for key in megatron.DISPATCHED_BY)
+        found |= megatron.dispatch_knobs(kind, backend)
+        if (meanwhile := switches.get(overrides.get(MEANWHILE, "").lower())) is not None:
+            found["overlapped"] = "on" if meanwhile else "off"
     if (factor := overrides.get("model.moe_expert_capacity_factor")) is not None:
         found["capacity_factor"] = number(flags.of, "model.moe_expert_capacity_factor", factor)
     modes = {spelled: job for job, spelled in _MODES.items()}

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from trnbench.errors import MOST_NAMED, InputError, listed
 from trnbench.facts.workload import recompute
 from trnbench.facts.workload.choices import Job, neighbours_of
-from trnbench.facts.workload.layout import Value
+from trnbench.facts.workload.layout import Layout, Value
 from trnbench.facts.workload.model import ROTARY_BASE
 from trnbench.facts.workload.pipeline_layout import drawn_text, stages_of
 from trnbench.launch.arguments import BESIDE, Flags, number
@@ -138,9 +138,32 @@ def _model(plan: LaunchPlan) -> Iterator[str]:
     if moe is not None:
         yield from ("--num-experts", str(moe.experts), "--moe-router-topk", str(moe.top_k))
         yield from ("--moe-ffn-hidden-size", str(moe.expert.hidden), "--moe-grouped-gemm")
-        yield from ("--moe-token-dispatcher-type", "alltoall")
+        for name, value in dispatch_settings(plan.layout).items():
+            yield from (f"--{name.replace('_', '-')}", value)
+        if plan.layout.overlapped == "on":
+            yield f"--{MEANWHILE.replace('_', '-')}"
         if plan.layout.capacity_factor is not None:
             yield from ("--moe-expert-capacity-factor", str(plan.layout.capacity_factor))
+
+
+FLEX = ("deepep", "hybridep")
+"""Dispatchers that Megatron Core reaches through its flexible one."""
+DISPATCHED_BY = ("moe_token_dispatcher_type", "moe_flex_dispatcher_backend")
+MEANWHILE = "overlap_moe_expert_parallel_comm"
+
+
+def dispatch_settings(layout: Layout) -> dict[str, str]:
+    """Keys of the configuration that say how tokens reach experts."""
+    if layout.dispatcher not in FLEX:
+        return {DISPATCHED_BY[0]: "alltoall"}
+    return dict(zip(DISPATCHED_BY, ("flex", layout.dispatcher), strict=True))
+
+
+def dispatch_knobs(kind: str | None, backend: str | None) -> dict[str, Value]:
+    """The dispatcher of a type and its backend; that which gathers all tokens is not modelled."""
+    if kind == "flex":
+        return {"dispatcher": backend if backend in FLEX else FLEX[0]}
+    return {"dispatcher": kind} if kind == "alltoall" else {}
 
 
 def _layout(plan: LaunchPlan) -> Iterator[str]:
@@ -209,6 +232,8 @@ def refusals(plan: LaunchPlan) -> Iterator[str]:
     """Yield reasons why Megatron Core cannot run a plan."""
     layout, transformer = plan.layout, plan.transformer
     yield from unwritten(plan)
+    if layout.dispatcher == "uccl":
+        yield "UCCL takes the place of DeepEP when it is installed; ask for --dispatcher deepep"
     if "activations" in recompute.modules_of(layout.recompute) and transformer.moe is None:
         yield "Megatron runs activations of experts again, not those of a dense MLP; try norms"
     if transformer.moe is not None and (transformer.moe.shared_experts or transformer.dense_layers):
@@ -282,6 +307,11 @@ def layout_of(flags: Flags) -> dict[str, Value]:
         found["optimizer_offload"] = offload_of(
             flags.of, flags.text("optimizer_offload_fraction") or "1.0"
         )
+    if found["ep"] != 1:
+        kind, backend = (flags.text(key) for key in DISPATCHED_BY)
+        found |= dispatch_knobs(kind, backend)
+        if flags.true(MEANWHILE):
+            found["overlapped"] = "on"
     if (factor := flags.text("moe_expert_capacity_factor")) is not None:
         found["capacity_factor"] = number(flags.of, "--moe-expert-capacity-factor", factor)
     return found
@@ -330,7 +360,9 @@ FIXED: Mapping[str, tuple[Value, str]] = {
     "stage_split": ("layers", "its stages share layers evenly unless a layout is drawn by hand"),
     "frozen_format": ("none", "it stores frozen weights as the precision has them"),
 }
-WRITES = frozenset({"expert_tp", "pipeline_layout", "mtp_depths", "optimizer_offload"})
+WRITES = frozenset(
+    {"expert_tp", "pipeline_layout", "mtp_depths", "optimizer_offload", "dispatcher", "overlapped"}
+)
 RECOMPUTE = (*recompute.PLAIN, recompute.SOME_LAYERS, *MODULES)
 _OF_NEMO_RL = (
     "NeMo RL runs it with Megatron Core as one of its backends (docs.nvidia.com/nemo/rl), from a "

@@ -54,8 +54,7 @@ class Exchanges(Record, eq=False):
         """Seconds of many collectives, priced together."""
         keys = {op: _key(op) for op in ops}
         fresh = {key: op for op, key in keys.items() if key not in self.known}
-        once_a_node = self.efficiency.stack.expert_tokens == "once-a-node"
-        plain = {key: op for key, op in fresh.items() if not (op.copies > 1 and once_a_node)}
+        plain = {key: op for key, op in fresh.items() if not self._is_once_a_node(op)}
         priced = dict(zip(plain, self.prices.collectives([*plain.values()]), strict=True))
         return {
             op: self._known(key, partial(self._seconds, op, priced.get(key)))
@@ -78,6 +77,11 @@ class Exchanges(Record, eq=False):
             key, lambda: along(array(self._spans_nodes(op.axis, op.ranks)), self.samples)
         )
 
+    def experts_cross(self) -> FloatArray:
+        """1 where experts of a token are on several nodes, 0 where they are on one."""
+        spread = (self.program.grid.ep > 1) & self._spans_nodes("ep", None)
+        return along(array(spread), self.samples)
+
     def pipelines_cross(self) -> FloatArray:
         """1 where messages between stages leave the node, 0 where none does."""
         piped = self.program.grid.pp > 1
@@ -86,6 +90,10 @@ class Exchanges(Record, eq=False):
     def _spans_nodes(self, axis: str, ranks: FloatArray | None) -> BoolArray:
         groups = groups_along(axis, self.program.grid, self.prices.order, ranks)
         return groups.nodes(self.prices.ranks_per_node) > 1
+
+    def _is_once_a_node(self, op: CollectiveOp) -> bool:
+        """True of tokens sent to a node once, not a copy for each of its experts."""
+        return op.copies > 1 and self.efficiency.stack.dispatcher_of(op.sent_by) != "alltoall"
 
     def _once_a_node(self, op: CollectiveOp) -> PricedExchange:
         per_node = self.prices.ranks_per_node
@@ -103,7 +111,11 @@ class Exchanges(Record, eq=False):
 
     def _seconds(self, op: CollectiveOp, priced: PricedExchange | None) -> FloatArray:
         seconds = self._factored(priced or self._once_a_node(op), op.count)
-        experts = self.efficiency.stack.experts
+        stack, experts = self.efficiency.stack, self.efficiency.stack.experts
+        if stack.efa is not None and op.copies:
+            between = self.crosses(op) > 0
+            factor = stack.efa.exchange(stack.dispatcher_of(op.sent_by))
+            seconds = np.asarray(seconds * np.where(between, factor, 1.0))
         even = self.program.grid.capacity_factor is not None
         if experts is None or even or op.axis != "ep":
             return seconds
@@ -111,11 +123,12 @@ class Exchanges(Record, eq=False):
 
     def expert_overlap(self) -> FloatArray | None:
         """Overlap of experts' exchanges where it differs by layout, else None."""
-        stack = self.efficiency.stack
-        if stack.experts is None:
+        stack, grid = self.efficiency.stack, self.program.grid
+        between = stack.overlap_of_experts(grid.dispatcher, grid.overlapped)
+        if stack.experts is None or between is stack.overlaps.expert:
             return None
         across = along(array(self._spans_nodes("ep", None)), self.samples) > 0
-        return np.where(across, stack.experts.overlap_between_nodes, stack.overlaps.expert)
+        return np.where(across, between, stack.overlaps.expert)
 
     def _message_s(self, sent: Sequence[Send]) -> FloatArray:
         slices = (
@@ -187,4 +200,5 @@ def exchanges_of(
 
 
 def _key(op: CollectiveOp) -> Hashable:
-    return (op.op, groups_key(op), *map(numbers_key, (op.size_bytes, op.count)), op.copies)
+    sizes = map(numbers_key, (op.size_bytes, op.count))
+    return (op.op, groups_key(op), *sizes, op.copies, op.sent_by)

@@ -50,7 +50,7 @@ class HostPrices(Record, eq=False):
             },
             graph_s=pick(self.graph_s),
             update_s=pick(self.update_s),
-            overlap=self.overlap,
+            overlap=pick(self.overlap),
         )
 
     def added(
@@ -81,16 +81,16 @@ def host_prices(
 
     `stages`: number of blocks of each kind on each class of stages.
     """
-    program, host = exchanges.program, exchanges.efficiency.stack.host
-    if host is None:
-        return None
-    launching = host.layer_pass_s, host.exchange_s, host.piped_exchange_s, host.graph_s
+    program, stack = exchanges.program, exchanges.efficiency.stack
+    host, dispatch_s = stack.host or HostLaunch(dispatch="eager"), _dispatch_s(exchanges)
+    launching = host.layer_pass_s, host.exchange_s, host.piped_exchange_s, host.graph_s, dispatch_s
     if not any(ends_of(seconds)[1] for seconds in launching):
         return None
     # Passes through the ends of a model (embedding, head) have no launch of their own.
     slowness = _slowness(host, exchanges)
     passed, exchanged = slowness * host.layer_pass_s, slowness * host.exchange_s
     piped = slowness * host.piped_exchange_s * exchanges.pipelines_cross()
+    sent = slowness * dispatch_s * exchanges.experts_cross()
     graph_s = array(slowness * host.graph_s)
     split = splits_backward(program.layout.schedule)
     layers = layers_of(program.model, program.grid).passed
@@ -101,6 +101,7 @@ def host_prices(
                     passed * (launched.passes if kind in layers else 0)
                     + exchanged * along(launched.exchanges, exchanges.samples)
                     + piped * along(launched.members, exchanges.samples)
+                    + sent * along(launched.dispatches, exchanges.samples)
                 )
                 for slot, launched in launches(block, split=split).items()
             }
@@ -108,8 +109,16 @@ def host_prices(
         },
         graph_s=graph_s * slot_factor(host, along(program.grid.vpp, exchanges.samples)),
         update_s=launched_update_s(exchanges, stages),
-        overlap=array(host.overlap),
+        overlap=array(host.overlap)
+        if stack.efa is None
+        else np.where(exchanges.experts_cross() > 0, stack.efa.launch_overlap, host.overlap),
     )
+
+
+def _dispatch_s(exchanges: Exchanges) -> Numbers:
+    """Seconds of the host in a pass that sends tokens to experts on other nodes."""
+    stack, grid = exchanges.efficiency.stack, exchanges.program.grid
+    return 0.0 if stack.efa is None else stack.efa.launch_s(stack.dispatcher_of(grid.dispatcher))
 
 
 def launched_update_s(

@@ -109,7 +109,8 @@ class PlayedExchanges(Record, eq=False):
         groups = self._along(op)
         size = float(op.size_bytes)
         stack = self.efficiency.stack
-        if op.copies > 1 and stack.expert_tokens == "once-a-node":
+        sent_by = stack.dispatcher_of(op.sent_by)
+        if op.copies > 1 and sent_by != "alltoall":
             # Crossing the network and handing on inside nodes use different links: side by side.
             crossing, local = handed_on(groups, self.site.node_ranks, op.copies)
             run = side_by_side(
@@ -118,6 +119,8 @@ class PlayedExchanges(Record, eq=False):
             )
         else:
             run = self._run(op.op, groups, size)
+        if op.copies and stack.efa is not None and self._lane(groups) == "network":
+            run = run.times(float(stack.efa.exchange(sent_by)))
         # Routers do not share tokens evenly: the fullest expert ends the exchange. With a capacity
         # factor, tokens above an expert's share are dropped instead.
         experts = stack.experts
@@ -147,11 +150,15 @@ class PlayedExchanges(Record, eq=False):
     def overlap(self, purpose: Purpose) -> float:
         """Stack's overlap of exchanges of a purpose with compute."""
         stack = self.efficiency.stack
-        if purpose == "expert" and stack.experts is not None:
-            groups = groups_along("ep", self.grid, self._order)
-            if self._lane(groups) == "network":
-                return float(stack.experts.overlap_between_nodes)
+        if purpose == "expert" and stack.experts is not None and self.experts_cross:
+            return float(stack.overlap_of_experts(self.grid.dispatcher, self.grid.overlapped))
         return float(getattr(stack.overlaps, purpose))
+
+    @property
+    def experts_cross(self) -> bool:
+        """True where the experts of a token are on several nodes."""
+        groups = groups_along("ep", self.grid, self._order)
+        return int(self.grid.ep) > 1 and self._lane(groups) == "network"
 
     def lane(self, op: CollectiveOp) -> Lane:
         """The lane of a collective: inside nodes, or between them."""

@@ -11,10 +11,12 @@ next to each other as fit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from trnbench.engines.emulate.step.stages import BlockCounts, stage_counts
 from trnbench.facts.calibration.hosts import HostLaunch
+from trnbench.facts.calibration.training_stack import TrainingStack
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.records import Record
 from trnbench.program.blocks import layers_of
@@ -23,6 +25,8 @@ from trnbench.program.schedule import splits_backward
 from trnbench.program.slots import Slot, launches
 from trnbench.program.step import StepProgram
 
+Crossing: TypeAlias = Literal["pipeline", "experts"]
+"""Exchanges that may leave a node: messages between stages, and tokens on their way to experts."""
 _LAUNCHED_IN: tuple[Slot, ...] = ("forward", "backward")
 """The slots that the graphs of a micro-batch are launched in, half of them each."""
 
@@ -67,19 +71,27 @@ class PlayedHost(Record):
 def host_of(
     program: StepProgram,
     platform: Platform,
-    known: HostLaunch | None,
+    stack: TrainingStack,
     *,
     cores_in_use: int,
-    piped_crosses: bool,
+    crossing: Collection[Crossing],
 ) -> PlayedHost | None:
-    """The launches of a scalar program's host; None where no launch costs are known."""
-    if known is None:
+    """The launches of a scalar program's host; None where no launch costs are known.
+
+    `crossing`: exchanges that leave a node.
+    """
+    dispatching = stack.efa if "experts" in crossing else None
+    if stack.host is None and dispatching is None:
         return None
+    known, sent, overlap = stack.host or HostLaunch(dispatch="eager"), 0.0, None
+    if dispatching is not None:
+        sent = float(dispatching.launch_s(stack.dispatcher_of(program.grid.dispatcher)))
+        overlap = float(dispatching.launch_overlap)
     vcpus = platform.instance.host.vcpus
     slowness = 1.0 if vcpus is None else max(float(known.cores) * cores_in_use / vcpus, 1.0)
     passed = slowness * float(known.layer_pass_s)
     exchanged = slowness * float(known.exchange_s)
-    piped = slowness * float(known.piped_exchange_s) * piped_crosses
+    piped = slowness * float(known.piped_exchange_s) * ("pipeline" in crossing)
     trains = program.trains
     graph_s = slowness * float(known.graph_s) * (1.0 if trains else 0.5)
     layers = layers_of(program.model, program.grid).passed
@@ -91,6 +103,7 @@ def host_of(
                 slot: passed * (one.passes if kind in layers else 0)
                 + exchanged * float(one.exchanges)
                 + piped * float(one.members)
+                + slowness * sent * float(one.dispatches)
                 for slot, one in launches(block, split=split).items()
             }
             for kind, block in program.blocks.items()
@@ -99,7 +112,7 @@ def host_of(
         passed_s=passed if graphs else 0.0,
         update_graph_s=graph_s if graphs else 0.0,
         layers=layers,
-        overlap=float(known.overlap),
+        overlap=float(known.overlap) if overlap is None else overlap,
     )
 
 

@@ -48,6 +48,7 @@ from trnbench.engines.emulate.step.exchanges import (
     gradient_traffic,
 )
 from trnbench.engines.emulate.step.host import (
+    Crossing,
     HostPace,
     host_of,
     host_updates_s,
@@ -233,13 +234,16 @@ def _stages(
         for kind, block in program.blocks.items()
     }
     send_lane = exchanges.message_lane()
+    crossing: list[Crossing] = ["experts"] if exchanges.experts_cross else []
+    if int(program.grid.pp) > 1 and send_lane == "network":
+        crossing.append("pipeline")
     host = host_of(
         program,
         machine.platform,
-        machine.efficiency.stack.host,
+        machine.efficiency.stack,
         cores_in_use=machine.platform.chip.unit.cores_per_rank(machine.use.logical_size)
         * machine.site.node_ranks,
-        piped_crosses=int(program.grid.pp) > 1 and send_lane == "network",
+        crossing=crossing,
     )
     chunks = chunk_counts(program)
     waited: list[Mapping[Slot, float]] = []
