@@ -108,6 +108,7 @@ def test_every_number_has_a_range_around_it_and_every_prior_says_that_it_is_one(
         tables = (
             "host.",
             "experts.",
+            "efa.",
             "memory.",
             "kernels.attention_call",
             "kernels.attention_head",

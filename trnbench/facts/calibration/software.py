@@ -142,9 +142,11 @@ def zero_in(text: str) -> ZeroStage | None:
 def software_on(
     catalog: Catalog, platform: Platform, names: tuple[str, ...]
 ) -> TrainingSoftware | None:
-    """The software on a platform with one of these names of publications; None if unknown."""
-    wanted = {name.lower() for name in names}
-    for one in all_software(catalog):
-        if one.runs_on(platform) and wanted & {name.lower() for name in one.names}:
-            return one
-    return None
+    """The software on a platform with the first known of these names; None if all are unknown."""
+    known = {
+        name.lower(): one
+        for one in all_software(catalog)
+        if one.runs_on(platform)
+        for name in one.names
+    }
+    return next((known[name.lower()] for name in names if name.lower() in known), None)
