@@ -122,8 +122,8 @@ def test_every_number_has_a_range_around_it_and_every_prior_says_that_it_is_one(
         assert stack.basis != "measured" or stack.fitted_rows
     for name, chip in chips_by_file().items():
         for path, evidence in chip.provenance.evidence.items():
-            if path == "attention_keys":
-                continue  # it stands in the kernels' listings
+            if path == "attention_keys" or path.startswith("between_chips."):
+                continue  # it stands in the kernels' listings; ends of a range have none
             assert None not in (evidence.low, evidence.high), (name, path)
 
 
