@@ -108,7 +108,7 @@ snapshots: $(TOOLS) ## rewrite the golden files and the pictures of screens afte
 
 calibration: $(READY) ## fit the shipped calibrations anew: GPUs to rows marked fit, Trainium to all rows, TorchNeuron by itself
 	@$(BIN)/trnbench calibrate workloads/published/gpu_steps.csv workloads/published/mlperf_lora.csv \
-		workloads/published/gpu_kernels.csv \
+		workloads/published/families_2026.csv workloads/published/gpu_kernels.csv \
 		--also MBR-26.04.01-GPT-OSS-120B-H100-64-bf16,MBR-25.09-DeepSeek-V3-H100-1024-fp8 \
 		--spec-dir specs/priors --into specs/calibration --force --date 2026-11-26 $(ARGS)
 	@$(BIN)/trnbench calibrate workloads/published/trainium_steps.csv workloads/published/trainium_steps_2026.csv \

@@ -38,6 +38,7 @@ from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.model import Model
+from trnbench.facts.workload.weights import parameter_count
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.sampling import SAMPLES, sampled
 
@@ -159,8 +160,13 @@ class TrainSetup(Record, eq=False):
     def spread(self) -> Spread:
         """Spread of measured over predicted times here, for models of this kind."""
         if not self.own_stack and self.stack.unseen is not None:
-            return self.stack.unseen
-        return self.stack.spread_on(self.platform.instance.name, family_of(self.model))
+            known = self.stack.unseen
+        else:
+            known = self.stack.spread_on(self.platform.instance.name, family_of(self.model))
+        small = self.stack.small_spread
+        if small is None or parameter_count(self.model) >= small.parameters:
+            return known
+        return widest(known, small)
 
     def beyond(self, layout: PartialLayout) -> tuple[Support, ...]:
         """Features of a layout that the stack's software is not known to run.

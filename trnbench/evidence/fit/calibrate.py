@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import combinations
+from statistics import NormalDist
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from trnbench.evidence.fit.solve import Fit, fit, widths_by, without
 from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.calibration.training_stack import WITH_EXPERTS
 from trnbench.facts.records import Record, replace
-from trnbench.predict.ranges import END, TIED, chip_ranges, ranges_of
+from trnbench.predict.ranges import END, TAIL, TIED, chip_ranges, ranges_of
 
 UNMOVED = 0.99
 """Posterior over prior width from which on a parameter returns to its prior."""
@@ -48,6 +49,8 @@ SCATTERED = 8
 """Fewest configurations of a stack that determine its scatter."""
 PRIOR_ROWS = 4
 """Weight of a prior scatter, in configurations of a stack or in rows of its memory."""
+PRIOR_POINTS = 40
+"""Equally likely reaches that stand for a prior scatter among those of configurations."""
 
 
 class Fitted(Record):
@@ -115,6 +118,8 @@ class Calibration(Record, eq=False):
     """Correlations of parameter pairs that rows determine together."""
     spreads: Mapping[str, Spread]
     """Scatter by stack; `unseen`: scatter about predictions of stacks without rows."""
+    small_spreads: Mapping[str, Spread]
+    """Scatter of small models by stack, where enough of them tell."""
     unseen: Spread | None
 
     @property
@@ -165,6 +170,11 @@ def calibrate(rows: Sequence[Measured], *, held: Collection[str] = ()) -> Calibr
         > _distance(judged, lambda row: row.without_configuration)
     )
     kernels = [i for i, row in enumerate(rows) if row.quantity == KERNEL]
+    told = _by(_steps(judged), lambda row: row.stack)
+    large = {
+        stack: [one for one in of if not one.row.small] or list(of) for stack, of in told.items()
+    }
+    small = {stack: [one for one in of if one.row.small] for stack, of in told.items()}
     after = {
         one.place: (float(where), float(width), 1 - float(alone) ** 2)
         for one, where, width, alone in zip(
@@ -188,9 +198,14 @@ def calibrate(rows: Sequence[Measured], *, held: Collection[str] = ()) -> Calibr
         correlations=_correlations(found) if better else (),
         spreads={
             stack: _spread(rows_of) if better else rows_of[0].row.efficiency.stack.spread
-            for stack, rows_of in _by(_steps(judged), lambda row: row.stack).items()
+            for stack, rows_of in large.items()
         },
-        unseen=_unseen(_steps(judged)) if better else None,
+        small_spreads={
+            stack: _spread(of)
+            for stack, of in small.items()
+            if better and of != large[stack] and len(of) >= SCATTERED
+        },
+        unseen=_unseen([one for of in large.values() for one in of]) if better else None,
     )
 
 
@@ -291,24 +306,38 @@ def _by(
 
 
 def _spread(rows: Sequence[FittedRow]) -> Spread:
-    """Spread of measured over predicted times, predicted without their configuration.
+    """Conformal spread of measured over predicted times, predicted without their configuration.
 
-    The spread excludes the parameters' uncertainty, which intervals add separately, and is at least
-    the repeatability of measurements. The prior spread counts as a few configurations, so that one
-    lucky row proves nothing.
+    An interval adds the squares of what uncertain parameters and this spread reach, so a row asks
+    for what its parameters leave of its error. Each side is its own quantile of what the
+    configurations ask for,, so that a next one is inside with the probability of an interval. The prior spread counts as a few configurations, so that one lucky row proves
+    nothing, and no side is narrower than the repeatability of measurements.
     """
     before = rows[0].row.efficiency.stack.spread
-    squares = [
-        float(np.mean([math.log1p(row.without_configuration) ** 2 - row.expected for row in alike]))
-        for alike in _by(rows, lambda row: row.configuration).values()
+    asked = [
+        (math.copysign(math.sqrt(max(error**2 - END**2 * row.expected, 0.0)), error), 1 / len(of))
+        for of in _by(rows, lambda row: row.configuration).values()
+        for row in of
+        for error in [-math.log1p(row.without_configuration)]
     ]
-    beyond = max(sum(squares), len(squares) * ROW_SCATTER**2)
-    ends = []
-    for end in (before.low, before.high):
-        prior = (math.log(end) / END) ** 2
-        variance = (PRIOR_ROWS * prior + beyond) / (PRIOR_ROWS + len(squares))
-        ends.append(END * math.sqrt(variance))
-    return Spread(low=math.exp(-ends[0]), high=math.exp(ends[1]))
+    return Spread(
+        low=math.exp(-_reach([(-error, weight) for error, weight in asked], -math.log(before.low))),
+        high=math.exp(_reach(asked, math.log(before.high))),
+    )
+
+
+def _reach(asked: Sequence[tuple[float, float]], believed: float) -> float:
+    """Conformal quantile of weighted reaches to one side, with the prior's among them."""
+    normal = NormalDist(sigma=believed / END)
+    likely = [normal.inv_cdf((place + 0.5) / PRIOR_POINTS) for place in range(PRIOR_POINTS)]
+    every = sorted([*asked, *((one, PRIOR_ROWS / PRIOR_POINTS) for one in likely)])
+    whole = sum(weight for _, weight in every)
+    wanted, passed = (1 - TAIL) * whole, 0.0
+    for one, weight in every:
+        passed += weight
+        if passed >= wanted:
+            break
+    return max(one, END * ROW_SCATTER)
 
 
 def _unseen(rows: Sequence[FittedRow]) -> Spread | None:

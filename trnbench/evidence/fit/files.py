@@ -23,6 +23,7 @@ from trnbench.evidence.fit.calibrate import (
 from trnbench.evidence.fit.collectives import TUNINGS, CollectiveFit
 from trnbench.evidence.fit.memory import MemoryFit
 from trnbench.evidence.fit.problem import KERNEL, STEP
+from trnbench.evidence.fit.rows import SMALL
 from trnbench.evidence.fit.start import Start, Table
 from trnbench.facts.calibration.collective_stack import FILE_PREFIX
 from trnbench.facts.calibration.coverage import Spread
@@ -56,6 +57,7 @@ _LITTLE = 0.05
 _ENDS = ("value", "low", "high")
 _NO_FIT = (
     *("sources", "spread", "unseen", "untested", "expert_spread", "fit", "fragmentation"),
+    "small_spread",
     "memory",
     "memory_margin",
     "efa",
@@ -188,6 +190,8 @@ class Calibrated(Record, eq=False):
             new["fitted_on"] = sorted({row.row.instance for row in rows})
             table["basis"] = "measured"
             table["spread"] = _spread(self.calibration.spreads[name], source)
+            if (small := self.calibration.small_spreads.get(name)) is not None:
+                new["small_spread"] = {**_spread(small, source), "parameters": SMALL}
             if self.calibration.unseen is not None:
                 unseen, own = self.calibration.unseen, self.calibration.spreads[name]
                 # Machines that nobody saw scatter no less than those of the rows.

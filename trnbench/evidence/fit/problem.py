@@ -86,6 +86,8 @@ class Measured(Record, eq=False):
     """Family of the model."""
     quantity: str = STEP
     """The measured thing: a step, a part of one, or a kernel."""
+    small: bool = False
+    """True for a step of a small model, which waits for its host's launches."""
     instance: str = ""
     layout: Layout | None = None
     """Layout of a step."""

@@ -28,6 +28,7 @@ from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import Record, replace
 from trnbench.predict.fit import LayoutMemory
+from trnbench.facts.workload.weights import parameter_count
 from trnbench.predict.setup import family_of
 from trnbench.program.matrix import MatrixProduct
 
@@ -38,6 +39,8 @@ _OPEN = ("micro_batch", "recompute", "vpp")
 
 _TRUSTED = {"medium": 0.045, "low": 0.08}
 """Log scatter of rows with less trust by their collector."""
+SMALL = 1e9
+"""Parameters below which the steps of a model are judged apart: their hosts set the pace."""
 _STARTED_S = 0.01
 """Fixed cost of a part of a step, s, which a stack counts once with the step."""
 
@@ -152,6 +155,7 @@ def _measured(
         times_s=prepared.times_s,
         nodes=case.setup.nodes,
         family=family_of(case.setup.model),
+        small=parameter_count(case.setup.model) < SMALL,
         instance=case.setup.platform.instance.name,
         layout=case.layout,
         node_ranks=case.setup.platform.ranks(case.setup.logical_size),

@@ -113,6 +113,13 @@ def together(*spreads: Spread) -> Spread:
     )
 
 
+class SmallSpread(Spread):
+    """Spread of the steps of small models, which wait for their host's launches."""
+
+    parameters: float
+    """Models with fewer parameters are small."""
+
+
 class FitErrors(Record):
     """Quality of a fit: mean errors of its rows, |predicted / measured - 1|."""
 
@@ -188,9 +195,10 @@ class TrainingStack(Sourced):
     memory_margin: float = 1.0
     """Tolerated memory demand, as a factor, of a run known to have fit."""
     spread: Spread
-    """Scatter on what was measured; `unseen`: elsewhere; `expert_spread`: with experts."""
+    """Scatter on what was measured; `unseen`: elsewhere; the others: with experts, small models."""
     unseen: Spread | None = None
     expert_spread: Spread | None = None
+    small_spread: SmallSpread | None = None
     untested: Spread | None = None
     """Scatter for features the software was never seen to run."""
     software: Software | None = None

@@ -50,7 +50,7 @@ SETS: Mapping[str, tuple[EvidenceSet, ...]] = {
 """What users choose from -> the kinds of rows in it."""
 SHIPPED: Mapping[str, tuple[str, ...]] = {
     "trainium": ("trainium_steps", "trainium_steps_2026", "torchneuron_steps", "trainium_refusals"),
-    "gpu": ("gpu_steps", "mlperf_lora", "bridge_steps", "bridge_efa"),
+    "gpu": ("gpu_steps", "mlperf_lora", "bridge_steps", "bridge_efa", "families_2026"),
     "collectives": ("trainium_collectives", "gpu_collectives"),
     "kernels": ("trainium_kernels", "trainium_products_2026", "attention_kernels"),
     "attention": ("attention_kernels", "trainium_kernels"),
