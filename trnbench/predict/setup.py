@@ -38,8 +38,8 @@ from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.model import Model
-from trnbench.facts.workload.weights import parameter_count
 from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.facts.workload.weights import parameter_count
 from trnbench.predict.sampling import SAMPLES, sampled
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from trnbench.facts.calibration.training_stack import TrainingEfficiency, Traini
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import Record, replace
-from trnbench.predict.fit import LayoutMemory
 from trnbench.facts.workload.weights import parameter_count
+from trnbench.predict.fit import LayoutMemory
 from trnbench.predict.setup import family_of
 from trnbench.program.matrix import MatrixProduct
 
