@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import accumulate, combinations
 from statistics import NormalDist
 
 import numpy as np
@@ -310,8 +310,8 @@ def _spread(rows: Sequence[FittedRow]) -> Spread:
 
     An interval adds the squares of what uncertain parameters and this spread reach, so a row asks
     for what its parameters leave of its error. Each side is its own quantile of what the
-    configurations ask for,, so that a next one is inside with the probability of an interval. The prior spread counts as a few configurations, so that one lucky row proves
-    nothing, and no side is narrower than the repeatability of measurements.
+    configurations ask for. The prior spread counts as a few configurations, so that one lucky row
+    proves nothing, and no side is narrower than the repeatability of measurements.
     """
     before = rows[0].row.efficiency.stack.spread
     asked = [
@@ -332,12 +332,10 @@ def _reach(asked: Sequence[tuple[float, float]], believed: float) -> float:
     likely = [normal.inv_cdf((place + 0.5) / PRIOR_POINTS) for place in range(PRIOR_POINTS)]
     every = sorted([*asked, *((one, PRIOR_ROWS / PRIOR_POINTS) for one in likely)])
     whole = sum(weight for _, weight in every)
-    wanted, passed = (1 - TAIL) * whole, 0.0
-    for one, weight in every:
-        passed += weight
-        if passed >= wanted:
-            break
-    return max(one, END * ROW_SCATTER)
+    wanted = (1 - TAIL) * whole
+    passed = accumulate(weight for _, weight in every)
+    within = next(one for (one, _), sofar in zip(every, passed, strict=True) if sofar >= wanted)
+    return max(within, END * ROW_SCATTER)
 
 
 def _unseen(rows: Sequence[FittedRow]) -> Spread | None:
