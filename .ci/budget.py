@@ -17,15 +17,15 @@ PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "cli": 2_964,
     "engines": 16_132,
-    "evidence": 13_213,
-    "facts": 12_226,
+    "evidence": 13_211,
+    "facts": 12_227,
     "launch": 3_227,
     "machine": 6_047,
     "money": 3_604,
     "predict": 4_844,
     "program": 7_203,
     "show": 3_159,
-    "store": 2_010,
+    "store": 2_012,
     "tui": 8_426,
     "verbs": 19_359,
 }

@@ -8,6 +8,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -116,9 +117,14 @@ def above(one: type) -> list[type]:
     return [base for base in one.__mro__ if base.__module__.split(".")[0].startswith("textual")]
 
 
+@cache
+def tree(one: type) -> ast.Module:
+    return ast.parse(textwrap.dedent(inspect.getsource(one)))
+
+
 def shared(one: type, base: type) -> set[str]:
     """Return the private names that a class has or asks for, and a class below it has."""
-    its, given = (ast.parse(textwrap.dedent(inspect.getsource(each))) for each in (one, base))
+    its, given = tree(one), tree(base)
     theirs = {name for name in (*defined(given), *vars(base)) if is_private(name)}
     return theirs & {*asked(its), *defined(its)}
 

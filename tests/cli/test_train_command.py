@@ -201,7 +201,7 @@ def test_a_layout_may_leave_ranks_of_one_node_idle(run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("llama3-70b", "--on", "trn1.32xlarge"), "did you mean"),
+        (("llama3.1-7b", "--on", "trn1.32xlarge"), "did you mean"),
         (("llama2-7b", "--on", "trn1.32large"), "did you mean 'trn1.32xlarge'?"),
         (("llama2-7b",), "--on trn1.32xlarge:32"),
         ((), "--suite NAME"),

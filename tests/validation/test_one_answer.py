@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.sampling import sampled
 from trnbench import __version__
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
@@ -145,7 +146,7 @@ def asked_alike(asked: Asked, folder: Path) -> None:
     assert drawn.cost_usd == compared.cost_usd
 
 
-@pytest.mark.parametrize("seed", FEW)
+@pytest.mark.parametrize("seed", sampled(FEW, FEW[:1]))
 def test_every_verb_gives_one_answer(seed, tmp_path):
     asked_alike(question(seed), tmp_path)
 

@@ -148,13 +148,15 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def one_view(connection: sqlite3.Connection) -> Iterator[None]:
-    """See the file as it is at one moment in all reads of the block."""
+    """See the file as it is at one moment in all reads of the block, or of one around it."""
+    if connection.in_transaction:
+        yield
+        return
     connection.execute("BEGIN")
     try:
         yield
     finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        connection.rollback()
 
 
 def migrate(connection: sqlite3.Connection, to: int | None = None) -> None:

@@ -48,7 +48,7 @@ SCENARIOS = st.fixed_dictionaries(
 
 @given(SCENARIOS)
 def test_a_scenario_reads_back(tmp_path_factory, scenario):
-    path = tmp_path_factory.mktemp("scenario") / "scenario.toml"
+    path = tmp_path_factory.getbasetemp() / "scenario.toml"
     path.write_text(scenario_text(scenario), encoding="utf-8")
     assert read_scenario(path) == scenario
 

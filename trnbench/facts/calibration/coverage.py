@@ -8,14 +8,15 @@ rows determine.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from trnbench.facts.arrays import BoolArray, FloatArray
 from trnbench.facts.catalog.document import load_named
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record
+
+if TYPE_CHECKING:
+    from trnbench.facts.arrays import BoolArray, FloatArray
 
 
 class Spread(Record):
@@ -51,10 +52,10 @@ class Covered(Record):
 
     def degree_is_beyond(
         self, name: str, degree: FloatArray | int, ranks_per_node: int
-    ) -> BoolArray:
+    ) -> BoolArray | bool:
         """True where one of `DEGREES` is larger than in any row."""
         largest = self.tp_nodes * ranks_per_node if name == "tp" else getattr(self, name)
-        return np.asarray(degree > largest)
+        return degree > largest
 
     def degrees_beyond(self, degrees: Mapping[str, int], ranks_per_node: int) -> tuple[str, ...]:
         """Degrees larger than in any row, in words."""
