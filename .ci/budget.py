@@ -21,13 +21,13 @@ LINES = {
     "facts": 12_227,
     "launch": 3_227,
     "machine": 6_047,
-    "money": 3_604,
-    "predict": 4_844,
+    "money": 3_713,
+    "predict": 4_853,
     "program": 7_203,
-    "show": 3_159,
+    "show": 3_161,
     "store": 2_012,
-    "tui": 8_426,
-    "verbs": 19_359,
+    "tui": 8_434,
+    "verbs": 19_950,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

@@ -244,7 +244,7 @@ def test_no_letter_is_lost_during_a_search_of_ten_million_layouts_and_it_is_canc
 def test_what_is_taken_away_is_what_the_command_prints(terminal, home, monkeypatch):
     screen = terminal("compare", columns=200, lines=60)
     screen.shows("2 rows")
-    screen.shows("cheapest: ")
+    screen.shows("Cheapest most often: ")
     screen.press(b"ey")
     screen.shows("command of this view")
     (rows,) = home.glob("trnbench-compare-*.csv")

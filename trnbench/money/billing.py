@@ -147,7 +147,10 @@ def charges(
     if tariff.option in METERED or rules is None:
         return _metered(rules, usd, wall, count)
     if tariff.option == "capacity-block":
-        return _blocks(rules.block_of(offers.instance), usd, wall, count, seam)
+        block = rules.block_of(offers.instance)
+        if offers.terms.single_block:
+            return _one_block(block, usd, wall, count)
+        return _blocks(block, usd, wall, count, seam)
     return _committed(rules, offers, tariff, usd, wall, count)
 
 
@@ -211,7 +214,29 @@ def _blocks(
     rules: BlockRules, usd: float, wall: FloatArray, nodes: FloatArray, seam: FloatArray
 ) -> Charges[FloatArray]:
     days, blocks = cheapest_row(rules, wall, seam)
-    machines = _machines(rules, nodes)
+    return _in_blocks(rules, usd, (wall, nodes, seam), (days, blocks, _machines(rules, nodes)))
+
+
+def _one_block(
+    rules: BlockRules, usd: float, wall: FloatArray, nodes: FloatArray
+) -> Charges[FloatArray]:
+    """Charges of runs that one block of allowed size and length holds; NaN of others."""
+    days = _single_days(rules, wall)
+    sizes = np.append(np.array(sorted(rules.sizes), float), np.nan)
+    machines = sizes[np.searchsorted(sizes[:-1], nodes)]
+    days, machines = (np.where(np.isnan(days + machines), np.nan, one) for one in (days, machines))
+    bought = (days, np.where(np.isnan(days), np.nan, 1.0), machines)
+    return _in_blocks(rules, usd, (wall, nodes, np.zeros(wall.shape)), bought)
+
+
+def _in_blocks(
+    rules: BlockRules,
+    usd: float,
+    run: tuple[FloatArray, FloatArray, FloatArray],
+    bought: tuple[FloatArray, FloatArray, FloatArray],
+) -> Charges[FloatArray]:
+    """Charges of runs (wall and seam seconds, nodes) in blocks: days in all, blocks, machines."""
+    (wall, nodes, seam), (days, blocks, machines) = run, bought
     seams = blocks - 1
     hours = days * DAY_S / HOUR_S
     cost = hours * machines * usd
@@ -248,9 +273,15 @@ def single_block_usd(
     if tariff.option != "capacity-block" or offers.rules is None:
         return np.full(wall_s.shape, np.nan)
     rules = offers.rules.block_of(offers.instance)
-    lengths = np.append(np.array(rules.durations_days, float), np.nan)
-    days = lengths[np.searchsorted(lengths[:-1], (wall_s + rules.ends_early_s) / DAY_S)]
+    days = _single_days(rules, wall_s)
     return np.asarray(days * DAY_S / HOUR_S * _machines(rules, nodes) * tariff.usd_per_hour)
+
+
+def _single_days(rules: BlockRules, wall_s: FloatArray) -> FloatArray:
+    """Days of the shortest block that holds a run; NaN where no block is long enough."""
+    lengths = np.append(np.array(rules.durations_days, float), np.nan)
+    days: FloatArray = lengths[np.searchsorted(lengths[:-1], (wall_s + rules.ends_early_s) / DAY_S)]
+    return days
 
 
 def term_years(rules: PurchaseRules, offers: Offers, tariff: Tariff) -> int:
@@ -314,6 +345,8 @@ def _reasons(offers: Offers, tariff: Tariff, *, wall_s: float, nodes: int) -> tu
         rules = offers.rules.block_of(offers.instance)
         if sizes_of(rules, nodes) is None:
             reasons.append(f"{nodes} machines: Capacity Blocks hold {rules.most} on a day at most")
+        elif offers.terms.single_block:
+            reasons.append("no single Capacity Block holds the run (--buyable-only)")
     return tuple(reasons or ["starting between two Capacity Blocks takes longer than a block"])
 
 

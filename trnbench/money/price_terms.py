@@ -65,6 +65,8 @@ class PriceTerms(Record):
     """Checkpoints whose storage is charged; None leaves storage off the bill."""
     max_age_s: float | None = None
     """Rates read longer before the day get a warning."""
+    single_block: bool = False
+    """True buys Capacity Blocks only where a single one holds the cluster for the whole run."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.discount < 1:
@@ -84,6 +86,7 @@ def load_price_terms(
     commitment: Commitment = "whole",
     kept: str | None = None,
     max_age_s: float | None = None,
+    single_block: bool = False,
 ) -> PriceTerms:
     """A buyer's terms from texts ("NAME=USD", "NAME=4x OTHER", option names), checked."""
     own = _by_instance(catalog, map(parse_own_price, prices))
@@ -108,6 +111,7 @@ def load_price_terms(
         commitment=commitment,
         kept=None if kept is None else parse_kept(kept),
         max_age_s=max_age_s,
+        single_block=single_block,
     )
 
 

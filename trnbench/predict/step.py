@@ -134,6 +134,15 @@ def predict(
     )
 
 
+def fits(setup: TrainSetup, layout: Layout) -> bool:
+    """Whether a layout is valid and its memory suffices, without a time."""
+    setup = setup.training(layout)
+    program = _program(setup.model, layout)
+    if _legality(setup, program)[0]:
+        return False
+    return not any(_held(setup, one.program)[1] for one in phases_of(program))
+
+
 def _held(setup: TrainSetup, program: StepProgram) -> tuple[RankMemory, str | None]:
     """Memory of a rank in a phase, and the reason why that does not fit."""
     held = memory(

@@ -116,6 +116,8 @@ _RUN = (
     _share("cheapest_probability", "cheapest", digits=2),
     _share("on_time_probability", "on time", digits=2),
     Figure(key="mean_cost_usd", title="mean cost", dimension=Dimension.USD, digits=3),
+    Figure(key="regret_usd", title="regret", dimension=Dimension.USD, digits=2),
+    Figure(key="marks", title="marks", absent=""),
 )
 _REAL_NUMBERS = (
     *_named("step", "tokens"),

@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from trnbench.verbs.launch.folders import LaunchChoices
     from trnbench.verbs.plan.answer import PlanAnswer
     from trnbench.verbs.plan.question import PlanQuestion
+    from trnbench.verbs.quotes.lead import Verdict
     from trnbench.verbs.quotes.markets import Explored
     from trnbench.verbs.quotes.question import RunRequest
 
 COMPARE_COLUMNS = (
     *columns("instance", "nodes"),
     *columns("days", "cost_usd", interval=True),
-    *columns("purchase", "basis", "price_date", "mfu", "tokens_per_s"),
+    *columns("purchase", "cheapest_probability", "on_time_probability", "mean_cost_usd", "marks"),
+    *columns("basis", "price_date", "mfu", "tokens_per_s"),
     *columns("usd_per_million_tokens", "relative_time", "relative_cost", interval=True),
     *columns("break_even_mfu", "step_time_s", "bottleneck", "tp", "pp", "dp", "micro_batch"),
     *columns("memory_bytes", "memory_available_bytes", "fit_probability", "usd_per_hour"),
@@ -89,10 +91,9 @@ def watch_of(hooks: WorkHooks) -> Watch:
 def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> CompareFound:
     """The comparison, and the clusters searched for it."""
     from trnbench.verbs.compare.run import compare_run
-    from trnbench.verbs.compare.text import compare_report
+    from trnbench.verbs.compare.text import compare_report, compare_verdict_text
     from trnbench.verbs.quotes.markets import explore_all
     from trnbench.verbs.quotes.notes import basis_text
-    from trnbench.verbs.quotes.verdict import verdict_text
 
     question = compare_question(scenario)
     explored = explore_all(catalog, question.run, watch=watch_of(hooks))
@@ -105,11 +106,17 @@ def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> Compare
         answers=tuple(one.quote for one in answer.compared),
         points=tuple(point for one in explored for point in _points(one)),
         one_size=question.by_nodes,
-        verdict=verdict_text(answer),
-        winner=None if answer.lead is None else answer.lead.winner,
+        verdict=_with_advice(compare_verdict_text(answer), answer.verdict),
+        winner=answer.verdict.recommended,
         rests_on=tuple(basis_text(one.quote) for one in answer.compared),
         deadline_s=answer.deadline_s,
     )
+
+
+def _with_advice(words: str, verdict: Verdict) -> str:
+    from trnbench.verbs.quotes.verdict import advice_text
+
+    return " ".join(filter(None, (words, advice_text(verdict))))
 
 
 def compare_points(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> tuple[ClusterPoint, ...]:
@@ -172,7 +179,8 @@ def _spec_row(catalog: Catalog, name: str) -> Row:
 PLAN_COLUMNS = (
     *columns("instance", "nodes"),
     *columns("days", "cost_usd", interval=True),
-    *columns("purchase", "blocks_days", "region", "goodput", "mfu", "fit_probability"),
+    *columns("purchase", "cheapest_probability", "on_time_probability", "mean_cost_usd", "marks"),
+    *columns("blocks_days", "region", "goodput", "mfu", "fit_probability"),
     *columns("usd_per_hour", "price_date", "tp", "pp", "dp", "micro_batch", "evidence"),
 )
 
@@ -212,7 +220,7 @@ def plan_rows(catalog: Catalog, asked: Given, hooks: WorkHooks) -> PlanFound:
         report=replace(report, columns=PLAN_COLUMNS, people=None),
         answers=tuple(quotes),
         plan=answer,
-        verdict=plan_verdict_text(answer),
+        verdict=_with_advice(plan_verdict_text(answer), answer.verdict),
         words=words,
     )
 

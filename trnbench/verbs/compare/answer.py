@@ -9,7 +9,7 @@ from trnbench.predict.assumption import Assumption
 from trnbench.predict.search.result import Tally
 from trnbench.show.row import Interval, Row, cells, interval_cells
 from trnbench.verbs.quotes.answer import Quote
-from trnbench.verbs.quotes.lead import Lead
+from trnbench.verbs.quotes.lead import Verdict
 
 
 class ComparedQuote(Record):
@@ -50,7 +50,7 @@ class CompareAnswer(Record):
     """A comparison: a row a cluster. `footing` says in words what makes them comparable.
 
     `looked` counts the layouts of each instance type, over all clusters and parts of a run.
-    `lead` is None where no row has a price. `draws` from `seed` on are common to all rows.
+    `draws` from `seed` on are common to all rows, and `verdict` rests on them.
     `assumed`: what of the question nobody said.
     `unseen`: instance types that were not looked at, because the search was cancelled.
     """
@@ -61,7 +61,7 @@ class CompareAnswer(Record):
     compared: tuple[ComparedQuote, ...]
     looked: Mapping[str, Tally]
     purchase_asked: bool
-    lead: Lead | None = None
+    verdict: Verdict = Verdict()
     draws: int = 0
     seed: int = 0
     deadline_s: float | None = None

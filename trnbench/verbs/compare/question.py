@@ -33,7 +33,7 @@ class CompareQuestion(Question):
 
     run: RunRequest = group(RunRequest)
     deadline_s: float | None = option(
-        "Finish within this time, each on its smallest cluster; default, without --nodes: 60d.",
+        "Finish within this time, each on its cheapest cluster; default, without --nodes: 60d.",
         read=parsing.duration,
     )
     equal_cost: bool = option(

@@ -1,7 +1,7 @@
 """The comparison use case: a run on several instance types, on an equal footing.
 
     nodes       every type at each of the given numbers of nodes
-    deadline    every type at the fewest nodes, of those looked at, that finish in time
+    deadline    every type at the nodes, of those looked at, that cost the least in time
     cost        the baseline as before; the others as fast as they come for no more money
 
 A cluster is bought in the cheapest way that keeps the footing.
@@ -9,6 +9,7 @@ A cluster is bought in the cheapest way that keeps the footing.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -18,7 +19,7 @@ from trnbench.errors import EnvironmentFault, InputError
 from trnbench.facts.calibration.training_stack import TrainingStack, stacks_fitted_on
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.processes.children import forked
-from trnbench.facts.records import replace
+from trnbench.facts.records import Record, replace
 from trnbench.facts.units import counted, significant
 from trnbench.money.draws import DrawnPurchase
 from trnbench.money.market import candidates
@@ -35,13 +36,13 @@ from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.quotes.answer import Quote, quotes_assumed
 from trnbench.verbs.quotes.draws import (
     cost_ratio,
-    lead_of,
     outcomes,
     time_ratio,
     with_confidence,
-    with_probabilities,
 )
 from trnbench.verbs.quotes.markets import Explored, explore_all, looked
+from trnbench.verbs.quotes.pilots import with_pilots
+from trnbench.verbs.quotes.rivals import Rival, judged, on_time, rivals_of
 from trnbench.verbs.quotes.run import quote, quote_of_none
 from trnbench.verbs.quotes.text import time_text
 
@@ -105,8 +106,15 @@ LISTED = 5
 
 _Place: TypeAlias = tuple[str, int | None]
 """A row's instance type, and its number of nodes where these are the footing."""
-_Row: TypeAlias = tuple[Quote, DrawnPurchase | None, tuple[OtherStack, ...]]
-"""A row, its time and cost draw by draw, and the same with other stacks."""
+
+
+class _Row(Record, eq=False):
+    """A row, its time and cost draw by draw, its type's best plans, and it with other stacks."""
+
+    quote: Quote
+    drawn: DrawnPurchase | None
+    rivals: tuple[Rival, ...]
+    others: tuple[OtherStack, ...]
 
 
 def compare_run(
@@ -146,20 +154,30 @@ def compare_run(
         known = by_name[name]
         base = rows.get((baseline, nodes)) if request.equal_cost else None
         asked = nodes or (request.baseline_nodes if name == baseline else None)
-        budget = None if base is None else base[0]
-        found = row_of_market(request, known, asked, baseline=budget)
-        (drawn,) = outcomes(by_name, [found], draws)
-        return found, drawn, _other_stacks(catalog, known, found)
+        found, rivals = row_of_market(request, known, asked, base.quote if base else None)
+        same = [one.drawn for one in rivals if found.is_of(one.way)]
+        drawn = same[0] if same else outcomes(by_name, [found], draws)[0]
+        if drawn is not None and found.feasible and not rivals:
+            rivals = (Rival(way=_way(found), drawn=drawn),)
+        return _Row(
+            quote=_warned(found, drawn, request),
+            drawn=drawn,
+            rivals=rivals,
+            others=_other_stacks(catalog, known, found),
+        )
 
     places = [(name, nodes) for name in by_name for nodes in footings]
     first = [place for place in places if request.equal_cost and place[0] == baseline]
     for group in (first, [place for place in places if place not in first]):
-        found = each(row, group, watch.workers if watch is not None else 1)
-        rows.update(zip(group, found, strict=True))
-    drawn = [rows[place][1] for place in places]
-    quotes = with_probabilities(
-        [rows[place][0] for place in places], drawn, request.limits.deadline_s
-    )
+        made = each(row, group, watch.workers if watch is not None else 1)
+        rows.update(zip(group, made, strict=True))
+    drawn = [rows[place].drawn for place in places]
+    rivals = {
+        name: [one for place in places if place[0] == name for one in rows[place].rivals]
+        for name in by_name
+    }
+    found = judged([rows[place].quote for place in places], drawn, rivals, request.limits)
+    quotes = found.quotes
     beside = {place: n for n, place in enumerate(places)}
     compared = [
         _compared(by_name[name], quotes, drawn, beside[name, nodes], beside.get((baseline, nodes)))
@@ -174,12 +192,12 @@ def compare_run(
         footing=_footing(request, baseline),
         baseline=baseline,
         compared=tuple(compared),
-        lead=lead_of(quotes, drawn, baseline),
+        verdict=with_pilots(found, by_name, draws),
         draws=draws.count,
         seed=draws.seed,
         deadline_s=request.limits.deadline_s,
         confidence=run.confidence,
-        other_stacks=tuple(other for place in places for other in rows[place][2]),
+        other_stacks=tuple(other for place in places for other in rows[place].others),
         looked={one.name: looked(one) for one in explored},
         purchase_asked=bool(run.bought.purchase),
         unseen=tuple(name for name in named if name not in by_name),
@@ -193,55 +211,66 @@ def row_of_market(
     request: CompareQuestion,
     explored: Explored,
     nodes: int | None,
-    *,
     baseline: Quote | None = None,
-) -> Quote:
+) -> tuple[Quote, tuple[Rival, ...]]:
     """Return the quote of an instance type, on so many nodes if these are the footing.
 
-    With a `baseline` it is to cost no more than that.
+    Beside it stand the plans of the type that keep the limits and may be its best. With a
+    `baseline` the quote is to cost no more than that.
     """
     ways = candidates(explored.market) if explored.market else []
     if nodes is not None:
         ways = [way for way in ways if way.nodes == nodes]
     if not ways:
-        return quote_of_none(
+        none = quote_of_none(
             explored, nodes or explored.nearest_nodes, headroom=request.run.headroom
         )
+        return none, ()
     if baseline is not None:
-        return _at_equal_cost(explored, ways, baseline)
+        return _at_equal_cost(explored, ways, baseline), ()
     limits = request.limits
     if limits.deadline_s is not None:
         ways = with_confidence(explored, ways, request.run.confidence)
-    kept = ranked(ways, limits, "cost")
-    if kept:
-        fewest = min(way.nodes for way in kept)
-        chosen = next(way for way in kept if way.nodes == fewest)
-        return _warned(quote(explored, chosen), request)
+    rivals = rivals_of(explored, ranked(ways, limits, "cost"), CommonDraws())
+    if rivals:
+        return quote(explored, rivals[0].way), rivals
     soonest = nearest(ways, limits) or ways[0]
     found = quote(explored, soonest)
     end_s = soonest.sure_elapsed_s
     confidence = request.run.confidence
-    sure = "" if confidence is None else f" in {100 * confidence:g}% of draws"
+    sure = "" if confidence is None else f" with {100 * confidence:g}% confidence"
     late = (
+        f"misses the deadline of {time_text(limits.deadline_s or 0.0)}: "
         f"{time_text(soonest.elapsed_s if end_s is None else end_s)} at the fastest{sure}, on "
-        f"{counted(soonest.nodes, 'node')}, is past the deadline of "
-        f"{time_text(limits.deadline_s or 0.0)}"
+        f"{counted(soonest.nodes, 'node')}"
     )
     if request.deadline_s is None:
-        return replace(found, warnings=(*found.warnings, late))
-    return found.refused((late,))
+        return replace(found, warnings=(*found.warnings, late)), ()
+    return found.refused((late,)), ()
 
 
-def _warned(found: Quote, request: CompareQuestion) -> Quote:
+def _way(row: Quote) -> Candidate:
+    """Return the way in which a quote is bought."""
+    return Candidate(
+        instance=row.instance,
+        nodes=row.nodes,
+        option=row.bill.tariff.option if row.bill else None,
+        elapsed_s=row.elapsed_s.value if row.elapsed_s else math.inf,
+        cost_usd=row.cost_usd.value if row.cost_usd else None,
+    )
+
+
+def _warned(found: Quote, drawn: DrawnPurchase | None, request: CompareQuestion) -> Quote:
     """Return a quote that keeps the deadline by its estimate, with a warning if it may miss it."""
     deadline_s, elapsed = request.limits.deadline_s, found.elapsed_s
-    if request.run.confidence is not None or deadline_s is None or elapsed is None:
+    held = None if drawn is None else on_time(drawn, request.limits)
+    if request.run.confidence is not None or deadline_s is None or elapsed is None or held is None:
         return found
-    if elapsed.high <= deadline_s:
+    if elapsed.value > deadline_s or elapsed.high <= deadline_s:
         return found
     late = (
-        f"may take {time_text(elapsed.high)}, past the deadline of {time_text(deadline_s)}; "
-        "--confidence 80% leaves a margin"
+        f"meets the deadline of {time_text(deadline_s)} with {100 * held:.0f} % probability; "
+        "--confidence 80% sizes the cluster for 80 %"
     )
     return replace(found, warnings=(*found.warnings, late))
 
@@ -299,15 +328,10 @@ def _other_stacks(catalog: Catalog, known: Explored, row: Quote) -> tuple[OtherS
         if stack.name == own or stack.basis_on(row.instance, family) != "measured":
             continue
         other = replace(known, setup=_with_stack(catalog, known.setup, stack))
-        way = Candidate(
-            instance=row.instance,
-            nodes=row.nodes,
-            option=row.bill.tariff.option if row.bill else None,
-            elapsed_s=row.elapsed_s.value,
-            cost_usd=None,
-        )
         layouts = tuple(step.layout for step in row.steps)
-        found.append(OtherStack(stack=stack.short_name, quote=quote(other, way, layouts=layouts)))
+        found.append(
+            OtherStack(stack=stack.short_name, quote=quote(other, _way(row), layouts=layouts))
+        )
     return tuple(found)
 
 
@@ -340,7 +364,7 @@ def _footing(request: CompareQuestion, baseline: str) -> str:
         usual = "" if request.deadline_s else " (default; set --deadline)"
         sure = "" if run.confidence is None else f" with {100 * run.confidence:g}% confidence"
         time = f"that finishes in {time_text(deadline_s)}{usual}{sure}"
-        footing = f"on the smallest cluster {time} {tried}"
+        footing = f"on its cheapest cluster {time} {tried}"
     if request.equal_cost:
         return f"{baseline} {footing}, the others as fast as its cost buys"
     return f"each {footing}"

@@ -98,7 +98,7 @@ def scale_run(
 def _curve(request: CompareQuestion, explored: Explored, scaling: Scaling) -> ScalingCurve:
     # With numbers of nodes as the footing, the largest cluster says which family it is.
     nodes = request.run.node_counts[-1] if request.by_nodes else None
-    start = row_of_market(request, explored, nodes)
+    start, _ = row_of_market(request, explored, nodes)
     if start.step.step is None:
         return ScalingCurve(instance=explored.name, nodes=start.nodes, family=None, points=(start,))
     family = start.step.layout

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from trnbench.facts.records import replace
 from trnbench.facts.units import DAY_S, money_text
+from trnbench.money.objective import Limits
 from trnbench.predict.assumption import of_all_places
 from trnbench.show.charts.text import first_chart
 from trnbench.show.figures import FIGURES
@@ -22,7 +23,6 @@ from trnbench.show.text_table import Style
 from trnbench.verbs.compare.answer import CompareAnswer, OtherStack, tally_row
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.charts import Picked, cost_chart, run_charts
-from trnbench.verbs.quotes.lead import verdict_is
 from trnbench.verbs.quotes.notes import (
     assumed_block,
     availability_lines,
@@ -35,7 +35,13 @@ from trnbench.verbs.quotes.notes import (
     warning_lines,
 )
 from trnbench.verbs.quotes.text import degree_columns, run_text, settings_text
-from trnbench.verbs.quotes.verdict import verdict_lines, verdict_text
+from trnbench.verbs.quotes.verdict import (
+    Asked,
+    advice_text,
+    table_marks,
+    verdict_cells,
+    verdict_text,
+)
 from trnbench.verbs.train.tables import phase_blocks
 
 SURE = 0.995
@@ -52,6 +58,18 @@ CONVENTIONS = {
 }
 
 
+def asked_of(answer: CompareAnswer) -> Asked:
+    """Return what the rows of a comparison have to keep."""
+    limits = Limits(deadline_s=answer.deadline_s, priced=False)
+    return Asked(limits=limits, confidence=answer.confidence)
+
+
+def compare_verdict_text(answer: CompareAnswer) -> str:
+    """Return the verdict of a comparison in words."""
+    quotes = [one.quote for one in answer.compared]
+    return verdict_text(answer.verdict, quotes, asked_of(answer))
+
+
 def compare_report(
     answer: CompareAnswer,
     inputs: Mapping[str, object],
@@ -61,7 +79,8 @@ def compare_report(
 ) -> Report:
     """Return the report of a comparison, a row a cluster; people see layouts with `details`."""
     quotes = [one.quote for one in answer.compared]
-    winner = None if answer.lead is None else quotes[answer.lead.winner]
+    best = answer.verdict.recommended
+    winner = None if best is None else quotes[best]
     picked = Picked(winner=winner, deadline_s=answer.deadline_s)
     return Report(
         verb="compare",
@@ -69,8 +88,7 @@ def compare_report(
         rows=tuple(one.row() for one in answer.compared),
         columns=_columns(answer),
         summary={
-            "verdict": verdict_text(answer),
-            "verdict_is": verdict_is(answer.lead),
+            **verdict_cells(answer.verdict, quotes, asked_of(answer)),
             **cells(answer, "draws seed footing baseline"),
             "assumed": [one.plain for one in answer.assumed],
             "layouts": [tally_row(name, tally) for name, tally in answer.looked.items()],
@@ -117,6 +135,7 @@ def _draw(report: Report, answer: CompareAnswer, plot: bool, details: bool, styl
         assumed_block(answer.assumed if details else of_all_places(answer.assumed), style),
     ]
     blocks += [*([] if answer.complete else [interrupted(answer.unseen)])]
+    blocks.append(style.strong(style.wrap(advice_text(answer.verdict))))
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -128,21 +147,20 @@ def _heading(answer: CompareAnswer, style: Style) -> str:
         lines.append(settings_text(quotes))
     told = [style.wrap(line) for line in lines]
     if quotes:
-        verdict = style.lines(verdict_lines(answer))
-        told.insert(0, style.strong(verdict))
+        told.insert(0, style.strong(style.wrap(compare_verdict_text(answer))))
     return "\n".join(told)
 
 
 def _verdict_table(report: Report, answer: CompareAnswer, style: Style) -> str:
     """Return the table that every terminal has room for: time and cost, the cheapest marked."""
     quotes = [one.quote for one in answer.compared]
-    best = answer.lead.winner if answer.lead else None
+    best = answer.verdict.recommended
     marks = [
         "no" if not quote.feasible else "*" if place == best else ""
         for place, quote in enumerate(quotes)
     ]
     rows = tuple(
-        {**row, "mark": mark, **_unpriced(quote)}
+        {**row, "mark": mark, "marks": table_marks(quote), **_unpriced(quote)}
         for row, mark, quote in zip(report.rows, marks, quotes, strict=True)
     )
     several = len(quotes) > 1
@@ -150,14 +168,16 @@ def _verdict_table(report: Report, answer: CompareAnswer, style: Style) -> str:
     shown = (
         *columns("mark", "instance", "nodes"),
         *columns("days", "cost_usd", interval=True),
-        *columns("mfu", spare=True),
         *(columns("cheapest_probability", spare=True) if several else ()),
         *(columns("on_time_probability", spare=True) if late else ()),
+        *columns("mfu", spare=True),
+        *(columns("marks", spare=True) if any(map(table_marks, quotes)) else ()),
+        *(columns("mean_cost_usd", spare=True) if several else ()),
         *columns("purchase", spare=True),
         *(columns("relative_cost", interval=True, spare=True) if several else ()),
         *columns("tokens_per_s", spare=True),
     )
-    legend = ["* cheapest" if best is not None and marks[best] == "*" else ""]
+    legend = ["* lowest mean cost" if best is not None and marks[best] == "*" else ""]
     legend += ["no: does not do what is asked, see below" if "no" in marks else ""]
     legend += ["in brackets: 80 % intervals", "more: --details, --format csv"]
     table = replace(report, rows=rows, columns=shown)

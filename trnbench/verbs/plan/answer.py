@@ -13,7 +13,7 @@ from trnbench.predict.assumption import Assumption
 from trnbench.predict.search.result import Tally
 from trnbench.verbs.fleet.answer import SpotRisk
 from trnbench.verbs.quotes.answer import Quote
-from trnbench.verbs.quotes.lead import Lead
+from trnbench.verbs.quotes.lead import Verdict
 
 
 class Asked(Record):
@@ -91,9 +91,9 @@ class PlanAnswer(Record):
 
     `binding` says in words what stands in the way of it, and `left_out` why an instance type has
     no part in the choice. `front` has the ways that no other beats in both time and money, fastest
-    first; `lead` is the cheapest of them in common draws. `spot`: the best as played, if on spot
-    machines. `quotas`: what to request for the best, by purchase option. `command` gives the same
-    answer again.
+    first, and the best one of each instance type; `verdict` is on them, in common draws. `spot`:
+    the best as played, if on spot machines. `quotas`: what to request for the best, by purchase
+    option. `command` gives the same answer again.
     """
 
     model: str
@@ -111,7 +111,7 @@ class PlanAnswer(Record):
     ways: Ways
     assumed: tuple[Assumption, ...]
     command: str
-    lead: Lead | None = None
+    verdict: Verdict = Verdict()
     spot: SpotRisk | None = None
     draws: int = 0
     seed: int = 0

@@ -15,9 +15,18 @@ from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import Dimension, counted, show, significant
+from trnbench.money.draws import DrawnPurchase
 from trnbench.money.failures import Estimate
 from trnbench.money.market import Market, QuotaRequest, candidates, quota_request
-from trnbench.money.objective import Candidate, Limits, Order, nearest, pareto, ranked
+from trnbench.money.objective import (
+    Candidate,
+    Limits,
+    Order,
+    fastest_first,
+    nearest,
+    pareto,
+    ranked,
+)
 from trnbench.money.purchase import load_offers
 from trnbench.money.sensitivity import Change, sensitivity
 from trnbench.predict.assumption import Assumption
@@ -32,9 +41,11 @@ from trnbench.verbs.plan.answer import PlanAnswer, Ways
 from trnbench.verbs.plan.checks import break_even, confirmed
 from trnbench.verbs.plan.question import PlanQuestion
 from trnbench.verbs.quotes.answer import Quote, quotes_assumed
-from trnbench.verbs.quotes.draws import lead_of, outcomes, with_confidence, with_probabilities
+from trnbench.verbs.quotes.draws import outcomes, with_confidence
 from trnbench.verbs.quotes.markets import Explored, explore_all, looked
+from trnbench.verbs.quotes.pilots import with_pilots
 from trnbench.verbs.quotes.question import price_terms
+from trnbench.verbs.quotes.rivals import Rival, judged, rivals_of
 from trnbench.verbs.quotes.run import quote, quote_of_none
 from trnbench.verbs.quotes.text import time_text
 
@@ -99,15 +110,23 @@ class _Planning(Record, eq=False):
             if best:
                 why = "nothing ends within the usual one; this is the fastest"
                 passed = (Assumption(name="deadline", value="none", why=why),)
+        draws = CommonDraws()
+        rivals = self._rivals(best, limits, draws)
         chosen = best[0] if best else None
+        if objective in ("cost", "pareto"):
+            leaders = [plans[0] for plans in rivals.values() if plans]
+            least = min(leaders, key=lambda one: one.mean_usd, default=None)
+            chosen = chosen if least is None else least.way
         near, binding = (None, ()) if chosen else self._nearest(ways)
         quoted = self._quote(chosen) if chosen else None
-        front = self._front(best, quoted)
-        draws = CommonDraws()
+        front = self._front(best, quoted, [plans[0].way for plans in rivals.values() if plans])
         rows = front or tuple(one for one in (near,) if one is not None)
-        drawn = outcomes({one.name: one for one in self.explored}, rows, draws)
-        likely = with_probabilities(rows, drawn, asked.deadline_s)
+        by_name = {one.name: one for one in self.explored}
+        known = [one for plans in rivals.values() for one in plans]
+        drawn = [_drawn(one, known) or outcomes(by_name, [one], draws)[0] for one in rows]
         chosen_row = next((n for n, one in enumerate(rows) if one is quoted), None)
+        found = judged(rows, drawn, rivals, limits, chosen=chosen_row)
+        likely = found.quotes
         return PlanAnswer(
             model=self.question.run.model,
             asked=asked,
@@ -115,12 +134,14 @@ class _Planning(Record, eq=False):
             nearest=likely[0] if near is not None else None,
             binding=binding,
             front=likely if front else (),
-            lead=lead_of(likely, drawn),
+            verdict=with_pilots(found, by_name, draws),
             spot=self._on_spot(chosen, draws),
             draws=draws.count,
             seed=draws.seed,
             left_out=self._left_out(),
-            changes=self._changes(chosen, quoted, limits, objective),
+            changes=self._changes(
+                chosen if chosen in best[:1] else None, quoted, limits, objective
+            ),
             break_even=break_even(self.explored, chosen, limits, objective, self.baseline),
             quotas=self._quotas(chosen),
             confirmed=confirmed(
@@ -165,15 +186,32 @@ class _Planning(Record, eq=False):
             self._explored(chosen.instance), chosen.nodes, 1.0, self.question.run.model, draws
         )[1]
 
-    def _front(self, kept: Sequence[Candidate], chosen: Quote | None) -> tuple[Quote, ...]:
-        quotes = (
-            chosen if chosen is not None and chosen.is_of(one) else self._quote(one)
-            for one in pareto(kept)
-        )
+    def _rivals(
+        self, kept: Sequence[Candidate], limits: Limits, draws: CommonDraws
+    ) -> dict[str, tuple[Rival, ...]]:
+        """Return the plans of each instance type that keep the limits and may be its best."""
+        cheapest = ranked(kept, limits, "cost")
+        return {
+            one.name: rivals_of(one, [way for way in cheapest if way.instance == one.name], draws)
+            for one in self.explored
+        }
+
+    def _front(
+        self, kept: Sequence[Candidate], chosen: Quote | None, best: Sequence[Candidate]
+    ) -> tuple[Quote, ...]:
+        """Return the plans that no other beats in both, and the best of each instance type."""
+        front = pareto(kept)
+        shown = fastest_first([*front, *(one for one in best if one not in front)])
+        quotes = [
+            (one, chosen if chosen is not None and chosen.is_of(one) else self._quote(one))
+            for one in shown
+        ]
         return tuple(
-            one
-            for one in quotes
-            if one is chosen or (one.wall is not None and one.wall.goodput >= WORTH_A_THOUGHT)
+            made
+            for one, made in quotes
+            if made is chosen
+            or one in best
+            or (made.wall is not None and made.wall.goodput >= WORTH_A_THOUGHT)
         )
 
     def _nearest(self, ways: Sequence[Candidate]) -> tuple[Quote | None, tuple[str, ...]]:
@@ -310,6 +348,10 @@ class _Planning(Record, eq=False):
             if market is not None:
                 found += _of_failures(market)
         return tuple(found)
+
+
+def _drawn(quote: Quote, known: Sequence[Rival]) -> DrawnPurchase | None:
+    return next((one.drawn for one in known if quote.is_of(one.way)), None)
 
 
 def _of_failures(market: Market) -> tuple[Assumption, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from trnbench.facts.records import asdict, replace
 from trnbench.facts.units import DAY_S, money_text, significant
 from trnbench.facts.workload.layout import RANK_DEGREES
-from trnbench.money.objective import Candidate
+from trnbench.money.objective import Candidate, Limits
 from trnbench.money.sensitivity import Change
 from trnbench.predict.search.result import Tally
 from trnbench.show.charts.text import first_chart
@@ -20,7 +20,6 @@ from trnbench.verbs.plan.answer import BreakEven, Confirmed, PlanAnswer
 from trnbench.verbs.plan.details import detail_blocks, moved_text
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.charts import Picked, front_chart, run_charts
-from trnbench.verbs.quotes.lead import verdict_is
 from trnbench.verbs.quotes.notes import (
     assumed_block,
     availability_lines,
@@ -40,12 +39,20 @@ from trnbench.verbs.quotes.text import (
     settings_text,
     time_text,
 )
-from trnbench.verbs.quotes.verdict import name_among, share_text, tie_text
+from trnbench.verbs.quotes.verdict import (
+    Asked,
+    advice_text,
+    table_marks,
+    verdict_cells,
+    verdict_text,
+)
 from trnbench.verbs.train.tables import phase_blocks
 
+SURE = 0.995
+"""Probability of keeping the limits from which on no column says it."""
 CONVENTIONS = {
-    "rows": "the purchases that no other beats in both days and cost, fastest first; where nothing "
-    "is within the limits, the nearest",
+    "rows": "the purchases that no other beats in both days and cost, fastest first, and the best "
+    "of each instance type; where nothing is within the limits, the nearest",
     "days": "from start to end: training, checkpoints, failures, restarts, gaps between purchases",
     "cost_usd": "what is billed by the purchase option, blocks and terms whole; with storage_usd",
     "low_, high_": "ends of an 80 % interval",
@@ -56,26 +63,27 @@ CONVENTIONS = {
 }
 
 
+def asked_of(answer: PlanAnswer) -> Asked:
+    """Return what a plan has to keep, and by what it was chosen."""
+    asked = answer.asked
+    limits = Limits(deadline_s=asked.deadline_s, budget_usd=asked.budget_usd)
+    return Asked(limits=limits, confidence=asked.confidence, first=asked.objective)
+
+
+def _rows(answer: PlanAnswer) -> tuple[Quote, ...]:
+    return answer.front or tuple(one for one in (answer.nearest,) if one is not None)
+
+
 def plan_verdict_text(answer: PlanAnswer) -> str:
-    """Return the plan in a sentence, and how sure it is that none of the others is cheaper."""
-    if answer.best is None:
-        near = f"; nearest: {sentence(answer.nearest)}" if answer.nearest else ""
-        return f"no: {'; '.join(answer.binding) or 'nothing was looked at to the end'}{near}"
-    text = sentence(answer.best)
-    if answer.lead is None or len(answer.front) == 1:
-        return text
-    cheapest = answer.front[answer.lead.winner]
-    which = "" if cheapest is answer.best else f" is {name_among(cheapest, answer.front)},"
-    share = share_text(cheapest.cheapest_probability)
-    tie = tie_text(answer.lead, answer.front)
-    return f"{text}; the cheapest of these plans{which} in {share}{tie}"
+    """Return the verdict of a plan in words."""
+    return verdict_text(answer.verdict, _rows(answer), asked_of(answer))
 
 
 def plan_report(
     answer: PlanAnswer, inputs: Mapping[str, object], *, plot: bool = False, details: bool = False
 ) -> Report:
     """Return the report of a plan: a row for each purchase worth a thought."""
-    quotes = answer.front or tuple(q for q in (answer.nearest,) if q is not None)
+    quotes = _rows(answer)
     picked = Picked(winner=answer.best, word="the plan", deadline_s=answer.asked.deadline_s)
     rows: list[Row] = [{**quote.row(), "chosen_plan": quote is answer.best} for quote in quotes]
     return Report(
@@ -103,8 +111,7 @@ def _summary(answer: PlanAnswer) -> dict[str, object]:
     told = answer.best or answer.nearest
     searched = Tally.sum(tuple(answer.looked.values()))
     return {
-        "verdict": plan_verdict_text(answer),
-        "verdict_is": verdict_is(answer.lead),
+        **verdict_cells(answer.verdict, _rows(answer), asked_of(answer)),
         "draws": answer.draws,
         "seed": answer.seed,
         "answer": sentence(told) if told else None,
@@ -187,6 +194,7 @@ def _draw(report: Report, answer: PlanAnswer, plot: bool, details: bool, style: 
     if not answer.complete:
         blocks.append(interrupted(answer.unseen))
     blocks.append(style.titled("To repeat this", answer.command))
+    blocks.append(style.strong(style.wrap(advice_text(answer.verdict))))
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -235,24 +243,13 @@ def _changes(answer: PlanAnswer) -> list[str]:
 def _headline(answer: PlanAnswer, style: Style) -> str:
     best, asked = answer.best, answer.asked
     if best is not None:
-        first, last = answer.front[0], answer.front[-1]
         lines = [style.strong(style.wrap(plan_verdict_text(answer)))]
-        if asked.objective == "pareto" and first is not last:
-            lines = [
-                style.strong(style.wrap(f"cheapest: {sentence(last)}")),
-                style.strong(style.wrap(f"fastest: {sentence(first)}")),
-            ]
-        elapsed, cost = best.elapsed_s, best.cost_usd
-        upper = " at the upper end of the interval"
-        if elapsed and asked.deadline_s and elapsed.high > asked.deadline_s:
-            end = "" if elapsed.value > asked.deadline_s else upper
-            late = f"past the deadline of {time_text(asked.deadline_s)}{end}"
-            lines.append(style.wrap(late))
-        if cost and asked.budget_usd and cost.high > asked.budget_usd:
-            dear = f"above the budget of {money_text(asked.budget_usd)}{upper}"
-            lines.append(style.wrap(dear))
+        told = [f"plan: {sentence(best)}"]
+        if asked.objective == "pareto" and len(answer.front) > 1:
+            told = [f"cheapest: {sentence(best)}", f"fastest: {sentence(answer.front[0])}"]
+        lines += [style.wrap(one) for one in told]
     elif answer.nearest is not None:
-        lines = [style.strong("no plan meets the limits")]
+        lines = [style.strong(style.wrap(plan_verdict_text(answer)))]
         lines += [style.wrap(f"limiting: {reason}") for reason in answer.binding]
         lines.append(style.wrap(f"nearest: {sentence(answer.nearest)}"))
     else:
@@ -274,26 +271,39 @@ def _headline(answer: PlanAnswer, style: Style) -> str:
 
 def _table(report: Report, answer: PlanAnswer, style: Style) -> str:
     """Return the plans that no other beats in both time and cost, or what comes nearest."""
-    quotes = answer.front or tuple(q for q in (answer.nearest,) if q is not None)
+    quotes = _rows(answer)
     marks = ["no" if not one.feasible else "*" if one is answer.best else "" for one in quotes]
-    rows = tuple({**row, "mark": mark} for row, mark in zip(report.rows, marks, strict=True))
+    rows = tuple(
+        {**row, "mark": mark, "marks": table_marks(quote)}
+        for row, mark, quote in zip(report.rows, marks, quotes, strict=True)
+    )
+    several = len({quote.instance for quote in quotes}) > 1
     blocks = any(quote.bill and quote.bill.blocks_days for quote in quotes)
     shown = (
         *columns("mark", "instance", "nodes"),
         *columns("days", "cost_usd", interval=True),
+        *(columns("cheapest_probability", spare=True) if several else ()),
+        *(columns("on_time_probability", spare=True) if _limited(answer) else ()),
         *columns("purchase", "mfu", spare=True),
+        *(columns("marks", spare=True) if any(map(table_marks, quotes)) else ()),
+        *(columns("mean_cost_usd", spare=True) if several else ()),
         *(columns("blocks_days", spare=True) if blocks else ()),
         *columns("region", spare=True),
         *degree_columns(quotes),
         *columns("goodput", spare=True),
     )
-    legend = "* the plan; the rows are the cost/time trade-off: no other plan beats one in both"
+    legend = "* the plan; rows: the cheapest for each time, and the best of each instance type"
     if not answer.front:
         legend = "no: outside the limits; the nearest"
     elif len(quotes) == 1:
         legend = "* the plan; no other beats it in cost or time"
     table = replace(report, rows=rows, columns=shown)
     return draw_marked(table, f"{legend}; in brackets: 80 % intervals", style)
+
+
+def _limited(answer: PlanAnswer) -> bool:
+    """Return whether some row may break a limit."""
+    return any((quote.on_time_probability or 1.0) < SURE for quote in answer.front)
 
 
 def _played(confirmed: Sequence[Confirmed], style: Style) -> str:

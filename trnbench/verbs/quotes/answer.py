@@ -22,7 +22,8 @@ class Quote(Record):
     of all parts, None for a model that knows none. `elapsed_s` and `wall` are None where it cannot
     run, `cost_usd` and `bill` where there is no price; then `reasons` or `notes` say why.
     `unsold` says why rates that are published cannot buy it. `warnings` are of the purchase.
-    `cheapest_probability`: the share of common draws in which no other row is cheaper.
+    `cheapest_probability`: the share of common draws in which no other instance type's best plan is
+    cheaper than that of this one's type.
     """
 
     instance: str
@@ -41,9 +42,13 @@ class Quote(Record):
     warnings: tuple[str, ...] = ()
     cheapest_probability: float = 0.0
     on_time_probability: float | None = None
-    """Share of common draws that keep the deadline; None without one."""
+    """Share of common draws that keep deadline and budget; None without either."""
     mean_cost_usd: float | None = None
     """Mean of the bill over the common draws."""
+    regret_usd: float | None = None
+    """Mean of the bill less that of the best plan of each draw; None where limits are broken."""
+    unsupported: str | None = None
+    """End of support of the training software in words; None while it is supported."""
 
     @property
     def step(self) -> TrainAnswer:
@@ -86,6 +91,24 @@ class Quote(Record):
         name = max(step.exposed_s, key=lambda category: step.exposed_s[category])
         return name, step.exposed_s[name] / step.step_time_s
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Why the row cannot simply be bought and run, a word each.
+
+        `blocks`: several Capacity Blocks in a row; `zone`: several side by side in one zone;
+        `offer`: no published price, so a private offer; `support`: software out of support;
+        `beyond-rows`: settings that its stack was not measured with.
+        """
+        bill = self.bill
+        held = {
+            "blocks": bill is not None and len(bill.blocks_days) > 1,
+            "zone": bill is not None and self.nodes > 1 and len(bill.block_sizes) > 1,
+            "offer": bill is None and self.elapsed_s is not None,
+            "support": self.unsupported is not None,
+            "beyond-rows": any(step.beyond_rows for step in self.steps),
+        }
+        return tuple(name for name, holds in held.items() if holds)
+
     def refused(self, reasons: tuple[str, ...]) -> Quote:
         return replace(self, reasons=(*self.reasons, *reasons))
 
@@ -111,7 +134,9 @@ class Quote(Record):
             **interval_cells("cost_usd", self.cost_usd),
             **interval_cells("usd_per_million_tokens", self.usd_per_million_tokens),
             **bill_cells(self.bill),
-            **cells(self, "cheapest_probability on_time_probability mean_cost_usd"),
+            **cells(
+                self, "cheapest_probability on_time_probability mean_cost_usd regret_usd marks"
+            ),
             **cells(self, "fit_probability memory_peak_bytes"),
             "phases": [_phase(answer) for answer in self.steps] if len(self.steps) > 1 else [],
         }

@@ -97,10 +97,19 @@ def front_chart(quotes: Sequence[Quote], picked: Picked) -> PointChart:
         bought = one.bill.tariff.option if one.bill and clusters.count(clusters[hue]) > 1 else ""
         series += _quote_series(one, f"{clusters[hue]} {bought}".strip(), unit, picked, hue)
     if series:
-        series.insert(0, _line(sorted(point for one in series for point in one.points), GREY))
-    caption = "plans that no other beats in both; with 80 % intervals"
+        series.insert(0, _line(_front(point for one in series for point in one.points), GREY))
+    caption = "line: plans that no other beats in both; with 80 % intervals"
     missing = "" if priced else "no plan has a price"
     return _over_time(("cost/time trade-off", caption, missing), series, unit, picked)
+
+
+def _front(points: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Points that no other beats in both numbers, by the first."""
+    front: list[tuple[float, float]] = []
+    for point in sorted(points):
+        if not front or point[1] < front[-1][1]:
+            front.append(point)
+    return front
 
 
 def _line(points: Sequence[tuple[float, float]], hue: int) -> Series:

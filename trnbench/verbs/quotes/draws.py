@@ -1,8 +1,7 @@
-"""Quotes in common random draws: which is cheapest how often, and what is kept with confidence."""
+"""Quotes in common random draws: their time and cost, and what is kept with confidence."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -14,7 +13,6 @@ from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.draws import (
     DrawnPurchase,
     Purchase,
-    cheapest_probabilities,
     level_of,
     outcome,
     ratio_ends,
@@ -26,7 +24,6 @@ from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.step import drawn_times_s
 from trnbench.show.row import Interval
 from trnbench.verbs.quotes.answer import Quote
-from trnbench.verbs.quotes.lead import Lead
 from trnbench.verbs.quotes.markets import Explored
 
 
@@ -46,34 +43,6 @@ def _outcome(explored: Explored | None, quote: Quote, draws: CommonDraws) -> Dra
     layouts = tuple(step.layout for step in quote.steps)
     work_s = drawn_work_s(explored, quote.nodes, layouts, draws)
     return outcome(_purchase(explored.market, quote.nodes, option, work_s), draws)
-
-
-def with_probabilities(
-    quotes: Sequence[Quote], found: Sequence[DrawnPurchase | None], deadline_s: float | None
-) -> tuple[Quote, ...]:
-    """Quotes with what the common draws say of each.
-
-    That is the share of draws in which it is the cheapest, the share in which it keeps the
-    deadline, and the mean of its bill.
-    """
-    costs = [
-        None if one is None or quote.cost_usd is None else one.cost_usd
-        for quote, one in zip(quotes, found, strict=True)
-    ]
-    shares = cheapest_probabilities(costs, [quote.feasible for quote in quotes])
-    return tuple(
-        replace(
-            quote,
-            cheapest_probability=share,
-            on_time_probability=None if one is None else _on_time(one, deadline_s),
-            mean_cost_usd=None if cost is None else float(np.mean(cost)),
-        )
-        for quote, share, one, cost in zip(quotes, shares, found, costs, strict=True)
-    )
-
-
-def _on_time(drawn: DrawnPurchase, deadline_s: float | None) -> float | None:
-    return None if deadline_s is None else float(np.mean(drawn.elapsed_s <= deadline_s))
 
 
 def time_ratio(
@@ -104,30 +73,6 @@ def _ratio(one: Interval, other: Interval, ends: tuple[float, float]) -> Interva
     return Interval(value=value, low=min(ends[0], value), high=max(ends[1], value))
 
 
-def lead_of(
-    quotes: Sequence[Quote], drawn: Sequence[DrawnPurchase | None], baseline: str | None = None
-) -> Lead | None:
-    """Return the cheapest row, and the baseline or else the next cheapest to hold it against."""
-    priced = [place for place, row in enumerate(quotes) if row.cost_usd is not None]
-    able = [place for place in priced if quotes[place].feasible] or priced
-    order = sorted(able, key=lambda place: _usd(quotes[place]))
-    if not order:
-        return None
-    winner, *others = order
-    based = [place for place in others if quotes[place].instance == baseline]
-    rival = None
-    if others:
-        is_base = quotes[winner].instance == baseline
-        rival = others[0] if is_base or not based else based[0]
-    cost = None if rival is None else cost_ratio(quotes, drawn, winner, rival)
-    shares = tuple(row.cheapest_probability for row in quotes)
-    return Lead(winner=winner, rival=rival, cost=cost, shares=shares)
-
-
-def _usd(row: Quote) -> float:
-    return math.inf if row.cost_usd is None else row.cost_usd.value
-
-
 def with_confidence(
     explored: Explored, ways: Sequence[Candidate], confidence: float | None
 ) -> list[Candidate]:
@@ -139,10 +84,7 @@ def with_confidence(
     sure = []
     for way in ways:
         if way.nodes not in work:
-            layouts = explored.layouts(way.nodes)
-            if layouts is None:
-                raise ValueError(f"no layout on {way.nodes} nodes of {explored.name}")
-            work[way.nodes] = drawn_work_s(explored, way.nodes, layouts, draws)
+            work[way.nodes] = _fastest_work_s(explored, way.nodes, draws)
         purchase = _purchase(explored.market, way.nodes, way.option, work[way.nodes])
         found = outcome(purchase, draws)
         cost = None if way.cost_usd is None else level_of(found.cost_usd, confidence)
@@ -150,6 +92,21 @@ def with_confidence(
             replace(way, sure_elapsed_s=level_of(found.elapsed_s, confidence), sure_cost_usd=cost)
         )
     return sure
+
+
+def drawn_way(explored: Explored, way: Candidate, draws: CommonDraws) -> DrawnPurchase:
+    """Return the time and cost of a way to buy, draw by draw, in the fastest layouts."""
+    if explored.market is None:
+        raise ValueError(f"no clusters of {explored.name}")
+    work_s = _fastest_work_s(explored, way.nodes, draws)
+    return outcome(_purchase(explored.market, way.nodes, way.option, work_s), draws)
+
+
+def _fastest_work_s(explored: Explored, nodes: int, draws: CommonDraws) -> FloatArray:
+    layouts = explored.layouts(nodes)
+    if layouts is None:
+        raise ValueError(f"no layout on {nodes} nodes of {explored.name}")
+    return drawn_work_s(explored, nodes, layouts, draws)
 
 
 def drawn_work_s(

@@ -1,49 +1,84 @@
-"""Which of several quotes is the cheapest, and whether that is more than a chance of the draws."""
+"""What a choice comes to: who leads, how surely, what deciding now risks, what to measure first."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.records import Record
-from trnbench.show.row import Interval
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.show.row import Row, cells
 
 CLEAR = 0.8
-"""The share of draws from which on the cheapest row is called so without a but."""
+"""The probability of being cheapest from which on a lead is called clear."""
 NAMED = 0.1
-"""The share of draws from which on a row is named as one that may be the cheapest."""
+"""The probability of being cheapest from which on an instance type is named."""
+RISKED = 0.02
+"""A clear lead is worth a measurement if deciding now risks this share of the bill."""
 
 
-class Lead(Record):
-    """The cheapest of some quotes, by its place.
+class Pilot(Record):
+    """A short run on few machines that tells how fast an undecided instance type is.
 
-    `rival` is the place of the quote that it is held against, None if it is alone, and `cost` its
-    cost over that one's. `shares` of the draws in which each quote is the cheapest.
+    `hours` and `cost_usd` are of launch, compilation and `steps` training steps of `layout`, bought
+    by `option`. `regret_after_usd` is what deciding then still risks.
     """
 
-    winner: int
-    rival: int | None
-    cost: Interval | None
-    shares: tuple[float, ...]
+    instance: str
+    nodes: int
+    steps: int
+    hours: float
+    cost_usd: float
+    regret_after_usd: float
+    layout: PartialLayout
+    option: PurchaseOption
+
+    def row(self) -> Row:
+        told = cells(self, "instance nodes steps hours cost_usd regret_after_usd purchase=option")
+        return {**told, "layout": self.layout.given}
+
+
+class Chance(Record):
+    """How an instance type stands: probability of being cheapest, and mean bill of its best row.
+
+    `place` is that of the row among the quotes.
+    """
+
+    instance: str
+    cheapest: float
+    mean_usd: float
+    place: int
+
+
+class Verdict(Record):
+    """Which of several quotes to take, as a place among them; None where none will do.
+
+    `chances` of the instance types, likeliest first. `regret_usd`: what deciding now loses on
+    average against the best choice. `pilots` are worth more than they cost, the best one first.
+    """
+
+    recommended: int | None = None
+    chances: tuple[Chance, ...] = ()
+    regret_usd: float | None = None
+    pilots: tuple[Pilot, ...] = ()
 
     @property
-    def verdict_is(self) -> Literal["clear", "tie"]:
-        """Whether the cheapest quote is the cheapest in nearly all draws."""
-        return "clear" if self.shares[self.winner] >= CLEAR else "tie"
+    def verdict_is(self) -> Literal["clear", "tie", "none"]:
+        """Whether the recommended quote's instance type is the cheapest in nearly all draws."""
+        if self.recommended is None:
+            return "none"
+        return "clear" if self.leading is None or self.leading.cheapest >= CLEAR else "tie"
 
     @property
-    def tied(self) -> tuple[int, ...]:
-        """The others that may be the cheapest, likeliest first; none where one quote is clear."""
+    def leading(self) -> Chance | None:
+        """The chance of the recommended quote's instance type."""
+        return next((one for one in self.chances if one.place == self.recommended), None)
+
+    @property
+    def named(self) -> tuple[Chance, ...]:
+        """The instance types between which the choice lies, likeliest first."""
         if self.verdict_is == "clear":
-            return ()
-        named = [place for place, share in enumerate(self.shares) if share >= NAMED]
+            return (self.leading,) if self.leading else ()
         return tuple(
-            sorted(
-                (place for place in named if place != self.winner),
-                key=lambda place: -self.shares[place],
-            )
+            one for one in self.chances if one.cheapest >= NAMED or one.place == self.recommended
         )
-
-
-def verdict_is(lead: Lead | None) -> Literal["clear", "tie"]:
-    """Return whether a verdict is clear; that nothing has a price is."""
-    return "clear" if lead is None else lead.verdict_is

@@ -128,7 +128,7 @@ def explore_all(
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise InputError(f"the instance {twice[0]} is named twice")
-    drafts = [_draft(catalog, request, name) for name in names]
+    drafts = [_draft(catalog, request, terms, name) for name in names]
     questions = [
         (name, layout, question_of(draft.setup, layout, counts, headroom=request.headroom))
         for name, draft in zip(names, drafts, strict=True)
@@ -186,7 +186,7 @@ class _Draft(Record):
         return {layout: tuple(counts) for layout, counts in found.items()}
 
 
-def _draft(catalog: Catalog, request: RunRequest, instance: str) -> _Draft:
+def _draft(catalog: Catalog, request: RunRequest, terms: PriceTerms, instance: str) -> _Draft:
     setup = request.software.setup(catalog, request.model, instance)
     most = max(request.node_counts)
     if most * setup.ranks >= MAX_SIZE:
@@ -204,6 +204,8 @@ def _draft(catalog: Catalog, request: RunRequest, instance: str) -> _Draft:
     ended = setup.software.warning if setup.software else None
     if request.supported_only and ended is not None:
         limits = dict.fromkeys(limits, f"{ended} (--supported-only)")
+    if request.buyable_only and not load_offers(catalog, setup.platform.instance, terms).tariffs:
+        limits = dict.fromkeys(limits, "it has no published price (--buyable-only)")
     return _Draft(
         setup=setup,
         portions=tuple(_portion(setup, request, part) for part in request.parts),

@@ -123,6 +123,9 @@ class RunRequest(Question):
     )
     software: StackChoice = group(StackChoice)
     supported_only: bool = option("Leave out instances whose training software is out of support.")
+    buyable_only: bool = option(
+        "Leave out purchases of several Capacity Blocks, and instances without a published price."
+    )
     bought: Buying = group(Buying)
     term_years: int | None = option(
         "Years of a reservation or savings plan: 1 or 3.", read=parsing.whole
@@ -264,4 +267,5 @@ def price_terms(catalog: Catalog, request: RunRequest) -> PriceTerms:
         commitment=request.commitment,
         kept=request.keep_checkpoints,
         max_age_s=request.max_price_age_s,
+        single_block=request.buyable_only,
     )

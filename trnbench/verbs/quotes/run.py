@@ -122,6 +122,7 @@ def _within_rows(cluster: ClusterResult) -> tuple[str, ...]:
 def _blank(explored: Explored, nodes: int, steps: tuple[TrainAnswer, ...]) -> Quote:
     portions = explored.portions
     recommender = explored.setup.model.recommender is not None
+    software = explored.setup.software
     return Quote(
         instance=explored.name,
         nodes=nodes,
@@ -130,6 +131,7 @@ def _blank(explored: Explored, nodes: int, steps: tuple[TrainAnswer, ...]) -> Qu
         tokens=None if recommender else sum(portion.tokens for portion in portions),
         samples=sum(portion.samples for portion in portions),
         notes=tuple(dict.fromkeys(note for step in steps for note in step.notes)),
+        unsupported=software.warning if software is not None else None,
     )
 
 

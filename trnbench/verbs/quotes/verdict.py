@@ -1,136 +1,304 @@
-"""Which purchase is the cheapest, in a sentence, and what that rests on."""
+"""The verdict in plain words: who leads, how surely, what could go wrong, what to measure first.
+
+At most three sentences of at most twenty words. Whoever shows a verdict takes its words from here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from trnbench.facts.units import HOUR_S, money_text
-from trnbench.show.row import Interval
-from trnbench.verbs.compare.answer import CompareAnswer
+from trnbench.facts.records import Record
+from trnbench.facts.units import HOUR_S, Dimension, money_text, scale_for, significant
+from trnbench.money.objective import Limits
 from trnbench.verbs.quotes.answer import Quote
-from trnbench.verbs.quotes.lead import Lead
-from trnbench.verbs.quotes.text import cluster_text, purchase_text, span_text, time_text
+from trnbench.verbs.quotes.lead import Chance, Verdict
+from trnbench.verbs.quotes.text import cluster_text, span_text, time_text
 
+MOST_WORDS = 20
+"""Words of a sentence."""
+SURE = 0.9
+"""Probability of keeping the limits from which on lateness is not spoken of."""
+LEAST, SPOKEN = 0.005, 0.05
+"""Less probability than this is not spoken of, beside a clear lead and in a tie."""
 DWARFED = 0.5
 """Machines of which less than this part is used are paid for their minimum, not for the work."""
+MARKED = {
+    "zone": "needs several Capacity Blocks in one zone",
+    "blocks": "needs consecutive Capacity Blocks",
+    "offer": "needs a private offer",
+    "support": "runs software out of support",
+}
+"""Marks of a row that a verdict speaks of, the worst one first."""
 
 
-def verdict_text(answer: CompareAnswer) -> str:
-    """Return which row is the cheapest, by how much, and how sure that is; or why there is none."""
-    quotes = [one.quote for one in answer.compared]
-    lead = answer.lead
-    if lead is None or not quotes[lead.winner].feasible:
-        return _no(answer, quotes)
-    winner = quotes[lead.winner]
-    assert winner.cost_usd is not None
-    text = f"cheapest: {cluster_text(winner)}, {money_text(winner.cost_usd.value)}"
-    share = share_text(winner.cheapest_probability)
-    if lead.rival is not None and lead.cost is not None:
-        rival = name_among(quotes[lead.rival], quotes)
-        text += f": {_apart(lead.cost.value)} {rival}, {_error(lead.cost)}; cheapest in {share})"
-    elif len(quotes) > 1:
-        text += f" ({_only(quotes)})"
-    text += tie_text(lead, quotes)
-    minimums = [one for one in map(_minimum, quotes) if one]
-    return text + (f" ({'; '.join(minimums)})" if minimums else "")
+class Asked(Record):
+    """What quotes have to keep; `confidence` is the probability with which, None by the estimate.
+
+    `first` is the criterion by which one was chosen.
+    """
+
+    limits: Limits
+    confidence: float | None = None
+    first: str = "cost"
 
 
-def verdict_lines(answer: CompareAnswer) -> list[str]:
-    """Return the verdict, and which row is the fastest where that is another one."""
-    quotes = [one.quote for one in answer.compared]
-    running = [one for one in quotes if one.feasible and one.elapsed_s is not None]
-    fastest = min(
-        running, key=lambda one: one.elapsed_s.value if one.elapsed_s else 0.0, default=None
+def verdict_text(verdict: Verdict, quotes: Sequence[Quote], asked: Asked) -> str:
+    """Return the verdict in at most three sentences."""
+    if verdict.recommended is None:
+        return refusal_text(quotes, asked)
+    names = short_names(quotes)
+    winner = quotes[verdict.recommended]
+    if asked.first in ("time", "soonest"):
+        first = f"Fastest: {_row_text(winner)}."
+    elif verdict.verdict_is == "clear":
+        first = _clear(verdict, quotes, names)
+    else:
+        first = _tie(verdict, names)
+    sure = "" if len(verdict.chances) < 2 else _sure(verdict, names)
+    told = [quotes[one.place] for one in verdict.named] or [winner]
+    return " ".join(filter(None, (first, sure, _risks(told, names, asked))))
+
+
+def verdict_cells(verdict: Verdict, quotes: Sequence[Quote], asked: Asked) -> dict[str, object]:
+    """Return the verdict as machines read it."""
+    place = verdict.recommended
+    row = None if place is None else quotes[place]
+    return {
+        "verdict": verdict_text(verdict, quotes, asked),
+        "verdict_is": verdict.verdict_is,
+        "recommended": row and row.instance,
+        "recommended_nodes": row and row.nodes,
+        "regret_usd": verdict.regret_usd,
+        "pilots": [one.row() for one in verdict.pilots],
+        "advice": advice_text(verdict),
+    }
+
+
+def table_marks(quote: Quote) -> tuple[str, ...]:
+    """Return the marks of a row that stand in its table: why it cannot simply be bought."""
+    return tuple(mark for mark in quote.marks if mark in MARKED)
+
+
+def _clear(verdict: Verdict, quotes: Sequence[Quote], names: dict[str, str]) -> str:
+    leading = verdict.leading
+    assert verdict.recommended is not None
+    winner = quotes[verdict.recommended]
+    if leading is None or len(verdict.chances) < 2:
+        return f"{_row_text(winner)}{_only(quotes)}."
+    other = min((c for c in verdict.chances if c is not leading), key=_cheap)
+    less = round(100 * (1 - leading.mean_usd / other.mean_usd))
+    against = f"{less} % below" if less > 0 else "as much as"
+    return (
+        f"Clear winner: {cluster_text(winner)} at {dollars(leading.mean_usd)}, {against} "
+        f"{names[other.instance]} ({dollars(other.mean_usd)})."
     )
-    cheapest = quotes[answer.lead.winner] if answer.lead else None
-    lines = [verdict_text(answer)]
-    if cheapest in running and fastest is not cheapest and fastest and fastest.elapsed_s:
-        lines.append(f"fastest: {cluster_text(fastest)}, {span_text(fastest.elapsed_s)}")
-    return lines
 
 
 def _only(quotes: Sequence[Quote]) -> str:
     """Return what makes the one quote that can be bought the only one."""
-    words = "the only one"
-    if any(quote.feasible and quote.cost_usd is None for quote in quotes):
-        words += " with a price"
-    if not all(quote.feasible for quote in quotes):
-        words += " that does what is asked"
-    return words
-
-
-def tie_text(lead: Lead, quotes: Sequence[Quote]) -> str:
-    """Return with which others the winner is tied, and how often each is the cheapest."""
-    if not lead.tied:
+    if len(quotes) < 2:
         return ""
-    shares = (
-        f"{name_among(quotes[place], quotes)} ({100 * lead.shares[place]:.0f} %)"
-        for place in lead.tied
+    asked = any(not quote.feasible for quote in quotes)
+    return f"; it is the only one {'that does what is asked' if asked else 'with a price'}"
+
+
+def _cheap(chance: Chance) -> tuple[float, str]:
+    return chance.mean_usd, chance.instance
+
+
+def _row_text(quote: Quote) -> str:
+    """Return a row as days and money: 64 x p5.48xlarge takes 42 days and costs $3.1M."""
+    time = f" takes {span_text(quote.elapsed_s)}" if quote.elapsed_s else ""
+    usd = quote.mean_cost_usd or (quote.cost_usd.value if quote.cost_usd else None)
+    cost = "" if usd is None else f" and costs {dollars(usd)}"
+    return f"{cluster_text(quote)}{time}{cost}"
+
+
+def _tie(verdict: Verdict, names: dict[str, str]) -> str:
+    named = sorted(verdict.named, key=_cheap)
+    if len(named) < 2:
+        named = sorted(verdict.chances[:2], key=_cheap)
+    low, high = named[0].mean_usd, max(one.mean_usd for one in named)
+    told = listed([names[one.instance] for one in named])
+    return f"No clear winner: {told} cost {dollar_span(low, high)} on average."
+
+
+def _sure(verdict: Verdict, names: dict[str, str]) -> str:
+    if verdict.verdict_is == "clear":
+        shares = [
+            f"{names[one.instance]} {percent(one.cheapest)}"
+            for one in verdict.chances
+            if one.cheapest >= LEAST
+        ]
+        return f"Probability of being cheapest: {', '.join(shares[:4])}."
+    shares = [
+        f"{names[one.instance]} ({percent(one.cheapest)})"
+        for one in verdict.chances
+        if one.cheapest >= SPOKEN
+    ]
+    return f"Cheapest most often: {', '.join(shares[:4])}."
+
+
+def _risks(told: Sequence[Quote], names: dict[str, str], asked: Asked) -> str:
+    """Return what could go wrong with rows, the worst first, in one sentence."""
+    late = [one for one in told if (one.on_time_probability or 0.0) < SURE]
+    clauses = []
+    if late and any(one.on_time_probability is not None for one in late):
+        limit = "deadline" if asked.limits.deadline_s is not None else "budget"
+        if asked.limits.deadline_s is not None and asked.limits.budget_usd is not None:
+            limit = "deadline or budget"
+        who = [
+            f"{names[one.instance]} ({percent(1 - (one.on_time_probability or 0.0))})"
+            for one in late
+        ]
+        miss = "miss the" if "deadline" in limit else "exceed the"
+        clauses.append(f"{listed(who)} may {miss} {limit}")
+    troubles: dict[tuple[str, ...], list[str]] = {}
+    for mark, words in MARKED.items():
+        held = [one for one in told if mark in one.marks]
+        if mark == "blocks":
+            held = [one for one in held if "zone" not in one.marks]
+        if held:
+            troubles.setdefault(tuple(names[one.instance] for one in held), []).append(words)
+    for subjects, told_of in troubles.items():
+        verbs = [_plural(one) for one in told_of] if len(subjects) > 1 else told_of
+        clauses.append(f"{listed(subjects)} {listed(verbs)}")
+    minimums = [one for one in map(minimum_text, told) if one]
+    kept: list[str] = []
+    for clause in (*clauses, *minimums):
+        if words_of("; ".join([*kept, clause])) <= MOST_WORDS:
+            kept.append(clause)
+    return f"{'; '.join(kept)}." if kept else ""
+
+
+def _plural(words: str) -> str:
+    verb, _, rest = words.partition(" ")
+    return f"{verb.removesuffix('s')} {rest}"
+
+
+def refusal_text(quotes: Sequence[Quote], asked: Asked) -> str:
+    """Return why no row will do, and what comes nearest."""
+    running = [one for one in quotes if one.elapsed_s is not None]
+    if not quotes:
+        return "No answer: nothing was looked at to the end."
+    if not running:
+        why = next((reason for one in quotes for reason in one.reasons), "no layout is valid")
+        return f"No: {listed([one.instance for one in quotes[:3]])} cannot run it. {_first(why)}."
+    fastest = min(running, key=lambda one: one.elapsed_s.value if one.elapsed_s else 0.0)
+    assert fastest.elapsed_s is not None
+    able = [one for one in running if one.feasible]
+    if able:
+        who = able[0]
+        return (
+            f"No price is published for {listed([one.instance for one in able])}. "
+            f"{_row_text(fastest)}. Give --price {who.instance}=USD."
+        )
+    deadline_s, budget = asked.limits.deadline_s, asked.limits.budget_usd
+    sure = "" if asked.confidence is None else f" with {100 * asked.confidence:g} % confidence"
+    if deadline_s is not None and fastest.elapsed_s.value > deadline_s:
+        return (
+            f"No: the deadline of {time_text(deadline_s)} cannot be met{sure}. "
+            f"The fastest, {cluster_text(fastest)}, takes {span_text(fastest.elapsed_s)}."
+        )
+    if deadline_s is not None and asked.confidence is not None:
+        best = max(running, key=lambda one: one.on_time_probability or 0.0)
+        return (
+            f"No: the deadline of {time_text(deadline_s)} cannot be met{sure}. The best chance is "
+            f"{percent(best.on_time_probability or 0.0)}, on {cluster_text(best)}."
+        )
+    priced = [one for one in running if one.cost_usd is not None]
+    if budget is not None and priced:
+        least = min(priced, key=lambda one: one.cost_usd.value if one.cost_usd else 0.0)
+        assert least.cost_usd is not None
+        return (
+            f"No: the budget of {dollars(budget)} is not enough{sure}. "
+            f"The nearest, {cluster_text(least)}, costs {dollars(least.cost_usd.value)}."
+        )
+    return f"No: {running[0].instance} does not do what is asked. {_first(running[0].reasons[0])}."
+
+
+def _first(reason: str) -> str:
+    return reason[:1].upper() + reason[1:].rstrip(".")
+
+
+def advice_text(verdict: Verdict) -> str:
+    """Return what deciding now risks, and which measurement would cut that; empty if neither."""
+    risked = verdict.regret_usd
+    if risked is None or verdict.recommended is None or len(verdict.chances) < 2:
+        return ""
+    if verdict.verdict_is == "clear" and not verdict.pilots:
+        return ""
+    if not verdict.pilots:
+        return f"Deciding now risks about {dollars(risked)}; no short pilot would cut that."
+    best = verdict.pilots[0]
+    return (
+        f"Deciding now risks about {dollars(risked)}. Twenty steps on {best.nodes:,} x "
+        f"{best.instance} (about {_about(best.hours)}, {dollars(best.cost_usd)}) would cut that to "
+        f"{dollars(best.regret_after_usd)}."
     )
-    return f"; a tie with {', '.join(shares)}"
+
+
+def _about(hours: float) -> str:
+    return f"{10 * max(round(6 * hours), 1)} minutes" if hours < 2 else f"{hours:.0f} hours"
+
+
+def percent(share: float) -> str:
+    """Return a probability; what is not certain is not called so."""
+    told = f"{100 * share:.0f}"
+    if share < 1 and told == "100":
+        told = ">99"
+    if share > 0 and told == "0":
+        told = "<1"
+    return f"{told} %"
 
 
 def share_text(share: float) -> str:
-    """Return a share of the draws; what is not all of them is not called so."""
-    percent = f"{100 * share:.0f}"
-    if share < 1 and percent == "100":
-        percent = ">99"
-    return f"{percent} % of draws"
+    return f"{percent(share)} of draws"
 
 
-def _no(answer: CompareAnswer, quotes: Sequence[Quote]) -> str:
-    running = [quote for quote in quotes if quote.elapsed_s is not None]
-    if not running:
-        told = "; ".join(f"{one.instance}: {', '.join(one.reasons)}" for one in quotes[:1])
-        return f"no: none runs it; {told}" if told else "no: nothing was looked at"
-    fastest = min(running, key=lambda one: one.elapsed_s.value if one.elapsed_s else 0.0)
-    assert fastest.elapsed_s is not None
-    told = f"fastest {fastest.instance}, {span_text(fastest.elapsed_s)} on {fastest.nodes:,}"
-    unpriced = any(quote.feasible for quote in quotes)
-    if unpriced and answer.lead is None:
-        return f"no: none has a price; {told}"
-    none = "none with a price" if unpriced else "none"
-    if unpriced and fastest.cost_usd is None:
-        told += ", has no price"
-    if answer.deadline_s is not None:
-        sure = "" if answer.confidence is None else f" with {100 * answer.confidence:g}% confidence"
-        return f"no: {none} finishes in {time_text(answer.deadline_s)}{sure}; {told}"
-    if unpriced:
-        return f"no: {none} does what is asked; {told}"
-    return f"no: {running[0].instance}: {running[0].reasons[0]}"
+def dollars(usd: float) -> str:
+    """Return a sum to two digits: $3.1M, $210K, $97."""
+    number, unit = _dollars(usd)
+    return f"${number}{unit}"
 
 
-def name_among(quote: Quote, among: Sequence[Quote]) -> str:
-    """Return a quote's instance type, with what tells it from others of the same type."""
-    if sum(one.instance == quote.instance for one in among) == 1:
-        return quote.instance
-    name = cluster_text(quote)
-    if quote.bill is None or sum(cluster_text(one) == name for one in among) == 1:
-        return name
-    return f"{name} {purchase_text(quote.bill)}"
+def dollar_span(low: float, high: float) -> str:
+    """Return what several sums lie between: $2.9-3.1M, or about $3M if they are as good as one."""
+    (first, small), (last, large) = _dollars(low), _dollars(high)
+    if (first, small) == (last, large):
+        return f"about ${first}{small}"
+    return f"${first}{small if small != large else ''}-{last}{large}"
 
 
-def _apart(ratio: float) -> str:
-    percent = round(100 * abs(ratio - 1))
-    if percent == 0:
-        return "as much as"
-    if percent == 100 and 0 < ratio < 1:
-        return ">99 % below"
-    return f"{percent} % {'below' if ratio < 1 else 'above'}"
+def _dollars(usd: float) -> tuple[str, str]:
+    # To two digits first: what rounds up to the next unit is written in it.
+    rounded = float(f"{usd:.2g}")
+    scale = scale_for(rounded, Dimension.USD)
+    return significant(rounded / scale.factor, 2), scale.unit.removesuffix("USD").strip()
 
 
-def _error(ratio: Interval) -> str:
-    within = "within" if ratio.low < 1 < ratio.high else "beyond"
-    low, high = (_end(number) for number in (ratio.low, ratio.high))
-    return f"{within} the error ({low} to {high}"
+def listed(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence: A, B and C."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
-def _end(ratio: float) -> str:
-    words = _apart(ratio)
-    return "equal" if words == "as much as" else words
+def words_of(sentence: str) -> int:
+    """Return the words of a sentence; signs between numbers are none."""
+    return sum(any(sign.isalnum() for sign in word) for word in sentence.split())
 
 
-def _minimum(quote: Quote) -> str:
+def short_names(quotes: Iterable[Quote]) -> dict[str, str]:
+    """Return what instance types are called in a sentence: P5 for the only p5.48xlarge."""
+    full = dict.fromkeys(quote.instance for quote in quotes)
+    family = {name: name.partition(".")[0] for name in full}
+    counts = [*family.values()]
+    return {
+        name: short.capitalize() if "." in name and counts.count(short) == 1 else name
+        for name, short in family.items()
+    }
+
+
+def minimum_text(quote: Quote) -> str:
     """Return that a purchase pays far more time than it uses, where it does."""
     bill = quote.bill
     if bill is None or bill.tariff.option != "capacity-block":

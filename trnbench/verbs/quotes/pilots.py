@@ -1,0 +1,127 @@
+"""What is worth measuring before a purchase: a short run of the job on few machines.
+
+A pilot runs the layout of a quote with as few replicas as fit, for `STEPS` steps after compilation.
+It measures what the draws leave open: the chip's and the stack's numbers, and how far the stack is
+from them. What it cannot tell is how far two configurations of one stack lie apart: the pilot has a
+scatter of its own. The bill is that of the cheapest way to have the machines so long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.records import replace
+from trnbench.facts.units import HOUR_S
+from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.money.billing import charges
+from trnbench.money.decision import regret_after_usd
+from trnbench.money.market import Market
+from trnbench.money.purchase import Tariff
+from trnbench.predict.common_draws import CommonDraws
+from trnbench.predict.setup import TrainSetup
+from trnbench.predict.step import drawn_times_s, fits
+from trnbench.verbs.quotes.answer import Quote
+from trnbench.verbs.quotes.lead import RISKED, Pilot, Verdict
+from trnbench.verbs.quotes.markets import Explored
+from trnbench.verbs.quotes.rivals import Judged
+
+STEPS = 20
+"""Steps of a pilot after compilation: enough for a mean that noise of single steps hardly moves."""
+BOUGHT = ("on-demand", "capacity-block", "quote")
+"""Purchase options of a pilot."""
+MOST_TYPES = 3
+"""Pilots are tried on so many instance types, likeliest first."""
+
+
+def with_pilots(found: Judged, explored: Mapping[str, Explored], draws: CommonDraws) -> Verdict:
+    """The verdict with the pilots that are worth more than they cost, the best one first.
+
+    Where the lead is clear and little is risked none is looked for.
+    """
+    verdict = found.verdict
+    leading, risked = verdict.leading, verdict.regret_usd
+    if leading is None or risked is None or len(found.costs) < 2:
+        return verdict
+    if verdict.verdict_is == "clear" and risked < RISKED * leading.mean_usd:
+        return verdict
+    pilots = []
+    named = [one for one in verdict.chances if one in verdict.named or one.cheapest >= RISKED]
+    for chance in named[:MOST_TYPES]:
+        quote = found.quotes[chance.place]
+        known = explored[quote.instance]
+        cluster = _smallest(known, quote)
+        if cluster is None:
+            continue
+        made = _pilot(known, *cluster, found.costs, draws)
+        if made is not None and risked - made.regret_after_usd > made.cost_usd:
+            pilots.append(made)
+    worth = sorted(pilots, key=lambda one: one.regret_after_usd + one.cost_usd)
+    return replace(verdict, pilots=tuple(worth))
+
+
+def _smallest(explored: Explored, quote: Quote) -> tuple[TrainSetup, PartialLayout] | None:
+    """The fewest nodes, a power of two, that hold the quote's layout with fewer replicas."""
+    layout = quote.step.layout
+    each = explored.setup.ranks // explored.setup.nodes
+    nodes = 1
+    while nodes < quote.nodes:
+        if nodes * each % layout.replica_ranks == 0:
+            setup = replace(explored.setup, nodes=nodes)
+            smaller = with_replicas(layout, nodes * each // layout.replica_ranks)
+            if fits(setup, smaller.complete()):
+                return setup, smaller
+        nodes *= 2
+    return None
+
+
+def with_replicas(layout: PartialLayout, replicas: int) -> PartialLayout:
+    """The layout with so many replicas, each with as many micro-batches as before."""
+    batch = max(layout.degree("global_batch") // layout.degree("dp"), layout.degree("micro_batch"))
+    return layout.changed(dp=replicas, global_batch=batch * replicas)
+
+
+def _pilot(
+    explored: Explored,
+    setup: TrainSetup,
+    layout: PartialLayout,
+    costs: FloatArray,
+    draws: CommonDraws,
+) -> Pilot | None:
+    """The pilot on a cluster; None where it cannot be bought for a short time."""
+    market, nodes = explored.market, setup.nodes
+    if market is None:
+        return None
+    row = f"pilot on {nodes} x {explored.name}"
+    measured = drawn_times_s(setup, layout.complete(), draws, row=row)
+    wall_s = market.operations().start_s.value + STEPS * float(np.median(measured))
+    bought = _bought(market, nodes, wall_s)
+    if bought is None:
+        return None
+    tariff, cost_usd = bought
+    return Pilot(
+        instance=explored.name,
+        nodes=nodes,
+        steps=STEPS,
+        hours=wall_s / HOUR_S,
+        cost_usd=cost_usd,
+        regret_after_usd=regret_after_usd(costs, np.log(measured)),
+        layout=layout,
+        option=tariff.option,
+    )
+
+
+def _bought(market: Market, nodes: int, wall_s: float) -> tuple[Tariff, float] | None:
+    """The cheapest way to have machines for a short time, and its USD."""
+    priced = [
+        (tariff, float(charges(market.offers, tariff, wall_s=wall_s, nodes=nodes).cost_usd))
+        for tariff in _short(market.offers.tariffs)
+    ]
+    known = [one for one in priced if np.isfinite(one[1])]
+    return min(known, key=lambda one: one[1], default=None)
+
+
+def _short(tariffs: Sequence[Tariff]) -> list[Tariff]:
+    return [one for one in tariffs if one.option in BOUGHT]
