@@ -164,6 +164,19 @@ def test_a_suite_gives_a_row_for_each_case(run, suite):
     assert all(row["chosen"] == [] for row in found)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["qwen3-8b", "llama3.1-8b"])
+def test_the_makers_starting_layout_is_legal_and_among_the_best(run, model):
+    """AWS starts with tensor parallelism in a chip and FSDP over the torus."""
+    asked = (model, "--on", "trn2.48xlarge:1", "--sequence", 4096, "--global-batch", 64)
+    kept = ("--recompute", "selective")
+    (best,), (start,) = (
+        rows(run, *asked, *kept, *layout) for layout in ((), ("--tp", 4, "--dp", 16, "--zero", 3))
+    )
+    assert start["feasible"]
+    assert start["step_time_s"] <= 1.05 * best["step_time_s"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
