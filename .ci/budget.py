@@ -15,19 +15,19 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    "cli": 2_964,
+    "cli": 2_978,
     "engines": 16_132,
     "evidence": 13_211,
     "facts": 12_227,
     "launch": 3_227,
     "machine": 6_047,
-    "money": 3_713,
+    "money": 3_738,
     "predict": 4_853,
     "program": 7_203,
-    "show": 3_161,
+    "show": 3_202,
     "store": 2_012,
-    "tui": 8_434,
-    "verbs": 19_950,
+    "tui": 8_438,
+    "verbs": 20_009,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -349,3 +350,21 @@ def test_a_schedule_that_the_stack_refuses_is_no_plan_whatever_the_degrees(run, 
     assert done.code == 1
     assert "does not run schedule zb-h1" in " ".join(done.out.split())
     assert run(verb, *asked, "--schedule", "zb-h1", "--assume-supported").code == 0
+
+
+def test_the_pilot_of_a_tie_is_written_as_a_folder(run, tmp_path):
+    asked = ("llama3.1-70b", "--tokens", "2T", "--on", "trn2.48xlarge,p5.48xlarge", "--nodes", 64)
+    done = run("plan", *asked, "--pilot", tmp_path / "pilot", "--json")
+    (best, *_) = done.json["summary"]["pilots"]
+    assert best["steps"] == 20
+    kept = json.loads((tmp_path / "pilot" / "prediction.json").read_text())
+    assert str(best["nodes"]) in json.dumps(kept)
+    assert best["layout"]["dp"] < done.json["rows"][0]["dp"] or best["nodes"] < 64
+    assert "MAX_STEPS=20\n" in (tmp_path / "pilot" / "values.env").read_text()
+    assert (tmp_path / "pilot" / "README.md").exists()
+    sure = run("plan", *RUN, "--on", "trn1.32xlarge", "--max-nodes", 4, "--pilot", tmp_path / "no")
+    assert "no pilot is written: none is worth its cost" in sure.err
+    assert not (tmp_path / "no").exists()
+    lost = run("plan", *RUN, *TWO, "--with", "slurm")
+    assert lost.code == 2
+    assert "--with SCHEDULER needs --launch FOLDER or --pilot FOLDER" in lost.err

@@ -16,7 +16,11 @@ from trnbench.verbs.plan.question import PlanQuestion, PlanShowing
 if TYPE_CHECKING:
     from trnbench.cli.output import Output
     from trnbench.facts.catalog.search import Catalog
-    from trnbench.verbs.quotes.answer import Quote
+    from trnbench.show.row import Row
+
+
+PILOT_SCHEDULER = "torchrun"
+"""How a pilot is started unless --with says otherwise: without any scheduler."""
 
 
 @keeping(reports=True, plots=True)
@@ -29,16 +33,20 @@ def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanSho
     """
     from trnbench.verbs.launch.folders import known_scheduler, refuse_full
     from trnbench.verbs.plan.run import plan_run
-    from trnbench.verbs.plan.text import plan_report
+    from trnbench.verbs.plan.text import pilot_row, plan_report
 
     into, scheduler = showing.into, showing.scheduler
     if showing.plot:
         out.refuse_plot()
-    if (into is None) != (scheduler is None):
+    if into is not None and scheduler is None:
         raise InputError("--launch FOLDER and --with SCHEDULER go together")
-    if into is not None and scheduler is not None:
+    if scheduler is not None:
+        if into is None and showing.pilot is None:
+            raise InputError("--with SCHEDULER needs --launch FOLDER or --pilot FOLDER")
         known_scheduler(scheduler)
-        refuse_full(into, force=False)
+    for folder in (into, showing.pilot):
+        if folder is not None:
+            refuse_full(folder, force=False)
     question = question.settled(catalog)
     with watching(out) as watch:
         answer = plan_run(catalog, question, watch=watch)
@@ -46,18 +54,24 @@ def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanSho
     if into is None or answer.best is None or scheduler is None:
         launched = True
     else:
-        launched = _launched(out, catalog, answer.best, into, scheduler)
+        launched = _launched(out, catalog, answer.best.row(), into, scheduler)
+    if showing.pilot is not None:
+        row = pilot_row(answer)
+        if row is None:
+            out.narrate("no pilot is written: none is worth its cost")
+        elif not _launched(out, catalog, row, showing.pilot, scheduler or PILOT_SCHEDULER):
+            launched = False
     if not answer.complete or watch.cancel():
         return ExitCode.INTERRUPTED
     return ExitCode.DONE if answer.best is not None and launched else ExitCode.ANSWER_IS_NO
 
 
-def _launched(out: Output, catalog: Catalog, best: Quote, folder: Path, scheduler: str) -> bool:
-    """Write the files that start a plan, or say why there are none."""
+def _launched(out: Output, catalog: Catalog, row: Row, folder: Path, scheduler: str) -> bool:
+    """Write the files that start a row, or say why there are none."""
     from trnbench.verbs.launch.folders import launch_row, write_launch
 
     try:
-        answer, question = launch_row(catalog, best.row(), scheduler=scheduler)
+        answer, question = launch_row(catalog, row, scheduler=scheduler)
     except InputError as error:
         out.narrate(f"nothing is launched: {error.message}")
         return False

@@ -30,6 +30,11 @@ _OWN = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<usd>[^=]+)")
 _ASSUMED = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<times>[\d.,]+)\s*[xX*]\s*(?P<of>[^=\s]+)")
 
 
+_CHANGED = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<percent>[+-]\d+(\.\d+)?)\s*%")
+MOST_TIMES = 10.0
+"""Largest multiple of a published price that is asked for as a change of it."""
+
+
 class Multiple(Record):
     """A price assumed to be `times` that of another instance."""
 
@@ -56,6 +61,8 @@ class PriceTerms(Record):
     """Share off published and assumed rates."""
     own: Mapping[str, float] = field(default_factory=dict)
     """Instance -> USD per instance-hour."""
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """Instance -> multiple of its own published prices, to see what would be if they moved."""
     assumed: Mapping[str, Multiple] = field(default_factory=dict)
     """Instance -> multiple of another instance's price."""
     term_years: int | None = None
@@ -89,7 +96,11 @@ def load_price_terms(
     single_block: bool = False,
 ) -> PriceTerms:
     """A buyer's terms from texts ("NAME=USD", "NAME=4x OTHER", option names), checked."""
-    own = _by_instance(catalog, map(parse_own_price, prices))
+    moved = [change for change in map(parse_price_change, prices) if change is not None]
+    stated = [text for text in prices if parse_price_change(text) is None]
+    own, factors = _by_instance(catalog, map(parse_own_price, stated)), _by_instance(catalog, moved)
+    if both := own.keys() & factors.keys():
+        raise InputError(f"{min(both)} has both a price and a change of its price; give one")
     assumed = _by_instance(catalog, map(parse_assumption, assumptions))
     if both := own.keys() & assumed.keys():
         raise InputError(f"{min(both)} has both a price and an assumed price; give one")
@@ -103,6 +114,7 @@ def load_price_terms(
         options=tuple(parse_option(text) for text in options) or None,
         discount=discount,
         own=own,
+        factors=factors,
         assumed={
             name: replace(multiple, of=_instance_name(catalog, multiple.of))
             for name, multiple in assumed.items()
@@ -138,6 +150,17 @@ def parse_own_price(text: str) -> tuple[str, float]:
     if not 0 < usd <= MOST:
         raise InputError(f"price {text!r} must be above 0 USD per hour, and {MOST:,.0f} at most")
     return match["name"], usd
+
+
+def parse_price_change(text: str) -> tuple[str, float] | None:
+    """(instance, multiple of its published prices) of "trn2.48xlarge=-20%"; None of any other."""
+    match = _CHANGED.fullmatch(text.strip())
+    if match is None:
+        return None
+    factor = 1 + float(match["percent"]) / 100
+    if not 0 < factor <= MOST_TIMES:
+        raise InputError(f"price {text!r} must change by more than -100%, and +900% at most")
+    return match["name"], factor
 
 
 def parse_assumption(text: str) -> tuple[str, Multiple]:

@@ -202,19 +202,21 @@ class _Buyer(Record, eq=False):
         least = min(map(_rate, rows))
         row = next(row for row in rows if _rate(row) <= least * (1 + _SAME_PRICE))
         assumed = self.terms.assumed.get(self.instance.name)
-        times, rate = assumed.times if assumed else 1.0, _rate(row)
+        factor = self.terms.factors.get(self.instance.name)
+        times, rate = (assumed.times if assumed else 1.0) * (factor or 1.0), _rate(row)
+        moved = (f"what if: {100 * (factor - 1):+g} %",) if factor else ()
         return Tariff(
             instance=self.instance.name,
             option=option,
             region=row.region,
-            origin="assumed" if assumed else "own" if option == QUOTE else "published",
+            origin="assumed" if assumed or factor else "own" if option == QUOTE else "published",
             list_usd_per_hour=times * rate,
             low_list_usd_per_hour=times * (row.low_usd_per_hour or rate),
             high_list_usd_per_hour=times * (row.high_usd_per_hour or rate),
             discount=0.0 if option == QUOTE else self.terms.discount,
             price=row,
             source=self.prices.source_of(row),
-            notes=(*self._notes(row), *self._changed_since(row), *self._cheaper(row)),
+            notes=(*moved, *self._notes(row), *self._changed_since(row), *self._cheaper(row)),
             warnings=self._too_old(row),
         )
 

@@ -205,12 +205,16 @@ def _is_assumed(text: str) -> bool:
 
 
 def _own_price(text: str) -> str:
-    from trnbench.money.price_terms import parse_assumption, parse_own_price
+    from trnbench.money.price_terms import (
+        parse_assumption,
+        parse_own_price,
+        parse_price_change,
+    )
     from trnbench.verbs.quotes.buying import IF_ASKED
 
     if _is_assumed(text):
         parse_assumption(text)
-    else:
+    elif parse_price_change(text.removesuffix(IF_ASKED)) is None:
         parse_own_price(text.removesuffix(IF_ASKED))
     return text
 

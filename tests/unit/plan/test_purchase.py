@@ -20,6 +20,7 @@ from trnbench.money.price_terms import (
     load_price_terms,
     parse_assumption,
     parse_own_price,
+    parse_price_change,
 )
 from trnbench.money.purchase import load_offers, offers_of
 
@@ -210,6 +211,33 @@ def test_prices_as_text(text, parsed):
 )
 def test_assumptions_as_text(text, parsed):
     assert parse_assumption(text) == parsed
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [("a=-20%", ("a", 0.8)), ("a = +50 %", ("a", 1.5)), ("a=20", None), ("a=20%", None)],
+)
+def test_changes_of_prices_as_text(text, change):
+    assert parse_price_change(text) == change
+
+
+@pytest.mark.parametrize("text", ["a=-100%", "a=-120%", "a=+901%"])
+def test_changes_that_leave_no_price_are_refused(text):
+    with pytest.raises(InputError, match="must change by more than -100%"):
+        parse_price_change(text)
+
+
+def test_a_changed_price_keeps_its_options_and_its_range():
+    as_read = offers("trn1.32xlarge").tariffs
+    dearer = offers("trn1.32xlarge", prices=("trn1.32xlarge=+25%",)).tariffs
+    assert [one.option for one in dearer] == [one.option for one in as_read]
+    for one, other in zip(dearer, as_read, strict=True):
+        for name in ("usd_per_hour", "low_usd_per_hour", "high_usd_per_hour"):
+            assert getattr(one, name) == pytest.approx(1.25 * getattr(other, name))
+        assert one.notes[0] == "what if: +25 %"
+        assert one.origin == "assumed"
+    with pytest.raises(InputError, match="both a price and a change"):
+        offers("trn1.32xlarge", prices=("trn1.32xlarge=+25%", "trn1.32xlarge=3"))
 
 
 @pytest.mark.parametrize(

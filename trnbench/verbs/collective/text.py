@@ -8,11 +8,13 @@ from trnbench.facts.units import Dimension, counted, show
 from trnbench.show.charts.record import PointChart, Series, axis_of
 from trnbench.show.charts.text import first_chart
 from trnbench.show.drawing import loaded_torus
+from trnbench.show.faster import faster_text
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style
 from trnbench.show.trace import trace
 from trnbench.verbs.collective.answer import CollectiveAnswer
 
+MIB = 2**20
 BUSIEST = 12
 """Links that the list of the busiest holds."""
 
@@ -44,12 +46,36 @@ def collective_report(
         summary={
             "busbw": "algbw x 2(r-1)/r for all-reduce, x (r-1)/r for all-gather, reduce-scatter "
             "and all-to-all, x 1 for the others; r: ranks of the group",
+            "verdict": collective_verdict(answers),
             "feasible": sum(answer.feasible for answer in answers),
             "rows": len(answers),
         },
         people=lambda report, style: _draw(report, answers, links, plot, style),
         charts=(busbw,) if busbw.drawn else (),
     )
+
+
+def collective_verdict(answers: Sequence[CollectiveAnswer]) -> str:
+    """Return which cluster is faster at the largest size and at 1 MiB, in a sentence."""
+    timed = [one for one in answers if one.time_s and one.engine == answers[0].engine]
+    if not timed:
+        return ""
+    sizes = sorted({one.size_bytes for one in timed})
+    small = MIB if MIB in sizes else sizes[0]
+    ops = dict.fromkeys(one.op for one in timed)
+    clusters = {(one.instance, one.nodes) for one in timed}
+    names = [instance for instance, _ in clusters]
+    told = []
+    for op in ops:
+        for size in dict.fromkeys((sizes[-1], small)):
+            of = f"{op} of " if len(ops) > 1 else ""
+            what = f"{of}{show(size, Dimension.BYTES)}"
+            for one in timed:
+                alone = names.count(one.instance) == 1
+                who = one.instance if alone else f"{one.instance}:{one.nodes}"
+                if (one.op, one.size_bytes) == (op, size):
+                    told.append((who, what, one.time_s or 0.0))
+    return faster_text(told)
 
 
 def collective_trace(answers: Sequence[CollectiveAnswer]) -> bytes:
@@ -66,6 +92,8 @@ def _draw(
     notes = dict.fromkeys(note for answer in answers for note in _notes(answer))
     if notes:
         blocks.append(style.lines(notes))
+    if told := collective_verdict(answers):
+        blocks.append(style.strong(style.wrap(told)))
     if links:
         largest = {(a.op, a.instance, a.nodes): a for a in answers if a.links}
         blocks += [_link_block(answer, style) for answer in largest.values()]

@@ -11,6 +11,7 @@ from trnbench.facts.units import Dimension, show, significant
 from trnbench.facts.workload.library import Product
 from trnbench.show.charts.record import ChartAxis, PointChart, Series, axis_of
 from trnbench.show.charts.text import first_chart
+from trnbench.show.faster import faster_text
 from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
@@ -55,6 +56,15 @@ def matrix_report(
         people=lambda report, style: _draw(report, tuple(answers), plot, style),
         charts=(roofs,) if roofs.drawn else (),
     )
+
+
+def matrix_verdict(answers: Sequence[MatrixAnswer]) -> str:
+    """Return which chip is faster at the first and the last product, in a sentence."""
+    timed = [one for one in answers if one.feasible and one.engine == answers[0].engine]
+    what = [f"{one.shape} {one.number_format}" for one in timed]
+    wanted = {*what[:1], *what[-1:]}
+    told = zip((one.chip for one in timed), what, (one.time_s for one in timed), strict=True)
+    return faster_text(one for one in told if one[1] in wanted)
 
 
 def matrix_trace(answers: Sequence[MatrixAnswer]) -> bytes:
@@ -153,6 +163,8 @@ def _draw(report: Report, answers: tuple[MatrixAnswer, ...], plot: bool, style: 
     blocks = [draw_rows(report, style)]
     blocks += ["\n".join(report.notes)] if report.notes else []
     blocks += [_stalls(answer) for answer in answers if answer.stalls_s and answer.feasible]
+    if told := matrix_verdict(answers):
+        blocks.append(style.strong(style.wrap(told)))
     if plot:
         blocks.append(first_chart(report, style))
     return "\n\n".join(blocks)

@@ -112,8 +112,9 @@ class PlanShowing(Question):
     into: Path | None = option(
         "Write the files that start the plan there.", name="launch", metavar="FOLDER"
     )
+    pilot: Path | None = option("Write the files of the best pilot run there.", metavar="FOLDER")
     scheduler: str | None = option(
-        "With --launch: see `launch --list`.", name="with", metavar="SCHEDULER"
+        "With --launch or --pilot: see `launch --list`.", name="with", metavar="SCHEDULER"
     )
     plot: bool = option("Draw cost over days.")
     details: bool = DETAILS

@@ -34,11 +34,12 @@ class Buying(Question):
         "Negotiated discount off published rates: 18%.", default=0.0, read=parsing.share
     )
     prices: tuple[str, ...] = option(
-        "Own price, USD per instance-hour: trn2.48xlarge=30 (repeatable); with a ? behind it, only "
-        "where that instance is asked about.",
+        "Own price, USD per instance-hour: trn2.48xlarge=30, or a change of the published ones: "
+        "trn2.48xlarge=-20% (repeatable); with a ? behind it, only where that instance is asked "
+        "about.",
         name="price",
         several="repeated",
-        metavar="NAME=USD",
+        metavar="NAME=USD|-20%",
     )
     assumed_prices: tuple[str, ...] = option(
         "Assumed price, a multiple of another instance's (repeatable).",
@@ -52,11 +53,15 @@ class Buying(Question):
 
         Others are refused, unless they are for any run.
         """
-        from trnbench.money.price_terms import parse_assumption, parse_own_price
+        from trnbench.money.price_terms import (
+            parse_assumption,
+            parse_own_price,
+            parse_price_change,
+        )
 
         compared = {catalog.find("instances", name).name for name in instances}
         prices = [text.removesuffix(IF_ASKED) for text in self.prices]
-        own = [parse_own_price(text)[0] for text in prices]
+        own = [(parse_price_change(text) or parse_own_price(text))[0] for text in prices]
         used = [catalog.find("instances", name).name in compared for name in own]
         asked = zip(self.prices, own, strict=True)
         given = [("--price", name) for text, name in asked if not text.endswith(IF_ASKED)]
