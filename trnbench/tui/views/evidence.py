@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from trnbench.evidence.comparison import Comparison
     from trnbench.evidence.statistics import Errors
 
-SETS: tuple[tuple[str, ...], ...] = (
-    ("trainium",),
-    ("gpu",),
-    ("collectives",),
-    ("kernels",),
-    ("attention",),
-    ("trainium", "gpu", "collectives", "kernels", "attention"),
-)
+
+def _sets_in_turn() -> tuple[tuple[str, ...], ...]:
+    """Each set of measurements alone, then all."""
+    from trnbench.verbs.validate.run import SETS
+
+    return (*((name,) for name in SETS), tuple(SETS))
 
 
 class EvidenceView(View):
@@ -47,7 +45,7 @@ class EvidenceView(View):
     def __init__(self) -> None:
         super().__init__()
         self._found: EvidenceFound | None = None
-        self._sets = 0
+        self._place = 0
         self._claims = False
 
     def pictures(self) -> Mapping[str, Picture]:
@@ -64,12 +62,18 @@ class EvidenceView(View):
         if self._claims:
             question = ClaimsQuestion(price_date=self.trnbench.today)
             return self.line("claims", question)
-        return command_line("validate", set=SETS[self._sets])
+        return command_line("validate", set=self._sets)
+
+    @property
+    def _sets(self) -> tuple[str, ...]:
+        """Names of the sets that are shown."""
+        sets = _sets_in_turn()
+        return sets[self._place % len(sets)]
 
     def facts(self) -> tuple[str, ...]:
         if self._claims:
             return ("claims of vendors", f"prices of {self.trnbench.today}")
-        return ("measured beside modelled", f"sets: {', '.join(SETS[self._sets])}")
+        return ("measured beside modelled", f"sets: {', '.join(self._sets)}")
 
     def answered(self, topic: str, value: object) -> None:
         """Show measurements or claims, whichever is wanted now."""
@@ -88,7 +92,7 @@ class EvidenceView(View):
 
     def action_sets(self) -> None:
         self._claims = False
-        self._sets = (self._sets + 1) % len(SETS)
+        self._place += 1
         self.action_again()
 
     def action_claims(self) -> None:
@@ -112,7 +116,7 @@ class EvidenceView(View):
         if self._claims:
             self.ask("evidence", claim_rows, self.trnbench.today)
         else:
-            self.ask("evidence", evidence_rows, SETS[self._sets])
+            self.ask("evidence", evidence_rows, self._sets)
 
     def _scatter(self) -> PointChart:
         from trnbench.verbs.validate.text import error_chart
