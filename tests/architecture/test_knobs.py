@@ -149,6 +149,7 @@ OTHERS = {
     "recompute": "full",
     "schedule": "gpipe",
     "attention": "naive",
+    "loss": "fused",
     "context_parallel": "all-to-all",
     "dispatcher": "alltoall",
     "overlapped": "off",

@@ -124,6 +124,7 @@ class _Open:
                 "sequence_parallel": self._sequence_parallel(),
                 "schedule": "interleaved" if vpp > 1 else "1f1b",
                 "attention": stack.attention,
+                "loss": stack.loss,
                 "stage_split": self._stage_split(),
                 **self._adapters(),
                 **self._expert_ranks(),

@@ -18,7 +18,7 @@ import numpy as np
 from trnbench.engines.analytic.step.memory import reserve_bytes, stage_parts
 from trnbench.engines.analytic.step.memory_parts import StageParts, stacked
 from trnbench.facts.arrays import FloatArray, quantiles
-from trnbench.facts.calibration.chip_efficiency import Numbers
+from trnbench.facts.calibration.chip_efficiency import Numbers, numbers_of
 from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.calibration.training_stack import TrainingStack
 from trnbench.facts.catalog.provenance import Evidence, join
@@ -186,7 +186,8 @@ def memory_ranges(stack: TrainingStack) -> dict[str, Range]:
     """Range of each number of a stack that affects memory and is uncertain, by key."""
     ranges = {FRAGMENTATION: fragmentation_range(stack)}
     evidence = stack.provenance.evidence
-    for field in fields(MemoryOverheads):
+    numbers = numbers_of(stack.memory)
+    for field in (one for one in fields(MemoryOverheads) if one.name in numbers):
         path = join(MEMORY, keys_of(MemoryOverheads)[field.name])
         most = field.metadata.get("most", math.inf)
         ranges[path] = _range(getattr(stack.memory, field.name), evidence.get(path), most)

@@ -24,9 +24,9 @@ from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores, TensorEngine
 from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import Layout
-from trnbench.program.ends import LOGITS_DIM
 from trnbench.program.ops import MatMul, Phase
 from trnbench.program.step import StepProgram
+from trnbench.program.tensor import LOGITS_DIM
 
 DOUBT = 0.25
 """Log standard deviation of a count, from fitted rows."""

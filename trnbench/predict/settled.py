@@ -46,7 +46,7 @@ SEARCHED = tuple(name for name, knob in KNOBS.items() if knob.searched)
 FASTEST = "the fastest that fits"
 USUAL_STACK = "usual on this instance"
 UNSAID = "usual, as nothing was said"
-_OF_SOFTWARE = ("attention", "stage_split", "precision", "frozen_format")
+_OF_SOFTWARE = ("attention", "loss", "stage_split", "precision", "frozen_format")
 """Knobs whose open value is a habit of the software."""
 _OF_LAYERS = tuple(
     name for name, knob in KNOBS.items() if knob.part == "layers" and not knob.searched
@@ -156,6 +156,7 @@ def with_habits(
         "global_batch": fitted_batch(DEFAULT_BATCH, free_ranks(said, ranks), step=batch_step(said)),
         "sequence": sequence,
         "attention": stack.attention,
+        "loss": stack.loss,
         "stage_split": None if said["pipeline_layout"] is not None else stack.stage_split,
         **of_job,
         "precision": precision,

@@ -27,7 +27,7 @@ from trnbench.program.ops import (
     Term,
     collective_op,
 )
-from trnbench.program.tensor import ONE, Tensor, partial_after
+from trnbench.program.tensor import LOGITS_DIM, ONE, Tensor, partial_after
 
 
 class Derivative(Record):
@@ -158,6 +158,8 @@ class _Deriver:
             format=number_format,
             role="gradient",
             partial=partial_after(reads, tensor.dims),
+            # Logits that are made in parts have their gradient in the same parts.
+            pieces=tensor.pieces if tensor.dims and tensor.dims[-1].name == LOGITS_DIM else ONE,
         )
 
     def give(self, tensor: Tensor, gradient: Tensor) -> None:
@@ -413,15 +415,21 @@ class _Deriver:
         if "tp" not in gradient.axes:
             self.give(op.reads[0], gradient)
             return
-        out = replace(self.gradient(op.reads[0], ()), partial=gradient.partial)
+        out = self._carried(op.reads[0], gradient)
+        out = replace(out, partial=gradient.partial)
         ranks = self.grid.ranks("tp")
         self.ops.append(collective_op("all-gather", "tp", "B_input", (gradient, out), ranks))
         self.give(op.reads[0], out)
 
+    def _carried(self, tensor: Tensor, gradient: Tensor) -> Tensor:
+        """Gradient of an exchanged tensor; beside an fp32 stream it stays as it comes."""
+        out = self.gradient(tensor, ())
+        return out if self.grid.recipe.stream is None else replace(out, format=gradient.format)
+
     def _back(self, op: CollectiveOp, kind: Op, gradient: Tensor) -> None:
         settles = kind in ("reduce-scatter", "permute")
         out = replace(
-            self.gradient(op.read, ()),
+            self._carried(op.read, gradient),
             partial=gradient.partial - {op.axis} if settles else gradient.partial,
         )
         self.ops.append(

@@ -12,9 +12,14 @@ from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record, replace
 from trnbench.program.backward import NO_BACKWARD, Backward, derive
 from trnbench.program.builder import BlockBuilder
-from trnbench.program.ends import LOGITS_DIM
 from trnbench.program.grid import Grid
-from trnbench.program.keeping import NOTHING_KEPT, KeptTensors, keep, passing_bytes
+from trnbench.program.keeping import (
+    NOTHING_KEPT,
+    KeptTensors,
+    keep,
+    passing_bytes,
+    unfused_bytes,
+)
 from trnbench.program.ops import (
     AttentionOp,
     CollectiveOp,
@@ -26,15 +31,18 @@ from trnbench.program.ops import (
     ScanOp,
 )
 from trnbench.program.optimizer import Bucket, StateBytes, buckets, state_bytes, synchronise
-from trnbench.program.parameters import Parameter
-from trnbench.program.tensor import Tensor, array, element_bytes, total, total_bytes
+from trnbench.program.parameters import A, Parameter
+from trnbench.program.tensor import LOGITS_DIM, Tensor, array, element_bytes, total, total_bytes
 
 ResidentCategory = Literal[
     "weights", "gradients", "optimizer", "cache", "activations", "communication", "scratch"
 ]
-Copies = Literal["gradient_copies", "gathered", "logits"]
+Copies = Literal["gradient_copies", "gathered", "logits", "unfused", "adapter_inputs"]
 """Memory that only wasteful software holds: a second set of gradients in the weights' format;
-gathered tensors that are kept; one more fp32 copy of the logits."""
+gathered tensors that are kept; one more fp32 copy of the logits; what single kernels keep beside
+the program's tensors; inputs of adapters in fp32."""
+LOSS_CHUNKS = 8
+"""Parts in which a chunked loss casts logits to fp32 (torchtune, CEWithChunkedOutputLoss)."""
 Lifetime = Literal["step", "until_backward", "until_weight", "backward_to_weight", "slot"]
 """Time a resident stays in memory: the whole step; from a micro-batch's forward pass until its
 input or weight gradients are done; between those two; while one slot runs."""
@@ -191,7 +199,8 @@ def _block(
         quantised=_quantised(grid, forward),
         tied=passes.tied,
     )
-    states = [state_bytes(grid, bucket) for bucket in of_block]
+    cast_again = passes.recompute == "full"
+    states = [state_bytes(grid, bucket, cached=not cast_again) for bucket in of_block]
     exchanges = tuple(op for bucket in of_block for op in synchronise(grid, bucket))
     return Block(
         kind=kind,
@@ -211,14 +220,14 @@ def _block(
         kept=kept,
         buckets=of_block,
         residents=_residents(grid, members, states, kept, passes.passing),
-        copies=_copies(grid, states, kept, forward),
+        copies=_copies(grid, states, passes, kept),
         passes=passes,
     )
 
 
 def _quantised(grid: Grid, forward: Sequence[Operation]) -> frozenset[str]:
     """Names of the weights that linear layers read in the smaller format of the recipe."""
-    if not grid.recipe.quantised:
+    if not (grid.recipe.quantised or grid.recipe.cached):
         return frozenset()
     return frozenset(
         term.right.name
@@ -254,21 +263,40 @@ def _residents(
 
 
 def _copies(
-    grid: Grid, states: Sequence[StateBytes], kept: KeptTensors, forward: Sequence[Operation]
+    grid: Grid, states: Sequence[StateBytes], passes: Passes, kept: KeptTensors
 ) -> Mapping[Copies, Resident]:
     recipe = grid.recipe
     smaller = element_bytes(recipe.weights) / element_bytes(recipe.gradients)
     gradients = total(of.gradients for of in states)
     fetched = ((op.write.held_bytes - op.read.held_bytes) * (op.count > 0) for op in kept.fetched)
+    # Logits of all tokens at once, of an eighth, or none.
+    whole = {"full": 1.0, "chunked": 1 / LOSS_CHUNKS, "fused": 0.0}[grid.loss]
     logits = (
-        tensor.elements * element_bytes(recipe.statistics)
-        for op in forward
+        tensor.elements * element_bytes(recipe.statistics) * whole
+        for op in passes.forward
         if isinstance(op, MatMul)
         for tensor in op.writes
         if tensor.dims[-1].name == LOGITS_DIM
     )
+    inputs = [
+        op.terms[0].left
+        for op in passes.forward
+        if isinstance(op, MatMul) and op.terms[0].right.name.endswith(A)
+    ]
+    # In place of inputs that frozen layers share and attention does not keep.
+    core = {out for op in passes.forward if isinstance(op, AttentionOp) for out in op.writes}
+    adapted = total(one.elements * element_bytes(recipe.statistics) for one in inputs) - total(
+        one.bytes for one in {*inputs} - core
+    )
+    # What is made again with its layer is there while that layer is gone through.
+    again = passes.recompute == "full"
+    category: ResidentCategory = "scratch" if again else "activations"
+    until: Lifetime = "slot" if again else "until_backward"
+    unfused = total(unfused_bytes(op, recipe) for op in passes.forward)
     return {
         "gradient_copies": Resident("gradients", array(gradients * smaller), "step"),
         "gathered": Resident("activations", total(fetched), "until_weight"),
         "logits": Resident("scratch", total(logits), "slot"),
+        "unfused": Resident(category, unfused * bool(kept.ops), until),
+        "adapter_inputs": Resident(category, np.maximum(adapted, 0.0), until),
     }

@@ -159,7 +159,8 @@ class BlockBuilder:
     def operand(self, tensor: Tensor) -> Tensor:
         """Tensor in the format of linear layers, cast once however many layers read it."""
         recipe = self.grid.recipe
-        if not recipe.quantised or tensor.format == recipe.linear:
+        casts = recipe.quantised or recipe.cached
+        if not casts or tensor.format == recipe.linear:
             return tensor
         name = f"{tensor.name}.{recipe.linear}"
         for op in self.ops:
@@ -179,8 +180,11 @@ class BlockBuilder:
         *,
         number_format: str | None = None,
         useful: FloatArray = ONE,
+        pieces: FloatArray = ONE,
     ) -> Tensor:
         term = self._term(name, left, right, letters, dims, number_format)
+        if pieces is not ONE:
+            term = replace(term, out=replace(term.out, pieces=pieces))
         self._matmul((term,), self.grid.recipe.other, useful=useful)
         return term.out
 
@@ -270,7 +274,8 @@ class BlockBuilder:
         lookups: FloatArray = ONE,
     ) -> Tensor:
         """Take rows of a tensor by index."""
-        same = source.format if source.role == "activation" else None
+        # Rows of a table begin the stream; tokens keep their format.
+        same = source.format if source.role == "activation" else self.grid.recipe.residual
         out = self.tensor(name, dims, (source, index), number_format=same)
         self.ops.append(
             Gather(
@@ -287,11 +292,20 @@ class BlockBuilder:
 
     def norm(self, tensor: Tensor, name: str) -> Tensor:
         scale = self.optional(name, f"{name}.bias")
-        return self.elementwise("norm", (tensor, *scale), f"{name}.out", tensor.dims)
+        # Norms are computed in the format of the stream, whatever they read.
+        return self.elementwise(
+            "norm",
+            (tensor, *scale),
+            f"{name}.out",
+            tensor.dims,
+            number_format=self.grid.recipe.residual,
+        )
 
     def dropout(self, tensor: Tensor) -> Tensor:
         """Drop out elements; the mask is kept."""
-        out = self.tensor(f"{tensor.name}.dropped", tensor.dims, (tensor,))
+        out = self.tensor(
+            f"{tensor.name}.dropped", tensor.dims, (tensor,), number_format=tensor.format
+        )
         mask = replace(out, name=f"{tensor.name}.mask", format=MASK, role="constant")
         self.passes("dropout", (tensor,), (out, mask))
         return out

@@ -11,15 +11,17 @@ every rank all columns of its own samples.
 
 from __future__ import annotations
 
+import numpy as np
+
+from trnbench.facts.arrays import FloatArray
 from trnbench.facts.workload.layers import Recommender
 from trnbench.facts.workload.model import Diffusion, Image, Transformer, Vocabulary
 from trnbench.facts.workload.weights import FINAL_MODULATIONS
 from trnbench.program.builder import BlockBuilder
-from trnbench.program.tensor import INDEX, Dim, Tensor, array
+from trnbench.program.grid import Grid
+from trnbench.program.tensor import INDEX, LOGITS_DIM, ONE, Dim, Tensor, array
 
 TOKEN_TABLE = "embedding.token"
-LOGITS_DIM = "vocabulary"
-"""Name of the last dimension of the logits."""
 
 
 def looked_up(b: BlockBuilder, transformer: Transformer, given: str) -> Tensor:
@@ -39,7 +41,9 @@ def embedding(b: BlockBuilder, transformer: Transformer) -> Tensor:
     dims = (*b.stream(), hidden)
     tables = b.optional("embedding.position", "embedding.token_type")
     if tables:
-        stream = b.elementwise("add", (stream, *tables), "placed", dims)
+        stream = b.elementwise(
+            "add", (stream, *tables), "placed", dims, number_format=stream.format
+        )
     if transformer.norm_placement == "post" or transformer.norm_input:
         stream = b.norm(stream, "norm.embedding")
     return b.dropout(stream) if transformer.dropout else stream
@@ -72,12 +76,20 @@ def token_loss(
     tied = "head" not in b.weights
     weight = b.weights[TOKEN_TABLE if tied else "head"]
     letters = "bsh,vh->bsv" if tied else "bsh,hv->bsv"
+    # Only statistics are in fp32 where the logits are never whole in it.
+    kept = statistics if grid.loss == "full" else grid.recipe.activations
     logits = b.multiply(
-        f"logits{of}", tokens, weight, letters, (*lead, words), number_format=statistics
+        f"logits{of}",
+        tokens,
+        weight,
+        letters,
+        (*lead, words),
+        number_format=kept,
+        pieces=logits_pieces(grid, vocabulary, hidden),
     )
     if bias := b.optional("head.bias"):
         logits = b.elementwise(
-            "add", (logits, *bias), f"logits.biased{of}", logits.dims, number_format=statistics
+            "add", (logits, *bias), f"logits.biased{of}", logits.dims, number_format=kept
         )
     targets = b.given(f"targets{of}", lead)
     highest = b.elementwise(
@@ -100,6 +112,17 @@ def token_loss(
     return b.elementwise("cross_entropy", (sums,), f"loss{of}", lead, number_format=statistics)
 
 
+def logits_pieces(grid: Grid, vocabulary: Vocabulary, hidden: Dim) -> FloatArray:
+    """Parts in which logits are made and used; 1 where all are in memory at a time.
+
+    A fused kernel takes so many tokens that a part is as large as the stream
+    (linkedin/Liger-Kernel, ops/fused_linear_cross_entropy.py).
+    """
+    if grid.loss != "fused":
+        return ONE
+    return array(np.maximum(np.ceil(vocabulary.size / hidden.whole), 1))
+
+
 def patch(b: BlockBuilder, transformer: Transformer, image: Image) -> Tensor:
     """Stream of an image: projected patches, a class token, positions."""
     grid = b.grid
@@ -116,7 +139,9 @@ def patch(b: BlockBuilder, transformer: Transformer, image: Image) -> Tensor:
         stream = b.elementwise("join_token", reads, "tokens", dims)
     positions = b.optional("patch.position")
     if positions:
-        stream = b.elementwise("add", (stream, *positions), "placed", dims)
+        stream = b.elementwise(
+            "add", (stream, *positions), "placed", dims, number_format=b.grid.recipe.residual
+        )
     if transformer.norm_input:
         stream = b.norm(stream, "norm.embedding")
     return b.dropout(stream) if transformer.dropout else stream

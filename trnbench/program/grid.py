@@ -23,6 +23,7 @@ from trnbench.facts.workload.layout import (
     FrozenFormat,
     IdleModels,
     Layout,
+    LossKernel,
     OptimizerOffload,
     Overlapped,
     Reference,
@@ -61,6 +62,7 @@ class Grid(Record, eq=False):
     recompute: str
     schedule: Schedule
     attention: AttentionKernel
+    loss: LossKernel
     context_parallel: str
     stage_split: StageSplit
     pipeline_layout: str | None

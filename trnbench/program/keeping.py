@@ -20,7 +20,8 @@ from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import AttentionKernel
 from trnbench.facts.workload.recompute import CORE, modules_of, without
 from trnbench.program.ops import CollectiveOp, Elementwise, MatMul, Operation
-from trnbench.program.tensor import Tensor, array
+from trnbench.program.precision import PrecisionRecipe
+from trnbench.program.tensor import Tensor, array, element_bytes
 
 
 class KeptTensors(Record, eq=False):
@@ -174,6 +175,28 @@ def _fetch_again(
                 result.append(replace(fetched[read], phase=op.phase))
         result.append(op)
     return result, tuple(dict.fromkeys(kept))
+
+
+def unfused_bytes(op: Operation, recipe: PrecisionRecipe) -> FloatArray:
+    """Bytes kept beside the program's tensors where every function is a kernel of its own.
+
+    A norm written out keeps an fp32 copy and the normalised tensor, a gate its activation, a
+    softmax its result in fp32; every product of a cast input has a cast of its own.
+    """
+    narrow, wide = element_bytes(recipe.activations), element_bytes(recipe.statistics)
+    match op:
+        case Elementwise(function="norm") if len(op.reads) == 2:
+            given, out = (element_bytes(one.format) for one in (op.reads[0], op.writes[0]))
+            # What is normalised is kept for the gradient of the scale alone.
+            scaled = 0.0 if op.reads[1].frozen else out
+            return array(op.writes[0].elements * (wide + scaled - given))
+        case Elementwise() if op.function.endswith("_gate") and not op.function.startswith("sig"):
+            return array(op.writes[0].elements * narrow)
+        case Elementwise(function="softmax"):
+            return array(op.writes[0].elements * wide)
+        case MatMul() if recipe.cached and op.format == recipe.linear:
+            return array(op.terms[0].left.bytes * (len(op.terms) - 1))
+    return np.zeros(())
 
 
 def passing_bytes(

@@ -234,7 +234,7 @@ class LayerFlow(Record, eq=False):
 def flow_into(b: BlockBuilder, transformer: Transformer, *, conditioned: bool) -> LayerFlow:
     """Tensors a layer or head receives."""
     hidden = b.grid.dim("hidden", transformer.hidden)
-    stream = b.tensor("stream", (*b.stream(), hidden))
+    stream = b.tensor("stream", (*b.stream(), hidden), number_format=b.grid.recipe.residual)
     if not conditioned:
         return LayerFlow(stream=stream)
     return LayerFlow(stream=stream, condition=b.tensor("condition", condition_dims(b, transformer)))
@@ -299,7 +299,7 @@ def _part(
         result = _residual(b, transformer, stream, branches, name)
     else:
         gated = (stream, branches[0], modulators, *joining)
-        result = b.elementwise("gate_add", gated, name, stream.dims)
+        result = b.elementwise("gate_add", gated, name, stream.dims, number_format=stream.format)
     return b.norm(result, norm) if placed == "post" else result
 
 
@@ -341,7 +341,7 @@ def _residual(
     if transformer.dropout:
         joined = b.elementwise("add", branches, f"{name}.branch", stream.dims, view=True)
         branches = (b.dropout(joined),)
-    return b.elementwise("add", (stream, *branches), name, stream.dims)
+    return b.elementwise("add", (stream, *branches), name, stream.dims, number_format=stream.format)
 
 
 def _parallel(

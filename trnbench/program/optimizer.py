@@ -335,12 +335,15 @@ class StateBytes(Record, eq=False):
     gathered: FloatArray  # in ZeRO 2 and 3, of one block at a time
 
 
-def state_bytes(grid: Grid, bucket: Bucket) -> StateBytes:
-    """Bytes of a bucket on one rank; a master copy counts as optimizer state."""
+def state_bytes(grid: Grid, bucket: Bucket, *, cached: bool = True) -> StateBytes:
+    """Bytes of a bucket on one rank; a master copy counts as optimizer state.
+
+    `cached`: copies that a recipe casts for products stay until the backward pass has read them.
+    """
     recipe, zero = grid.recipe, grid.zero
     ranks = grid.ranks(grid.shard_axis(bucket.axis))
     weights = array(bucket.elements * element_bytes(bucket.format))
-    if recipe.quantised:
+    if recipe.quantised or (recipe.cached and cached):
         weights = array(weights + bucket.quantised_elements * element_bytes(recipe.weight_operands))
     gradients = array(bucket.gradient_elements * element_bytes(recipe.gradients))
     state = array(bucket.moment_elements * element_bytes(recipe.moments))

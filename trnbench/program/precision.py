@@ -1,7 +1,8 @@
 """Precision recipes as users name them: the format of everything a step stores or multiplies.
 
 `auto-cast` recipes keep every tensor in fp32 and let the compiler cast the operands of matrix
-products (neuronx-cc --auto-cast); `bf16` and `bf16-sr` are what XLA_USE_BF16 makes of a program.
+products (neuronx-cc --auto-cast); `bf16-autocast` is torch.autocast over fp32 weights; `bf16` and
+`bf16-sr` are what XLA_USE_BF16 makes of a program.
 """
 
 from __future__ import annotations
@@ -29,8 +30,16 @@ class PrecisionRecipe(Record):
     # true where linear operands are stored beside the weights that are trained
     quantised: bool = False
     linear_weights: str | None = None  # weights in linear layers, where grouped otherwise
+    stream: str | None = None  # residual stream and norms, where other than activations
+    # true where operands are cast for each pass, and copies of weights kept through the backward
+    cached: bool = False
     rounding: Literal["rne", "sr"] = "rne"  # rounding of every write of a weight
     statistics: str = "fp32"
+
+    @property
+    def residual(self) -> str:
+        """Format of the residual stream and of what norms write."""
+        return self.stream or self.activations
 
     @property
     def weight_operands(self) -> str:
@@ -106,6 +115,14 @@ _ALL = (
     _quantised("nvfp4", "NVFP4 operands", "nvfp4"),
     _like(
         _FP32, "auto-cast-bf16", "fp32 storage, products cast to bf16", linear="bf16", other="bf16"
+    ),
+    _like(
+        _FP32,
+        "bf16-autocast",
+        "autocast: fp32 weights, gradients, moments, norms and residual; products in bf16",
+        **dict.fromkeys(("linear", "other", "activations"), "bf16"),
+        stream="fp32",
+        cached=True,
     ),
     _like(
         _FP32,

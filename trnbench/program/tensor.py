@@ -31,6 +31,8 @@ TensorRole = Literal["activation", "weight", "gradient", "constant", "state"]
 
 INDEX, MASK = "int32", "bool"
 """Formats without arithmetic: token ids and choices of experts; dropout masks."""
+LOGITS_DIM = "vocabulary"
+"""Name of the last dimension of the logits."""
 _PLAIN_BYTES = {INDEX: 4.0, MASK: 1.0}
 
 
@@ -88,7 +90,9 @@ class Tensor(Record, eq=False, dict=True):
     format: str
     role: TensorRole = "activation"
     partial: frozenset[str] = frozenset()  # axes over whose ranks the tensor is still to be summed
-    pieces: FloatArray = field(default_factory=one)  # of a ring; two at a time are in memory
+    pieces: FloatArray = field(
+        default_factory=one
+    )  # of a ring or a loss; two at a time are in memory
     frozen: bool = False  # a weight that the job does not train
 
     @property

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from tests.steps import points_where
 from tests.unit.analytic.test_memory_of_a_step import TRN1, WASTEFUL, decoder, layout
-from trnbench.engines.analytic.step.memory import memory
+from trnbench.engines.analytic.step.memory import NeededMemory, memory
 from trnbench.engines.analytic.step.memory_timeline import memory_timeline
-from trnbench.facts.calibration.hosts import PLAIN
+from trnbench.facts.calibration.hosts import PLAIN, MemoryOverheads
 from trnbench.facts.records import replace
 from trnbench.program.step import training_step
 
@@ -27,10 +29,16 @@ LAYOUTS = {
     "one group of chunks": replace(BASE, pp=4, vpp=2, dp=16, schedule="interleaved"),
     "zero bubble": replace(BASE, pp=4, schedule="zb-h1"),
     "work shared": replace(BASE, pp=2, stage_split="work"),
+    "one micro-batch": replace(BASE, global_batch=1),
+    "one, all again": replace(BASE, global_batch=1, recompute="full"),
+    "one, naive": replace(BASE, global_batch=1, attention="naive", tp=2),
+    "all forward first": replace(BASE, global_batch=4, pp=4, schedule="gpipe"),
 }
+LATE = MemoryOverheads(gradients_made="backward", unfused=1.0, logits=1.5, whole=1.1)
+"""Plain PyTorch: gradients are made by the backward pass, and every function is a kernel."""
 
 
-@pytest.mark.parametrize("overheads", [PLAIN, WASTEFUL], ids=["plain", "wasteful"])
+@pytest.mark.parametrize("overheads", [PLAIN, WASTEFUL, LATE], ids=["plain", "wasteful", "late"])
 @pytest.mark.parametrize("how", LAYOUTS)
 def test_the_peak_is_what_the_closed_form_says(how, overheads):
     program = training_step(decoder(8), LAYOUTS[how])
@@ -46,12 +54,17 @@ def test_the_peak_is_what_the_closed_form_says(how, overheads):
     # Slots of every micro-batch and chunk, and the optimizer, that holds nothing of them.
     order = 3 if LAYOUTS[how].schedule == "zb-h1" else 2
     batches = int(program.micro_batches) * int(program.grid.vpp)
-    assert len(found.instants) == order * batches + 1
+    ends = [instant.phase for instant in found.instants].count("gradients")
+    assert len(found.instants) == order * batches + ends + 1
+    needed = NeededMemory(program=program, overheads=overheads).bytes(
+        points_where(np.ones((1,), bool)), fragmentation_ratios=[0.05]
+    )
+    assert needed[0].max() == pytest.approx(float(said.total_bytes), rel=1e-12)
     assert found.instants[-1].phase == "optimizer"
     assert found.instants[-1].by_category["activations"] == 0
-    assert min(instant.total_bytes for instant in found.instants) == (
-        found.instants[-1].total_bytes
-    )
+    if not ends:
+        least = min(instant.total_bytes for instant in found.instants)
+        assert least == found.instants[-1].total_bytes
 
 
 def test_it_climbs_stays_and_falls_by_hand():
@@ -77,3 +90,35 @@ def test_it_climbs_stays_and_falls_by_hand():
         for resident in program.blocks["dense"].residents
         if resident.lifetime in ("until_backward", "until_weight")
     )
+
+
+def test_gradients_appear_as_kept_tensors_go_by_hand():
+    program = training_step(decoder(4), layout(global_batch=1))
+    plain = memory_timeline(program, PLAIN, 0.0)
+    late = memory_timeline(program, MemoryOverheads(gradients_made="backward"), 0.0)
+    assert [instant.phase for instant in late.instants] == [
+        *("forward", "backward", "gradients", "optimizer")
+    ]
+    gradients = plain.peak.by_category["gradients"]
+    begin, end, update = late.instants[1:]
+    assert begin.total_bytes == plain.peak.total_bytes - gradients
+    assert end.by_category["gradients"] == update.by_category["gradients"] == gradients
+    # One layer still has what it kept when its gradients are made, and no logits are left.
+    (kept,) = {
+        sum(
+            float(one.bytes) for one in program.blocks["dense"].residents if "until" in one.lifetime
+        )
+    }
+    embedded = sum(
+        float(one.bytes) for one in program.blocks["embedding"].residents if "until" in one.lifetime
+    )
+    assert end.by_category["activations"] == kept + embedded
+    assert late.peak.total_bytes == max(begin.total_bytes, end.total_bytes)
+
+
+def test_gradients_that_are_added_up_stay_beside_what_is_kept():
+    program = training_step(decoder(4), layout(global_batch=4))
+    late = memory_timeline(program, MemoryOverheads(gradients_made="backward"), 0.0)
+    plain = memory_timeline(program, PLAIN, 0.0)
+    # From the second micro-batch on both are there: nothing is saved.
+    assert late.peak.total_bytes == plain.peak.total_bytes

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from trnbench.errors import unhandled
 from trnbench.facts.calibration.coverage import Spread
@@ -45,7 +45,7 @@ _OF_A_LIBRARY = (
 """Numbers required of every kernel library."""
 _WORDS = (
     *("name", "title", "chips", "inherits_from", "fitted_rows", "releases", "provenance"),
-    *("dispatch", "recompute", "between_chips"),
+    *("dispatch", "recompute", "between_chips", "passes", "gradients_made"),
 )
 
 
@@ -109,8 +109,15 @@ class ChipEfficiency(Sourced):
         check_numbers(self.releases)
 
 
+Kernels = Literal["joined", "single"]
+"""Kernels of a pass between products: the program's passes, or one for every function that a
+framework calls, at the bytes that its source shows."""
+
+
 class KernelEfficiency(Record):
     """Efficiency of a kernel library on chips, and costs besides the work."""
+
+    passes: Kernels = "joined"
 
     attention_forward_share: Ratios = field(metadata=_SHARE)
     """Share of the tensor units' peak that fused attention reaches over long sequences.
@@ -127,6 +134,8 @@ class KernelEfficiency(Record):
     optimizer_traffic: Ratios
     block_pass_s: Times
     """Cost of a pass (forward, recomputation, backward) through a layer besides its kernels, s."""
+    adapter_casts: Ratios = field(default=0.0, metadata=PART)
+    """Share of adapters that compute in fp32, with casts of what they read and add."""
     attention_forward_keys: Numbers = 0.0
     """Width of a key tile, keys; causal attention computes whole tiles."""
     attention_backward_keys: Numbers = 0.0
@@ -229,7 +238,9 @@ def alone(chip: ChipEfficiency, **kernels: Numbers) -> ComputeEfficiency:
     """A chip whose kernels run by themselves: library costs are 0 unless given."""
     named = {**dict.fromkeys(_OF_A_LIBRARY, 0.0), **kernels}
     shares = {name: named.get(name, 1.0) for name in _SHARES_OF_A_LIBRARY}
-    return ComputeEfficiency(chip=chip, kernels=KernelEfficiency(**{**named, **shares}))
+    return ComputeEfficiency(
+        chip=chip, kernels=KernelEfficiency(passes="joined", **{**named, **shares})
+    )
 
 
 def numbers_of(record: Any) -> dict[str, Numbers]:  # noqa: ANN401

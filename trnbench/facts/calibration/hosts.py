@@ -86,6 +86,11 @@ def load_job_rates(catalog: Catalog) -> JobRates:
     return load_named(catalog, "calibration", "job-rates", JobRates)
 
 
+GradientsMade = Literal["before", "backward"]
+"""`before`: in buffers that stay; `backward`: each by the pass that makes it, gone after the update
+(PyTorch's `zero_grad(set_to_none=True)`)."""
+
+
 class MemoryOverheads(Record):
     """Extra copies and buffers of a training stack; a number may be a row of samples."""
 
@@ -104,6 +109,13 @@ class MemoryOverheads(Record):
     """Share of the tensors gathered from tensor-parallel ranks kept for the backward pass."""
     logits: Ratios = 0.0
     """Extra fp32 copies of the logits during the loss."""
+    unfused: Ratios = 0.0
+    """Share of what single kernels keep beside the program's tensors: casts in norms, the gate's
+    activation, scores in fp32."""
+    adapter_inputs: Ratios = 0.0
+    """Copies in fp32 of its input that every adapter keeps for the backward pass."""
+    gradients_made: GradientsMade = "before"
+    """Time from which gradients are in memory: the whole step, or the backward that makes them."""
     runtime_bytes: Sizes = 0.0
     """Memory of the framework and its runtime per rank, bytes."""
     communicator_bytes: Sizes = 0.0

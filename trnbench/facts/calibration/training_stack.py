@@ -47,6 +47,7 @@ from trnbench.facts.workload.choices import Dispatcher
 from trnbench.facts.workload.layout import (
     AttentionKernel,
     FrozenFormat,
+    LossKernel,
     Overlapped,
     StageSplit,
     ZeroStage,
@@ -163,6 +164,8 @@ class TrainingStack(Sourced):
     order: RankOrder
     attention: AttentionKernel
     """Default attention kernel."""
+    loss: LossKernel = "full"
+    """Default kernel of the logits and their loss."""
     stage_split: StageSplit = "layers"
     """Quantity that pipeline stages share evenly by default."""
     dispatcher: Dispatcher = "alltoall"

@@ -58,6 +58,7 @@ else:
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zb-h1"]
 ZeroStage = Literal[0, 1, 2, 3]
 AttentionKernel = Literal["naive", "fused"]
+LossKernel = Literal["full", "chunked", "fused"]
 StageSplit = Literal["layers", "work", "layers-and-ends"]
 Reward = Literal["verifier", "model"]
 Reference = Literal["on", "off"]
@@ -180,6 +181,12 @@ class Layout(Record):
     )
     attention: AttentionKernel = _knob(
         "fused", "naive or fused; default: what the stack uses.", metavar="KERNEL", part="layers"
+    )
+    loss: LossKernel = _knob(
+        "full",
+        "full (logits of all tokens in fp32), chunked (in 16 bits, fp32 a part at a time) or fused "
+        "(never whole: Liger, linear cross-entropy); default: what the stack uses.",
+        metavar="KERNEL",
     )
     context_parallel: str = _knob(
         "ring",

@@ -359,6 +359,7 @@ def _precision(flags: Flags) -> str:
 FIXED: Mapping[str, tuple[Value, str]] = {
     "stage_split": ("layers", "its stages share layers evenly unless a layout is drawn by hand"),
     "frozen_format": ("none", "it stores frozen weights as the precision has them"),
+    "loss": ("full", "it makes the logits of all tokens; its fused cross-entropy joins passes"),
 }
 WRITES = frozenset(
     {"expert_tp", "pipeline_layout", "mtp_depths", "optimizer_offload", "dispatcher", "overlapped"}

@@ -307,6 +307,7 @@ FACTS = Framework(
             "layers",
             "its stages share layers evenly: it partitions them itself (auto_partition)",
         ),
+        "loss": ("full", "NxD Training makes the logits of all tokens"),
         "frozen_format": ("none", "NxD Training stores frozen weights as the precision has them"),
     },
     recompute=(*PLAIN, *MODULES),

@@ -133,6 +133,7 @@ FACTS = Framework(
         "vpp": (1, "Optimum Neuron has no model chunks"),
         "schedule": ("1f1b", "Optimum Neuron runs pipelines as 1F1B"),
         "attention": ("fused", "its models are loaded with fused attention"),
+        "loss": ("full", "Optimum Neuron makes the logits of all tokens"),
         "stage_split": ("layers", "its stages share layers evenly"),
         "frozen_format": ("none", "Optimum Neuron stores frozen weights as the precision has them"),
     },

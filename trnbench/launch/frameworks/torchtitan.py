@@ -220,6 +220,7 @@ FACTS = Framework(
         "context_parallel": ("ring", "its context parallelism gathers keys and values in turn"),
         "stage_split": ("layers", "stages are written with as many layers each"),
         "frozen_format": ("none", "it stores weights as the precision has them"),
+        "loss": ("full", "its loss takes the logits of all tokens"),
     },
     schedules=("1f1b", "interleaved", "gpipe"),
     precisions=_PRECISIONS,

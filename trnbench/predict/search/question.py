@@ -165,9 +165,13 @@ class SearchQuestion(Record):
 
     @property
     def completed(self) -> Layout:
-        """The layout with open knobs at their defaults; attention and stage split by the stack."""
+        """The layout with open knobs at their defaults, or as the stack has them."""
         return self.layout.complete(
-            {"attention": self.stack.attention, "stage_split": self.stack.stage_split}
+            {
+                "attention": self.stack.attention,
+                "loss": self.stack.loss,
+                "stage_split": self.stack.stage_split,
+            }
         )
 
 

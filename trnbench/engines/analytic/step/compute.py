@@ -23,7 +23,9 @@ from trnbench.facts.calibration.chip_efficiency import ComputeEfficiency, ends_o
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import Multiprocessors, NeuronCores
 from trnbench.facts.records import Record, field, replace
+from trnbench.machine.costs import single_kernels
 from trnbench.machine.costs.shares import attention_slowdown, reached_share, unaligned
+from trnbench.machine.costs.single_kernels import KernelTraffic
 from trnbench.machine.tiling.attention import QUERY_TILE
 from trnbench.machine.tiling.legality import format_reasons
 from trnbench.program import ops
@@ -31,13 +33,14 @@ from trnbench.program.block import Block
 from trnbench.program.grid import Grid
 from trnbench.program.matrix import MatrixProduct, matrix_product
 from trnbench.program.optimizer import is_on_host
+from trnbench.program.precision import recipe_named
 from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
 from trnbench.program.step import JoinedProducts, StepProgram, Terms
 from trnbench.program.tensor import ONE, Dim, array
 
 DimShape: TypeAlias = tuple[Dim, ...]
 PartSeconds: TypeAlias = Mapping[MatrixPart, FloatArray]
-Kernel = TypeVar("Kernel", ops.AttentionOp, ops.ScanOp, ops.Elementwise, ops.Gather)
+Kernel = TypeVar("Kernel", ops.MatMul, ops.AttentionOp, ops.ScanOp, ops.Elementwise, ops.Gather)
 
 _SHARING = 2  # Cores that can share a head of the forward pass
 _BACKWARD_KERNELS = 3  # Of attention on a GPU: sums of rows, gradients, their conversion
@@ -101,6 +104,7 @@ def compute_time(
     known = known or Products()
     gain = 1.0 if chip_ranks is None else chip.bandwidth_gain(chip_ranks, logical_size)
     rank = PricedRank(chip, efficiency, logical_size, gain)
+    rank.recipe = program.recipe
     load = rank.expert_load(program.grid)
     rank.reasons.update(known.reasons)
     for products in program.products(known.seconds):
@@ -170,6 +174,8 @@ def _block(
                 seconds = known.seconds[op.terms]
                 if op.terms[0].out.dims in scores:
                     seconds = seconds + rank.scores(op)
+                if rank.single or rank.recipe.cached:
+                    counted(op, "element-wise", once(op, rank.around))
                 counted(op, "attention" if op.region == "core" else "matrix", seconds)
             case ops.AttentionOp():
                 counted(op, "attention", once(op, rank.attention))
@@ -216,6 +222,8 @@ class PricedRank:
         self.chip = chip
         self.efficiency = efficiency
         self.reasons: dict[str, None] = {}
+        self.recipe = recipe_named("bf16-master")
+        self.single = efficiency.kernels.passes == "single"
         self._sampled = efficiency.samples is not None
         self._cores = chip.unit.cores_per_rank(logical_size)
         self._part = self._cores / chip.unit.separate_cores
@@ -244,9 +252,26 @@ class PricedRank:
     def elementwise(self, op: ops.Elementwise) -> FloatArray:
         """Seconds of a pass over memory."""
         kernels = self.efficiency.kernels
-        update = op.phase == "optimizer"
-        traffic = kernels.optimizer_traffic if update else kernels.elementwise_traffic
-        return np.asarray(self.moved(op.bytes) * traffic)
+        if op.phase == "optimizer":
+            return np.asarray(self.moved(op.bytes) * kernels.optimizer_traffic)
+        if self.single:
+            return self.kernels(single_kernels.moved(op, self.recipe))
+        return np.asarray(self.moved(op.bytes) * kernels.elementwise_traffic)
+
+    def around(self, op: ops.MatMul) -> FloatArray:
+        """Seconds of sums and casts beside a product."""
+        seconds = self.kernels(single_kernels.around(op, self.recipe))
+        casts = self.efficiency.kernels.adapter_casts
+        if ends_of(casts)[1] > 0:
+            seconds = seconds + casts * self.kernels(single_kernels.adapted(op))
+        return np.asarray(seconds)
+
+    def kernels(self, of: KernelTraffic) -> FloatArray:
+        """Seconds of single kernels: their bytes, and the launch of each."""
+        unit = self.chip.unit
+        launch_s = unit.launch_latency_s if isinstance(unit, Multiprocessors) else 0.0
+        moved_s = self.moved(of.bytes) * self.efficiency.kernels.elementwise_traffic
+        return np.asarray(moved_s + of.kernels * launch_s)
 
     def scores(self, op: ops.MatMul) -> FloatArray:
         """Seconds of all passes over the scores that a product makes."""

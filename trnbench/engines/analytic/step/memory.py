@@ -2,7 +2,9 @@
 
 Model: every stage holds the state of its blocks for the whole step, the tensors its blocks keep for
 each micro-batch in flight, the largest working set of any block it runs, and the messages under
-way. Where weight gradients have slots of their own, a backward slot leaves the tensors they read:
+way. A stack that makes gradients in the backward pass has them only from then on: where all
+micro-batches are in flight before, the peak is the larger of both ends of the first backward slot.
+Where weight gradients have slots of their own, a backward slot leaves the tensors they read:
 finished blocks may hold more than before. `fragmentation_ratio` is an allocator's loss on
 everything that comes and goes (activations, working sets, messages); `overheads` are the copies and
 buffers of the stack's software; the platform's reserve is taken off its capacity.
@@ -147,9 +149,9 @@ class NeededMemory(Record, eq=False):
             if roles is not None and stage.role not in roles:
                 continue
             # An allocator loses a share only of memory that comes and goes.
-            staying, passing = reader.kinds_bytes(stage)
-            for most, ratio in zip(needed, fragmentation_ratios, strict=True):
-                np.maximum(most, staying + passing * (1 + ratio), out=most)
+            for staying, passing in reader.kinds_bytes(stage):
+                for most, ratio in zip(needed, fragmentation_ratios, strict=True):
+                    np.maximum(most, staying + passing * (1 + ratio), out=most)
         if not overheads.communicator_bytes:
             return [most + overheads.runtime_bytes for most in needed]
         runtime = runtime_bytes_of(overheads, reader.groups)

@@ -17,6 +17,7 @@ from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, replace
 from trnbench.program.block import Copies
+from trnbench.program.stages import is_behind
 
 MemoryCategory = Literal[
     "weights",
@@ -47,6 +48,9 @@ class StageParts(Record, eq=False):
     lasting: Mapping[HeldPart, FloatArray]  # Parts that add up
     slots: Mapping[str, Mapping[HeldPart, FloatArray]]  # working sets by kind; one at a time
     groups: FloatArray  # Groups of ranks that a rank is a member of
+    once: FloatArray  # 1 where no forward slot follows the first backward slot's end, else 0
+    alone: FloatArray  # 1 where a step has one micro-batch, else 0
+    freed: Mapping[HeldPart, FloatArray]  # What the backward of one micro-batch lets go
 
     def at(self, shape: tuple[int, ...], index: tuple[int, ...]) -> StageParts:
         """Parts of the layout at an index of a grid of some shape."""
@@ -63,12 +67,30 @@ class StageParts(Record, eq=False):
                 for kind, parts in self.slots.items()
             },
             groups=pick(self.groups),
+            once=pick(self.once),
+            alone=pick(self.alone),
+            freed={part: pick(size) for part, size in self.freed.items()},
         )
 
     def held(
         self, overheads: MemoryOverheads, fragmentation_ratio: Numbers
     ) -> dict[MemoryCategory, FloatArray]:
-        """Bytes by category; for a single layout, numbers may be rows of samples."""
+        """Bytes by category at the largest moment of a step; numbers may be rows of samples."""
+        if overheads.gradients_made == "before" or not self.once.any():
+            return self._moment(overheads, fragmentation_ratio)
+        first = self._moment(overheads, fragmentation_ratio, "forward")
+        last = self._moment(overheads, fragmentation_ratio, "backward")
+        # Gradients appear as kept tensors go, so one end of the first backward slot is the peak.
+        later = _sum(last) > _sum(first)
+        return {name: np.where(later, last[name], first[name]) for name in first}
+
+    def _moment(
+        self,
+        overheads: MemoryOverheads,
+        fragmentation_ratio: Numbers,
+        end: Literal["forward", "backward"] | None = None,
+    ) -> dict[MemoryCategory, FloatArray]:
+        """Bytes by category: of all at once, or at an end of the first backward slot."""
         held: dict[MemoryCategory, FloatArray] = dict.fromkeys(CATEGORIES, _NONE)
         times: Memo[HeldTimes, Numbers] = Memo()
 
@@ -78,14 +100,22 @@ class StageParts(Record, eq=False):
             return more if so_far is _NONE else so_far + more
 
         for (category, weight), size in self.lasting.items():
+            if end == "forward" and category == "gradients":
+                size = size * (1 - self.once)
             held[category] = add(held[category], weight, size)
+        if end == "backward":
+            for (category, weight), size in self.freed.items():
+                held[category] = add(held[category], weight, -size * self.once)
         for category in PASSING:
             # Blocks run one at a time, so working sets compete for the same bytes.
             working = _NONE
-            for parts in self.slots.values():
+            for kind, parts in self.slots.items():
                 of_block = _NONE
                 for (of, weight), size in parts.items():
                     if of == category:
+                        # When the last gradient is made, what lies behind the layers is long gone.
+                        if end == "backward" and is_behind(kind):
+                            size = size * (1 - self.once * self.alone)
                         of_block = add(of_block, weight, size)
                 if of_block is not _NONE:
                     working = np.maximum(working, of_block)
@@ -96,9 +126,11 @@ class StageParts(Record, eq=False):
         return held
 
     def total_bytes(self, overheads: MemoryOverheads, fragmentation_ratio: Numbers) -> FloatArray:
-        held = self.held(overheads, fragmentation_ratio).values()
-        found = sum((size for size in held if size is not _NONE), start=_NONE)
-        return np.asarray(found * (self.stages > 0))
+        return np.asarray(_sum(self.held(overheads, fragmentation_ratio)) * (self.stages > 0))
+
+
+def _sum(held: Mapping[MemoryCategory, FloatArray]) -> FloatArray:
+    return sum((size for size in held.values() if size is not _NONE), start=_NONE)
 
 
 def stacked(each: Sequence[StageParts]) -> StageParts:
@@ -118,6 +150,9 @@ def stacked(each: Sequence[StageParts]) -> StageParts:
         lasting=columns([one.lasting for one in each]),
         slots={kind: columns([one.slots.get(kind, {}) for one in each]) for kind in kinds},
         groups=column([one.groups for one in each]),
+        once=column([one.once for one in each]),
+        alone=column([one.alone for one in each]),
+        freed=columns([one.freed for one in each]),
     )
 
 

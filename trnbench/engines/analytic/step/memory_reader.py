@@ -177,17 +177,53 @@ class StageReader:
             lasting=lasting,
             slots=self._slots(stage),
             groups=self.groups,
+            once=self._once(stage),
+            alone=np.asarray(1.0 * (self._micro_batches == 1)),
+            freed=self._freed(stage),
         )
 
-    def kinds_bytes(self, stage: StageClass) -> tuple[FloatArray, FloatArray]:
-        """Sums of lasting and of passing bytes; 0 where there is no such stage."""
+    def _once(self, stage: StageClass) -> FloatArray:
+        """1 where all micro-batches are in flight when the first backward slot begins, else 0."""
+        held = self._in_flight(stage).until_backward >= self._micro_batches
+        # A slot of a chunk lets go of a part only, and others follow it.
+        return np.asarray(1.0 * (held & (self._pick(self._grid.vpp) == 1)))
+
+    def _freed(self, stage: StageClass) -> dict[HeldPart, FloatArray]:
+        """Bytes that the backward slot of one micro-batch lets go, but for one block's of each."""
+        freed: dict[HeldPart, FloatArray] = {}
+        for kind, blocks in stage.blocks.items():
+            # The last block whose gradients are made still has what it kept.
+            gone = np.maximum(self._pick(blocks) - (0 if is_behind(kind) else 1), 0)
+            for held in self._passing(kind):
+                if held.lifetime == "until_backward":
+                    part = held.category, held.weight
+                    size = held.bytes * gone
+                    freed[part] = np.asarray(freed[part] + size) if part in freed else size
+        return freed
+
+    def kinds_bytes(self, stage: StageClass) -> tuple[tuple[FloatArray, FloatArray], ...]:
+        """Sums of lasting and of passing bytes at each moment; 0 where there is no such stage."""
         key = stage.role, self.split
         staying = self._pick(self._sums.lasting.of(key, lambda: _sum(self._stays(stage).values())))
-        passing = _sum((*(size for _, size in self._kept(stage)), *self._largest(stage)))
-        there = self._pick(stage.multiplicity) > 0
-        if there.all():
-            return staying, passing
-        return np.asarray(staying * there), np.asarray(passing * there)
+        kept = _sum(size for _, size in self._kept(stage))
+        passing = np.asarray(kept + _sum(self._largest(stage)))
+        there = np.asarray(1.0 * (self._pick(stage.multiplicity) > 0))
+        late = self._overheads is not None and self._overheads.gradients_made == "backward"
+        if not late or not (once := self._once(stage)).any():
+            return ((np.asarray(staying * there), np.asarray(passing * there)),)
+        stays = self._stays(stage).items()
+        made = self._pick(_sum(size for (category, _), size in stays if category == "gradients"))
+        freed = _sum(self._freed(stage).values())
+        alone = once * (self._micro_batches == 1)
+        slots = {kind: parts for kind, parts in self._slots(stage).items() if not is_behind(kind)}
+        behind = _sum(self._largest(stage)) - _sum(_largest_of(slots.values()))
+        return (
+            (np.asarray((staying - made * once) * there), np.asarray(passing * there)),
+            (
+                np.asarray(staying * there),
+                np.asarray((passing - freed * once - behind * alone) * there),
+            ),
+        )
 
     def _largest(self, stage: StageClass) -> Iterable[FloatArray]:
         """Bytes of the largest working set of a class of stages, part by part."""

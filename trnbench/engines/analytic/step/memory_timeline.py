@@ -2,8 +2,10 @@
 
 Model: the order of slots is the schedule's own. A forward slot adds what its blocks keep of a
 micro-batch; the slot that reads it last lets it go at its end; a stage works on its largest block
-in every slot; the optimizer runs when nothing is kept any more. It is the closed form of
-`analytic.step.memory` written out slot by slot: the largest instant is what that says.
+in every slot; the optimizer runs when nothing is kept any more. Gradients that the backward pass
+makes appear with its first slot, which then has two instants: its begin and its end. It is the
+closed form of `analytic.step.memory` written out slot by slot: the largest instant is what that
+says.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from trnbench.program.step import StepProgram
 
 HeldBy: TypeAlias = Mapping[tuple[str, MemoryCategory], float]  # "" for no block
 
-SlotPhase = Literal["forward", "backward", "weights", "optimizer"]
+SlotPhase = Literal["forward", "backward", "gradients", "weights", "optimizer"]
+"""`gradients`: the end of the first backward slot, where gradients appear as kept tensors go."""
 _PHASES: Mapping[int, SlotPhase] = {
     SlotKind.FORWARD: "forward",
     SlotKind.BACKWARD: "backward",
@@ -106,6 +109,7 @@ class _Stage:
     ) -> None:
         self._overheads = overheads
         self._lost = fragmentation_ratio
+        self._late = overheads.gradients_made == "backward" and bool(reader.parts(stage).once)
         self._split = reader.split
         parts = reader.held
         self._blocks = {
@@ -118,6 +122,7 @@ class _Stage:
     def instants(self, order: SlotOrder, stage: int) -> Iterator[MemoryInstant]:
         """Yield the bytes of each slot of a stage, and at last of the optimizer."""
         kept, unread = np.zeros(order.vpp), np.zeros(order.vpp)
+        made, micro_batches = not self._late, len(set(order.micro_batch[stage].tolist()))
         slots = zip(
             order.kind[stage].tolist(),
             order.micro_batch[stage].tolist(),
@@ -135,8 +140,18 @@ class _Stage:
                 micro_batch=micro_batch,
                 chunk=chunk,
                 in_flight=float(unread.sum()) / order.vpp,
-                held=self._held(kept, unread, kind),
+                held=self._held(kept, unread, kind, made=made),
             )
+            if kind == SlotKind.BACKWARD and not made:
+                made = True
+                yield MemoryInstant(
+                    slot=number,
+                    phase="gradients",
+                    micro_batch=micro_batch,
+                    chunk=chunk,
+                    in_flight=float(unread.sum()) / order.vpp,
+                    held=self._at_end(self._held(kept, unread, kind), alone=micro_batches == 1),
+                )
             if kind == SlotKind.BACKWARD:
                 kept[chunk] -= 1
             if kind == order.weight_kind:
@@ -148,7 +163,27 @@ class _Stage:
             held=self._held(kept, unread, None),
         )
 
-    def _held(self, kept: np.ndarray, unread: np.ndarray, kind: int | None) -> HeldBy:
+    def _at_end(self, held: HeldBy, *, alone: bool) -> HeldBy:
+        """Bytes by block when the first backward slot has made its last gradient."""
+        found = dict(held)
+        for name, (count, parts) in self._blocks.items():
+            gone = count if is_behind(name) else count - 1
+            for part in parts:
+                if part.lifetime == "until_backward":
+                    found[name, part.category] -= self._bytes(part) * gone
+        if alone:
+            for category in PASSING:
+                if (name := self._largest(category)[0]) and is_behind(name):
+                    found[name, category] -= self._largest(category)[1]
+                    other, size = self._largest(category, behind=False)
+                    found[other, category] = found.get((other, category), 0.0) + size
+        passing = sum(size for (of, category), size in found.items() if category in PASSING)
+        found["", "fragmentation"] = passing * self._lost
+        return {part: size for part, size in found.items() if size}
+
+    def _held(
+        self, kept: np.ndarray, unread: np.ndarray, kind: int | None, *, made: bool = True
+    ) -> HeldBy:
         """Bytes by block, given kept chunks and chunks whose weight gradients are still to come."""
         found: dict[tuple[str, MemoryCategory], float] = {}
 
@@ -167,7 +202,7 @@ class _Stage:
                 "backward_to_weight": float((unread - kept)[at].sum()) / chunks,
             }
             for part in parts:
-                if part.lifetime != "slot":
+                if part.lifetime != "slot" and (made or part.category != "gradients"):
                     add(name, part.category, self._bytes(part) * count * times[part.lifetime])
             if self._split and kind == SlotKind.BACKWARD:
                 add(name, "activations", self._growth(count, parts))
@@ -185,8 +220,11 @@ class _Stage:
         times = float(weight_of(self._overheads, part.weight)) * float(self._overheads.whole)
         return float(part.bytes) * times
 
-    def _largest(self, category: MemoryCategory) -> tuple[str, float]:
-        """The kind of block with the largest working set of a category, and its bytes."""
+    def _largest(self, category: MemoryCategory, *, behind: bool = True) -> tuple[str, float]:
+        """The kind of block with the largest working set of a category, and its bytes.
+
+        `behind`: also among blocks behind the layers.
+        """
         sizes = {
             name: sum(
                 self._bytes(part)
@@ -194,8 +232,9 @@ class _Stage:
                 if part.lifetime == "slot" and part.category == category
             )
             for name, (_, parts) in self._blocks.items()
+            if behind or not is_behind(name)
         }
-        return max(sizes.items(), key=lambda one: one[1])
+        return max(sizes.items(), key=lambda one: one[1], default=("", 0.0))
 
     def _growth(self, count: int, parts: tuple[BlockPart, ...]) -> float:
         """Growth of finished blocks while a split backward slot runs, bytes."""

@@ -28,6 +28,7 @@ from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.records import Record
 from trnbench.facts.units import FLOP_PER_MULTIPLY_ADD
+from trnbench.machine.costs import single_kernels
 from trnbench.machine.costs.instructions import MEMORY, TENSOR, VECTOR, TransferCost
 from trnbench.machine.tiling.attention import AttentionCall
 from trnbench.program import ops
@@ -283,6 +284,7 @@ def rank_of(
         efficiency=efficiency.compute,
         memory_share=float(efficiency.chip.memory_share) * gain,
         expert_load=load,
+        recipe=grid.recipe,
         runs=runs,
     )
 
@@ -304,6 +306,9 @@ def _block(rank: Rank, block: Block) -> BlockParts:
         if found is not None:
             category, run = found
             parts.setdefault((op.phase, category), []).append(run.times(count))
+        if isinstance(op, ops.MatMul) and (rank.single or rank.recipe.cached):
+            beside = _beside(rank, op)
+            parts.setdefault((op.phase, "element-wise"), []).append(beside.times(count))
     computing = {phase for phase, _ in parts}
     # The fixed cost belongs to a pass through a whole block, not to an operation: recompute of
     # single modules has none.
@@ -337,6 +342,9 @@ def _played(
                 return None
             update = op.phase == "optimizer"
             traffic = kernels.optimizer_traffic if update else kernels.elementwise_traffic
+            if rank.single and not update and not op.view:
+                kernels_of = single_kernels.moved(op, rank.recipe)
+                traffic = traffic * float(kernels_of.bytes) / max(float(op.bytes), 1.0)
             return "element-wise", elementwise_run(rank, op, float(traffic))
         case ops.Gather():
             return "gather", gather_run(rank, op)
@@ -344,6 +352,16 @@ def _played(
             raise GapError(op.op, "compute of a rank")
         case _:
             unhandled(op, "play of an operation")
+
+
+def _beside(rank: Rank, op: ops.MatMul) -> BusyRun:
+    """Sums of gradients and casts beside a product."""
+    moved = float(single_kernels.around(op, rank.recipe).bytes)
+    moved += float(rank.efficiency.kernels.adapter_casts) * float(single_kernels.adapted(op).bytes)
+    out = op.writes[0]
+    traffic = moved * float(rank.efficiency.kernels.elementwise_traffic)
+    touches = traffic / max(float(out.bytes), 1.0)
+    return touched_run(rank, float(out.elements), float(out.bytes), touches)
 
 
 def _product_run(rank: Rank, wanted: MatrixProduct) -> BusyRun:

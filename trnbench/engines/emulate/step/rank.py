@@ -16,6 +16,7 @@ from trnbench.facts.records import Record, field, replace
 from trnbench.machine.costs.instructions import TransferCost, transfer_cost
 from trnbench.machine.costs.shares import reached_share
 from trnbench.program.matrix import MatrixProduct
+from trnbench.program.precision import PrecisionRecipe
 
 
 class BusyRun(Record):
@@ -60,8 +61,14 @@ class Rank(Record, eq=False):
     cores: int
     efficiency: ComputeEfficiency
     memory_share: float  # of its bandwidth, with what unused ranks leave
+    recipe: PrecisionRecipe
     expert_load: float  # Factor by which work on experts' tokens takes longer on the busiest rank
     runs: Runs = field(default_factory=Memo)
+
+    @property
+    def single(self) -> bool:
+        """True where every function of the framework is a kernel of its own."""
+        return self.efficiency.kernels.passes == "single"
 
     def reached(self, product: MatrixProduct) -> Chip:
         """Chip with its tensor engine and memory as fast as such products find them."""
