@@ -148,7 +148,7 @@ class Reader(State, kw_only=False):
         self, model: Model, platform: Platform, nodes: int, stack: TrainingStack, lnc: int | None
     ) -> TrainSetup:
         """Set-up of a case; cases on one machine and stack share their memo."""
-        key = (platform.instance.name, stack.name, stack.release, lnc)
+        key = (platform.instance.name, stack.name, stack.release, stack.spread, stack.habits, lnc)
         alike = self._setups.of(
             key,
             lambda: train_setup(

@@ -117,7 +117,7 @@ def best_of(key: str, known: Range) -> float:
         return min(known.value, 1.0)
     if key.startswith(f"{OVERLAPS}."):
         return 1.0
-    return known.high if known.most == 1.0 else known.low
+    return min(known.high, known.most) if known.most == 1.0 else known.low
 
 
 def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:

@@ -132,7 +132,7 @@ def test_the_mfu_of_torchtitan_counts_its_own_peak():
 @pytest.mark.parametrize(
     ("said", "instance", "stack", "own", "software", "zero"),
     [
-        ("Hugging Face Trainer", "hgx-a100-80gb", "eager-ampere", False, "transformers", 0),
+        ("Hugging Face Trainer", "hgx-a100-80gb", "hf-ampere", True, "transformers", 0),
         ("XTuner (DeepSpeed ZeRO-3)", "hgx-a100-80gb", "eager-ampere", False, "xtuner", 3),
         ("TRL (Accelerate, FSDP2, compile off)", "p5.48xlarge", "eager-hopper", False, "trl", 3),
         ("torchao, torch.compile", "p5.48xlarge", "compiled-hopper", False, "torchao", 3),

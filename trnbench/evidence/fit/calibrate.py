@@ -321,12 +321,12 @@ def _spread(rows: Sequence[FittedRow]) -> Spread:
         for error in [-math.log1p(row.without_configuration)]
     ]
     return Spread(
-        low=math.exp(-_reach([(-error, weight) for error, weight in asked], -math.log(before.low))),
-        high=math.exp(_reach(asked, math.log(before.high))),
+        low=math.exp(-reach([(-error, weight) for error, weight in asked], -math.log(before.low))),
+        high=math.exp(reach(asked, math.log(before.high))),
     )
 
 
-def _reach(asked: Sequence[tuple[float, float]], believed: float) -> float:
+def reach(asked: Sequence[tuple[float, float]], believed: float) -> float:
     """Conformal quantile of weighted reaches to one side, with the prior's among them."""
     normal = NormalDist(sigma=believed / END)
     likely = [normal.inv_cdf((place + 0.5) / PRIOR_POINTS) for place in range(PRIOR_POINTS)]

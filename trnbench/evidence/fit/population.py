@@ -1,0 +1,233 @@
+"""The population of software from families left out whole: empirical Bayes of their levels.
+
+Model: log measured over predicted time of a step = level of its family + its own peculiarity; the
+levels of families of a kind are a Student t draw around the kind's centre. Predictions are those of
+the stack that stands for the kind, with nothing of the family fitted. Centre, scatter of families
+and scatter of steps are the most likely ones, near weak beliefs that few families do not overrule.
+The spread is conformal: each side is a quantile of what steps ask for beyond uncertain parameters
+when their family had no part in the centre; a family weighs as the root of its steps, between one
+voice a family and one a step.
+
+    python -m trnbench.evidence.fit.population FILES... DATE OUTPUT
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from trnbench.errors import InputError
+from trnbench.evidence.comparison import Comparison
+from trnbench.evidence.fit.calibrate import reach
+from trnbench.evidence.fit.solve import TAIL_WEIGHT
+from trnbench.evidence.rows import EvidenceFile, read_evidence
+from trnbench.evidence.step_comparison import compare_training
+from trnbench.evidence.training_cases import Reader
+from trnbench.facts.arrays import FloatArray
+from trnbench.facts.calibration.coverage import Spread
+from trnbench.facts.calibration.hosts import Dispatch
+from trnbench.facts.calibration.population import KindOfSoftware, PopulationKind
+from trnbench.facts.calibration.software import execution_in, software_in
+from trnbench.facts.calibration.stack_of import FoundStack, Stacks
+from trnbench.facts.calibration.training_stack import generic_stack, load_training_stack
+from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.catalog.toml_file import toml_text
+from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.hardware.compute_unit import NeuronCores
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import Record, replace
+from trnbench.predict.ranges import END
+
+CENTRE = 0.2
+"""Belief in a kind's centre: log standard deviation around the stack that stands for it."""
+BETWEEN = 0.2
+"""Believed log scatter of families about their kind's centre, to a factor of `e ** SURE`."""
+SURE = 0.5
+FARTHEST = 1.0
+"""Log residual beyond which a step says no more about a level."""
+KEPT = "check"
+"""Value of `use` of rows that have no part in anything."""
+
+
+class StrangerStep(Record):
+    """A measured step beside the prediction of the stack that stands for its kind."""
+
+    family: str
+    residual: float
+    """Log of measured over predicted time; `down`, `up`: log reaches of uncertain parameters."""
+    down: float
+    up: float
+
+
+class Centre(Record):
+    """Most likely centre of a kind, and scatters of families and of steps, in logarithms."""
+
+    centre: float
+    between: float
+    within: float
+
+
+class _Standing(Stacks, kw_only=False):
+    """Stacks where software of a kind is stood for by that kind's, and no other is let in."""
+
+    kind: PopulationKind = "eager"
+
+    def of(self, framework: str, release: str, platform: Platform) -> FoundStack:
+        if isinstance(platform.chip.unit, NeuronCores) or not self._tells(framework, platform):
+            raise InputError("tells nothing of this kind")
+        structure: Dispatch = "compiled" if self.kind == "compiled" else "eager"
+        generic = generic_stack(self.catalog, structure, platform.instance)
+        return FoundStack(stack=generic, own=False)
+
+    def _tells(self, framework: str, platform: Platform) -> bool:
+        software = software_in(self.catalog, platform, framework)
+        kind = execution_in(framework) or (software.execution if software else None)
+        return kind == self.kind or (self.kind == "any" and kind in ("eager", "compiled"))
+
+
+def strangers(
+    catalog: Catalog, files: Iterable[EvidenceFile], kind: PopulationKind
+) -> list[StrangerStep]:
+    """Steps of all families of a kind, predicted by the stack that stands for the kind."""
+    found = []
+    for file in files:
+        reader = Reader(catalog)
+        reader.__dict__["stacks"] = _Standing(catalog, kind=kind)
+        rows = tuple(row for row in file.rows if row.text("use") != KEPT)
+        for row, one in zip(rows, compare_training(reader, replace(file, rows=rows)), strict=True):
+            if one.error is not None and one.predicted_s is not None:
+                found.append(_stranger(catalog, row.text("framework"), one))
+    return found
+
+
+def _stranger(catalog: Catalog, framework: str, one: Comparison) -> StrangerStep:
+    assert one.platform is not None
+    assert one.stack is not None
+    assert one.measured_s is not None
+    assert one.predicted_s is not None
+    assert one.low_s is not None
+    assert one.high_s is not None
+    platform = load_platform(catalog, one.platform)
+    software = software_in(catalog, platform, framework)
+    stack = load_training_stack(catalog, one.stack)
+    spread = stack.unseen or stack.spread_on(one.platform, one.family)
+    ends = (one.low_s / one.predicted_s, one.high_s / one.predicted_s)
+    down, up = (
+        math.sqrt(max(math.log(end) ** 2 - math.log(part) ** 2, 0.0))
+        for end, part in zip(ends, (spread.low, spread.high), strict=True)
+    )
+    return StrangerStep(
+        family=software.title if software else framework,
+        residual=math.log(one.measured_s / one.predicted_s),
+        down=down,
+        up=up,
+    )
+
+
+def centre_of(families: Sequence[Sequence[float]]) -> Centre:
+    """The most likely centre and scatters of families' log residuals."""
+    from scipy.optimize import minimize
+
+    kept = [np.clip(one, -FARTHEST, FARTHEST) for one in families]
+    counts = np.array([len(one) for one in kept], dtype=float)
+    means = np.array([float(np.mean(one)) for one in kept])
+    inside = float(sum(((one - one.mean()) ** 2).sum() for one in kept))
+    free = float(counts.sum() - len(kept))
+
+    def cost(at: FloatArray) -> float:
+        centre, between, within = at[0], math.exp(2 * at[1]), math.exp(2 * at[2])
+        variance = between + within / counts
+        far = (TAIL_WEIGHT + 1) * np.log1p((means - centre) ** 2 / variance / TAIL_WEIGHT)
+        of_means = float(np.sum(far + np.log(variance)))
+        of_steps = inside / within + free * math.log(within)
+        believed = (centre / CENTRE) ** 2 + ((at[1] - math.log(BETWEEN)) / SURE) ** 2
+        return (of_means + of_steps + believed + ((at[2] - math.log(BETWEEN)) / SURE) ** 2) / 2
+
+    found = minimize(cost, np.array([0.0, math.log(BETWEEN), math.log(BETWEEN)]), method="BFGS").x
+    return Centre(centre=float(found[0]), between=math.exp(found[1]), within=math.exp(found[2]))
+
+
+def kind_of(steps: Sequence[StrangerStep]) -> KindOfSoftware:
+    """A kind's level, and the reach of the steps of families left out."""
+    families: dict[str, list[StrangerStep]] = {}
+    for step in steps:
+        families.setdefault(step.family, []).append(step)
+    residuals = {name: [one.residual for one in of] for name, of in families.items()}
+    whole = centre_of(list(residuals.values()))
+    errors, below, above = [], [], []
+    for name, of in families.items():
+        others = [one for other, one in residuals.items() if other != name]
+        centre = centre_of(others).centre if others else 0.0
+        for one in of:
+            off, weight = one.residual - centre, 1 / math.sqrt(len(of))
+            errors.append((math.expm1(-off), weight))
+            above.append((_asked(off, one.up), weight))
+            below.append((_asked(-off, one.down), weight))
+    believed = END * math.hypot(whole.between, whole.within)
+    return KindOfSoftware(
+        families=tuple(sorted(families)),
+        rows=len(steps),
+        level=math.exp(whole.centre),
+        spread=Spread(low=math.exp(-reach(below, believed)), high=math.exp(reach(above, believed))),
+        without_family=sum(abs(error) * weight for error, weight in errors)
+        / sum(weight for _, weight in errors),
+    )
+
+
+def _asked(off: float, known: float) -> float:
+    """What an error asks of a spread, beyond what uncertain parameters reach."""
+    return math.copysign(math.sqrt(max(off**2 - known**2, 0.0)), off)
+
+
+def text_of(kinds: Mapping[PopulationKind, KindOfSoftware], date: datetime.date) -> str:
+    """The file of a population."""
+    table: dict[str, object] = {
+        "name": "population",
+        "title": "Software that nobody measured, by its kind",
+        "sources": {
+            "left-out": {
+                "title": "This project: measured over predicted time of published steps, "
+                "with every family of software left out in turn",
+                "date": date,
+            }
+        },
+    }
+    for kind, one in kinds.items():
+        table[kind] = {
+            "source": "left-out",
+            "kind": "derived",
+            "families": list(one.families),
+            "rows": one.rows,
+            **{name: _rounded(getattr(one, name)) for name in ("level", "without_family")},
+            "spread": {
+                "source": "left-out",
+                "kind": "derived",
+                "low": _rounded(one.spread.low),
+                "high": _rounded(one.spread.high),
+            },
+        }
+    return f"# Written by `make calibration`.\n\n{toml_text(table)}"
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.3g}")
+
+
+def main(words: Sequence[str]) -> None:
+    """Write the population that files of steps tell of; the last word is the file."""
+    *names, date, output = words
+    catalog = open_catalog()
+    files = [read_evidence(Path(name)) for name in names]
+    kinds: tuple[PopulationKind, ...] = ("eager", "compiled", "any")
+    found = {kind: kind_of(strangers(catalog, files, kind)) for kind in kinds}
+    write_whole(Path(output), text_of(found, datetime.date.fromisoformat(date)).encode())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

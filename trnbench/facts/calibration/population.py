@@ -1,0 +1,79 @@
+"""The population of software: how far the steps of software that nobody measured lie from the stack
+that stands for it, by its kind.
+
+`calibration/population.toml` is written by `make calibration` from families of software left out
+whole (`evidence.fit.population`). A stranger is a draw from it: its level is that of its kind, its
+interval reaches as far as left-out families of the kind did.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from trnbench.facts.calibration.coverage import Spread
+from trnbench.facts.calibration.training_stack import TrainingStack
+from trnbench.facts.catalog.document import load_named
+from trnbench.facts.catalog.provenance import Evidence, Sourced
+from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.records import Record, replace
+
+FILE = "population"
+PopulationKind: TypeAlias = Literal["eager", "compiled", "any"]
+_FACTOR = "factor"
+
+
+class KindOfSoftware(Record):
+    """Level and scatter of software of a kind, over the times of the stack that stands for it."""
+
+    families: tuple[str, ...]
+    """Software with measured steps that tells of the kind; `rows`: its steps."""
+    rows: int
+    level: float
+    """Centre of measured over predicted times, one family a draw."""
+    spread: Spread
+    """Scatter about that centre, of families that had no part in it."""
+    without_family: float
+    """Mean error of steps predicted without their family."""
+
+
+class Population(Sourced):
+    """Software in general, by kind."""
+
+    name: str
+    title: str
+    eager: KindOfSoftware
+    compiled: KindOfSoftware
+    any: KindOfSoftware
+    """Software of which not even the kind is known, on the stack of the eager kind."""
+
+    def of(self, kind: PopulationKind) -> KindOfSoftware:
+        known = {"eager": self.eager, "compiled": self.compiled, "any": self.any}
+        return known[kind]
+
+
+def load_population(catalog: Catalog) -> Population | None:
+    """The shipped population, or the user's own; None where a catalogue has none."""
+    if FILE not in catalog.names("calibration"):
+        return None
+    return load_named(catalog, "calibration", FILE, Population)
+
+
+def drawn(stack: TrainingStack, kind: KindOfSoftware) -> TrainingStack:
+    """The stack as a draw from a kind: its level moved to the kind's, its scatter the kind's."""
+    evidence = dict(stack.provenance.evidence)
+    if _FACTOR in evidence:
+        evidence[_FACTOR] = _scaled(evidence[_FACTOR], kind.level)
+    return replace(
+        stack,
+        factor=stack.factor * kind.level,
+        spread=kind.spread,
+        unseen=None,
+        provenance=replace(stack.provenance, evidence=evidence),
+    )
+
+
+def _scaled(one: Evidence, level: float) -> Evidence:
+    if one.low is None or one.high is None:
+        return one
+    low, high = one.low * level, one.high * level
+    return replace(one, low=low, high=high, range_text=f"{low:.4g} to {high:.4g}")
