@@ -106,7 +106,7 @@ snapshots: $(TOOLS) ## rewrite the golden files and the pictures of screens afte
 	@TRNBENCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/golden $(ARGS)
 	@$(BIN)/python -m pytest tests/tui/test_snapshots.py --snapshot-update $(ARGS)
 
-calibration: $(READY) ## fit the shipped calibrations anew: GPUs to rows marked fit, Trainium to all rows, TorchNeuron by itself
+calibration: $(READY) ## fit the shipped calibrations anew: GPUs to rows marked fit, Trainium to all rows, TorchNeuron by itself, strangers last
 	@$(BIN)/trnbench calibrate workloads/published/gpu_steps.csv workloads/published/mlperf_lora.csv \
 		workloads/published/families_2026.csv workloads/published/gpu_kernels.csv \
 		--also MBR-26.04.01-GPT-OSS-120B-H100-64-bf16,MBR-25.09-DeepSeek-V3-H100-1024-fp8 \
@@ -116,6 +116,8 @@ calibration: $(READY) ## fit the shipped calibrations anew: GPUs to rows marked 
 		--all-rows --spec-dir specs/priors --into specs/calibration --force --date 2026-11-22 $(ARGS)
 	@$(BIN)/trnbench calibrate workloads/published/torchneuron_steps.csv --stack torchneuron-trn2 \
 		--spec-dir specs/priors/alone -o specs/calibration/training-torchneuron-trn2.toml --force --date 2026-11-26 $(ARGS)
+	@$(BIN)/python -m trnbench.evidence.fit.population $(addprefix workloads/published/, \
+		gpu_steps.csv families_2026.csv hf_one_gpu.csv nanotron_steps.csv) 2026-11-26 specs/calibration/population-of-software.toml
 
 lowest: ## run the quick tests with the lowest versions that pyproject.toml allows (minutes)
 	@PYTHON=$(PYTHON) WORKERS=$(WORKERS) .ci/lowest $(ARGS)

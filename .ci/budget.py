@@ -17,8 +17,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "cli": 2_978,
     "engines": 16_294,
-    "evidence": 13_212,
-    "facts": 12_260,
+    "evidence": 13_463,
+    "facts": 12_343,
     "launch": 3_231,
     "machine": 6_207,
     "money": 3_738,
@@ -27,7 +27,7 @@ LINES = {
     "show": 3_202,
     "store": 2_012,
     "tui": 8_442,
-    "verbs": 20_009,
+    "verbs": 20_015,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

@@ -12,6 +12,7 @@ from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
 from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.calibration.coverage import BeyondRows
 from trnbench.facts.calibration.hosts import JobRates
+from trnbench.facts.calibration.population import Population
 from trnbench.facts.calibration.training_stack import (
     CHIP_PREFIX,
     STACK_PREFIX,
@@ -87,6 +88,7 @@ def test_a_calibration_is_read_as_what_it_holds_and_names_what_exists(name):
         STACK_PREFIX: TrainingStack,
         "job-": JobRates,
         "beyond-": BeyondRows,
+        "population-": Population,
     }
     prefix = name[: name.index("-") + 1]
     assert issubclass(type(record), kinds.get(prefix, CollectiveStack))
@@ -101,7 +103,7 @@ def test_every_number_has_a_range_around_it_and_every_prior_says_that_it_is_one(
             if not path.startswith(
                 (
                     *("spread.", "unseen.", "untested.", "expert_spread.", "fit.", "releases."),
-                    *("covers.", "claimed_mfu"),
+                    *("covers.", "claimed_mfu", "small_spread."),
                 )
             )
         }

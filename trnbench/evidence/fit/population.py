@@ -31,10 +31,10 @@ from trnbench.evidence.training_cases import Reader
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.calibration.hosts import Dispatch
-from trnbench.facts.calibration.population import KindOfSoftware, PopulationKind
+from trnbench.facts.calibration.population import FILE, KindOfSoftware, PopulationKind
 from trnbench.facts.calibration.software import execution_in, software_in
 from trnbench.facts.calibration.stack_of import FoundStack, Stacks
-from trnbench.facts.calibration.training_stack import generic_stack, load_training_stack
+from trnbench.facts.calibration.training_stack import generic_stack, load_training_stack, widest
 from trnbench.facts.catalog.search import Catalog, open_catalog
 from trnbench.facts.catalog.toml_file import toml_text
 from trnbench.facts.catalog.whole_file import write_whole
@@ -147,7 +147,8 @@ def centre_of(families: Sequence[Sequence[float]]) -> Centre:
         of_means = float(np.sum(far + np.log(variance)))
         of_steps = inside / within + free * math.log(within)
         believed = (centre / CENTRE) ** 2 + ((at[1] - math.log(BETWEEN)) / SURE) ** 2
-        return (of_means + of_steps + believed + ((at[2] - math.log(BETWEEN)) / SURE) ** 2) / 2
+        believed += ((at[2] - math.log(BETWEEN)) / SURE) ** 2
+        return float(of_means + of_steps + believed) / 2
 
     found = minimize(cost, np.array([0.0, math.log(BETWEEN), math.log(BETWEEN)]), method="BFGS").x
     return Centre(centre=float(found[0]), between=math.exp(found[1]), within=math.exp(found[2]))
@@ -160,24 +161,38 @@ def kind_of(steps: Sequence[StrangerStep]) -> KindOfSoftware:
         families.setdefault(step.family, []).append(step)
     residuals = {name: [one.residual for one in of] for name, of in families.items()}
     whole = centre_of(list(residuals.values()))
-    errors, below, above = [], [], []
-    for name, of in families.items():
-        others = [one for other, one in residuals.items() if other != name]
-        centre = centre_of(others).centre if others else 0.0
-        for one in of:
-            off, weight = one.residual - centre, 1 / math.sqrt(len(of))
-            errors.append((math.expm1(-off), weight))
-            above.append((_asked(off, one.up), weight))
-            below.append((_asked(-off, one.down), weight))
+    centres = {
+        name: centre_of([one for other, one in residuals.items() if other != name]).centre
+        for name in families
+    }
+    # A level is moved only where that brings families nearer that had no part in it.
+    unmoved = dict.fromkeys(families, 0.0)
+    best = min((unmoved, centres), key=lambda one: _error(residuals, one))
+    off = [
+        (one, one.residual - best[name], 1 / math.sqrt(len(of)))
+        for name, of in families.items()
+        for one in of
+    ]
     believed = END * math.hypot(whole.between, whole.within)
+    above = reach([(_asked(far, one.up), weight) for one, far, weight in off], believed)
+    below = reach([(_asked(-far, one.down), weight) for one, far, weight in off], believed)
     return KindOfSoftware(
         families=tuple(sorted(families)),
         rows=len(steps),
-        level=math.exp(whole.centre),
-        spread=Spread(low=math.exp(-reach(below, believed)), high=math.exp(reach(above, believed))),
-        without_family=sum(abs(error) * weight for error, weight in errors)
-        / sum(weight for _, weight in errors),
+        level=math.exp(whole.centre) if best is centres else 1.0,
+        spread=Spread(low=math.exp(-below), high=math.exp(above)),
+        without_family=_error(residuals, best),
     )
+
+
+def _error(residuals: Mapping[str, Sequence[float]], centres: Mapping[str, float]) -> float:
+    """Mean error of steps predicted with these centres, families as the roots of their steps."""
+    errors = [
+        (abs(math.expm1(centres[name] - one)), 1 / math.sqrt(len(of)))
+        for name, of in residuals.items()
+        for one in of
+    ]
+    return sum(error * weight for error, weight in errors) / sum(weight for _, weight in errors)
 
 
 def _asked(off: float, known: float) -> float:
@@ -188,7 +203,7 @@ def _asked(off: float, known: float) -> float:
 def text_of(kinds: Mapping[PopulationKind, KindOfSoftware], date: datetime.date) -> str:
     """The file of a population."""
     table: dict[str, object] = {
-        "name": "population",
+        "name": FILE,
         "title": "Software that nobody measured, by its kind",
         "sources": {
             "left-out": {
@@ -226,6 +241,9 @@ def main(words: Sequence[str]) -> None:
     files = [read_evidence(Path(name)) for name in names]
     kinds: tuple[PopulationKind, ...] = ("eager", "compiled", "any")
     found = {kind: kind_of(strangers(catalog, files, kind)) for kind in kinds}
+    # What is known of no kind scatters no less than what is known of one.
+    reaches = widest(*(one.spread for one in found.values()))
+    found["any"] = replace(found["any"], spread=reaches)
     write_whole(Path(output), text_of(found, datetime.date.fromisoformat(date)).encode())
 
 

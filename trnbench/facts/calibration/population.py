@@ -1,9 +1,9 @@
 """The population of software: how far the steps of software that nobody measured lie from the stack
 that stands for it, by its kind.
 
-`calibration/population.toml` is written by `make calibration` from families of software left out
-whole (`evidence.fit.population`). A stranger is a draw from it: its level is that of its kind, its
-interval reaches as far as left-out families of the kind did.
+`calibration/population-of-software.toml` is written by `make calibration` from families of software
+left out whole (`evidence.fit.population`). A stranger is a draw from it: its level is that of its
+kind, its interval reaches as far as left-out families of the kind did.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trnbench.facts.catalog.provenance import Evidence, Sourced
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record, replace
 
-FILE = "population"
+FILE = "population-of-software"
 PopulationKind: TypeAlias = Literal["eager", "compiled", "any"]
 _FACTOR = "factor"
 
@@ -46,9 +46,9 @@ class Population(Sourced):
     any: KindOfSoftware
     """Software of which not even the kind is known, on the stack of the eager kind."""
 
-    def of(self, kind: PopulationKind) -> KindOfSoftware:
-        known = {"eager": self.eager, "compiled": self.compiled, "any": self.any}
-        return known[kind]
+    def of(self, kind: str | None) -> KindOfSoftware:
+        """The kind of this name, or software in general."""
+        return {"eager": self.eager, "compiled": self.compiled}.get(kind or "", self.any)
 
 
 def load_population(catalog: Catalog) -> Population | None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 
 from trnbench.errors import InputError
+from trnbench.facts.calibration.population import drawn, load_population
 from trnbench.facts.calibration.software import (
     Execution,
     TrainingSoftware,
@@ -221,6 +222,9 @@ def unnamed_stack(
         stack = generic_stack(catalog, "graph", platform.instance)
         return FoundStack(stack=stack, own=False, kind="graph" if kind else None)
     stack = generic_stack(catalog, "compiled" if kind == "compiled" else "eager", platform.instance)
+    population = load_population(catalog)
+    if population is not None:
+        stack = drawn(stack, population.of(kind))
     return FoundStack(stack=stack, own=False, kind=kind)
 
 

@@ -15,6 +15,7 @@ from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.calibration.compiler import Compiler
 from trnbench.facts.calibration.coverage import BeyondRows
 from trnbench.facts.calibration.hosts import JobRates
+from trnbench.facts.calibration.population import Population
 from trnbench.facts.calibration.software import TrainingSoftware
 from trnbench.facts.calibration.supports import ANYTHING_ELSE, KEY
 from trnbench.facts.calibration.training_stack import TrainingStack
@@ -30,13 +31,14 @@ from trnbench.facts.prices.purchase import PurchaseRules
 from trnbench.program.features import known_features
 
 _CALIBRATIONS: Mapping[
-    str, type[CollectiveStack | ChipEfficiency | TrainingStack | JobRates | BeyondRows]
+    str, type[CollectiveStack | ChipEfficiency | TrainingStack | JobRates | BeyondRows | Population]
 ] = {
     "tunings": CollectiveStack,
     "tensor_share": ChipEfficiency,
     "kernels": TrainingStack,
     "engine_share": JobRates,
     "degrees": BeyondRows,
+    "eager": Population,
 }
 """Calibrations by a key that no other has."""
 

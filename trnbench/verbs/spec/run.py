@@ -19,6 +19,7 @@ from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.calibration.compiler import Compiler
 from trnbench.facts.calibration.coverage import BeyondRows
 from trnbench.facts.calibration.hosts import JobRates
+from trnbench.facts.calibration.population import Population
 from trnbench.facts.calibration.software import TrainingSoftware
 from trnbench.facts.calibration.supports import ANYTHING_ELSE, KEY
 from trnbench.facts.calibration.training_stack import TrainingStack
@@ -56,13 +57,14 @@ from trnbench.show.sheet import Sheet
 from trnbench.verbs.study.checks import OptionsOf, check_options
 
 _CALIBRATIONS: Mapping[
-    str, type[CollectiveStack | ChipEfficiency | TrainingStack | JobRates | BeyondRows]
+    str, type[CollectiveStack | ChipEfficiency | TrainingStack | JobRates | BeyondRows | Population]
 ] = {
     "tunings": CollectiveStack,
     "tensor_share": ChipEfficiency,
     "kernels": TrainingStack,
     "engine_share": JobRates,
     "degrees": BeyondRows,
+    "eager": Population,
 }
 """Calibrations by a key that no other has."""
 

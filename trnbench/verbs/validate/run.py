@@ -48,9 +48,11 @@ SETS: Mapping[str, tuple[EvidenceSet, ...]] = {
     "compile": (COMPILATIONS,),
 }
 """What users choose from -> the kinds of rows in it."""
+FAMILIES = ("families_2026", "hf_one_gpu", "nanotron_steps")
+"""Files of software that few rows or none are fitted to."""
 SHIPPED: Mapping[str, tuple[str, ...]] = {
     "trainium": ("trainium_steps", "trainium_steps_2026", "torchneuron_steps", "trainium_refusals"),
-    "gpu": ("gpu_steps", "mlperf_lora", "bridge_steps", "bridge_efa", "families_2026"),
+    "gpu": ("gpu_steps", "mlperf_lora", "bridge_steps", "bridge_efa", *FAMILIES),
     "collectives": ("trainium_collectives", "gpu_collectives"),
     "kernels": ("trainium_kernels", "trainium_products_2026", "attention_kernels"),
     "attention": ("attention_kernels", "trainium_kernels"),
