@@ -44,7 +44,7 @@ LAYERS = 32
 def setup_with(efa: DispatchEfficiency | None, on: str = "p5.48xlarge") -> TrainSetup:
     plain = train_setup(CATALOG, "mixtral-8x7b", on, 2)
     overlaps = replace(plain.stack.overlaps, expert=0.0)
-    stack = replace(plain.stack, experts=EXPERTS, overlaps=overlaps, efa=efa)
+    stack = replace(plain.stack, experts=EXPERTS, overlaps=overlaps, efa=efa, host=None)
     return replace(plain, efficiency=replace(plain.efficiency, stack=stack), memo=SetupMemo())
 
 
