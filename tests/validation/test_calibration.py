@@ -11,6 +11,7 @@ import tomli
 
 from tests.sampling import sampled
 from trnbench.evidence.fit.calibrate import mean_error
+from trnbench.evidence.fit.population import main as write_population
 from trnbench.evidence.fit.problem import KERNEL
 from trnbench.evidence.predict import Predictor
 from trnbench.evidence.rows import RowFault, read_evidence
@@ -195,3 +196,15 @@ def test_nothing_fitted_is_near_already():
             errors.append(abs(float(times_s.min()) / case.step.step_time_s - 1))
     assert len(errors) > 300
     assert fmean(errors) <= 0.11
+
+
+@pytest.mark.soak
+def test_the_shipped_population_is_what_make_writes(tmp_path):
+    names = ("gpu_steps", "families_2026", "hf_one_gpu", "nanotron_steps")
+    made = tmp_path / "made.toml"
+    write_population([*(str(PUBLISHED / f"{name}.csv") for name in names), "2026-11-26", str(made)])
+    shipped = SPECS / "calibration" / "population-of-software.toml"
+    told, again = (dict(leaves(tomli.loads(one.read_text()))) for one in (shipped, made))
+    numbers = {key: value for key, value in told.items() if isinstance(value, float)}
+    assert {key: again.pop(key) for key in numbers} == pytest.approx(numbers, rel=2e-2)
+    assert again == {key: value for key, value in told.items() if key not in numbers}
