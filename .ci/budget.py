@@ -24,10 +24,10 @@ LINES = {
     "money": 3_738,
     "predict": 4_859,
     "program": 7_327,
-    "show": 3_202,
+    "show": 3_250,
     "store": 2_012,
     "tui": 8_442,
-    "verbs": 20_015,
+    "verbs": 20_019,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

@@ -147,3 +147,19 @@ def test_the_ending_of_a_file_chooses_its_format_unless_one_is_said(run, tmp_pat
     assert (tmp_path / name).read_text().startswith(begins)
     assert run(*asked, "--format", "jsonl").code == 0
     assert (tmp_path / name).read_text().startswith('{"shape"')
+
+
+def test_a_report_of_a_choice_stands_in_the_order_of_a_decision(run, tmp_path):
+    page = tmp_path / "choice.md"
+    asked = ("llama3.1-70b", "--tokens", "2T", "--on", "trn2.48xlarge,p5.48xlarge", "--nodes", 64)
+    done = run("compare", *asked, "--report", page, "--json")
+    text = page.read_text()
+    assert text.startswith("# Which machines for llama3.1-70b, each on 64 nodes? Prices of ")
+    verdict, advice = (done.json["summary"][key] for key in ("verdict", "advice"))
+    parts = [verdict, "## Options", "## Next step", advice, "## Appendix: layouts and rates"]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    (best,) = [line for line in text.splitlines() if line.startswith(("| * |", "| \\* |"))]
+    assert done.json["summary"]["recommended"] in best
+    head = text[places[1] : places[2]]
+    assert all(column in head for column in ("cheapest (%)", "days", "price date", "speed from"))

@@ -22,6 +22,11 @@ from trnbench.show.text_table import TextTable, markdown, text_table
 
 DECIDING = ("instance", "nodes", "cost_usd", "days", "cheapest_probability", "purchase")
 """Columns that a reader decides by: they stand first."""
+DECISIVE = (
+    *("mark", "instance", "nodes", "cost_usd", "days", "cheapest_probability"),
+    *("on_time_probability", "mean_cost_usd", "marks", "price_date", "basis"),
+)
+"""Columns of a choice between machines."""
 PRICES = ("instance", "purchase", "region", "usd_per_hour", "price_date", "price_origin")
 PRICED = (*PRICES, "discount", "price_source")
 PARTS = (
@@ -95,19 +100,62 @@ def markdown_page(report: Report, command: str) -> bytes:
 def _title(report: Report) -> str:
     model = report.inputs.get("model")
     verb = report.verb.replace("-", " ")
+    if "recommended" in report.summary and isinstance(model, str):
+        footing = report.summary.get("footing")
+        how = f", {footing.partition(' (')[0]}" if isinstance(footing, str) else ""
+        return f"Which machines for {model}{how}? Prices of {report.inputs.get('price_date')}"
     return f"trnbench {verb}: {model}" if isinstance(model, str) else f"trnbench {verb}"
+
+
+def _decision(report: Report, rows: Sequence[Row]) -> Iterator[PagePart]:
+    """What a choice between machines is made on: options, one picture, risks, the next step."""
+    told_best = tuple(report.summary.get(key) for key in ("recommended", "recommended_nodes"))
+    best = [(row["instance"], row["nodes"]) == told_best for row in rows]
+    starred = [{**row, "mark": "*" if one else ""} for row, one in zip(rows, best, strict=True)]
+    decisive = replace(report, rows=tuple(starred), columns=_present(DECISIVE, starred))
+    yield PagePart(
+        title="Options",
+        table=as_table(with_intervals(decisive)),
+        note=f"* lowest mean cost; {_table_note(report, 0)}",
+    )
+    if report.charts:
+        yield PagePart(title="Cost and days", charts=report.charts[:1])
+    told = [(str(row["instance"]), text) for row in rows for text in _texts(row.get("warnings"))]
+    risks = [f"{name}: {text}" for name, text in dict.fromkeys(told)]
+    if risks:
+        yield PagePart(title="Risks", lines=tuple(risks))
+    steps = [text for text in (report.summary.get("advice"),) if isinstance(text, str) and text]
+    if steps:
+        yield PagePart(title="Next step", lines=tuple(steps))
+    layouts = [c.key for c in report.columns if c.key not in DECISIVE]
+    behind = replace(report, rows=rows, columns=_present(("instance", "nodes", *layouts), rows))
+    yield PagePart(title="Appendix: layouts and rates", table=as_table(behind))
+    if report.charts[1:]:
+        yield PagePart(title="Appendix: figures", charts=report.charts[1:])
+
+
+def _present(keys: Sequence[str], rows: Sequence[Row]) -> tuple[Column, ...]:
+    """Columns of those keys that some row has."""
+    return tuple(
+        Column(figure=figure_or_key(key))
+        for key in keys
+        if any(row.get(key) not in (None, "", (), []) for row in rows)
+    )
 
 
 def _parts(report: Report, command: str) -> Iterator[PagePart]:
     rows = report.rows[:_LONGEST_TABLE]
-    if rows:
+    chosen = "recommended" in report.summary
+    if chosen and rows:
+        yield from _decision(report, rows)
+    elif rows:
         left = len(report.rows) - len(rows)
         first = sorted(report.columns, key=lambda one: (*DECIDING, one.key).index(one.key))
         table = replace(report, rows=rows, columns=tuple(first))
         yield PagePart(
             title="Answer", table=as_table(with_intervals(table)), note=_table_note(report, left)
         )
-    if report.charts:
+    if report.charts and not chosen:
         yield PagePart(title="Figures", charts=report.charts)
     for title, table_behind in _tables(report, rows):
         if table_behind is not None:

@@ -167,6 +167,17 @@ def test_the_troubles_of_one_type_stand_together():
     assert text.endswith("P5 needs consecutive Capacity Blocks and runs software out of support.")
 
 
+def test_of_troubles_that_do_not_fit_the_worst_is_kept():
+    zone = bill("capacity-block", blocks_days=(49,), block_sizes=(64, 64))
+    rows = [
+        quote("trn1.32xlarge", bill=zone, unsupported="ended"),
+        quote("trn2.48xlarge", unsupported="ended"),
+    ]
+    found = judgement([(rows[0], drawn([3, 3.2], [50, 70])), (rows[1], drawn([3.2, 3], [50, 70]))])
+    text = verdict_text(found.verdict, found.quotes, Asked(limits=DEADLINE))
+    assert text.endswith("may miss the deadline; Trn1 needs several Capacity Blocks in one zone.")
+
+
 def test_a_no_says_what_comes_nearest():
     late = quote(days=70.0, reasons=("misses the deadline",))
     assert verdict_text(Verdict(), (late,), Asked(limits=DEADLINE)) == (

@@ -81,7 +81,7 @@ def compare_report(
     quotes = [one.quote for one in answer.compared]
     best = answer.verdict.recommended
     winner = None if best is None else quotes[best]
-    picked = Picked(winner=winner, deadline_s=answer.deadline_s)
+    picked = Picked(winner=winner, word="lowest mean", deadline_s=answer.deadline_s)
     return Report(
         verb="compare",
         inputs=inputs,

@@ -162,11 +162,15 @@ def _risks(told: Sequence[Quote], names: dict[str, str], asked: Asked) -> str:
             troubles.setdefault(tuple(names[one.instance] for one in held), []).append(words)
     for subjects, told_of in troubles.items():
         verbs = [_plural(one) for one in told_of] if len(subjects) > 1 else told_of
-        clauses.append(f"{listed(subjects)} {listed(verbs)}")
+        clauses += [
+            f"{listed(subjects)} {listed(verbs[:most])}" for most in range(len(verbs), 0, -1)
+        ]
     minimums = [one for one in map(minimum_text, told) if one]
     kept: list[str] = []
     for clause in (*clauses, *minimums):
-        if words_of("; ".join([*kept, clause])) <= MOST_WORDS:
+        # Of troubles that do not fit together the worst is kept alone.
+        told_already = any(one.startswith(clause) for one in kept)
+        if not told_already and words_of("; ".join([*kept, clause])) <= MOST_WORDS:
             kept.append(clause)
     return f"{'; '.join(kept)}." if kept else ""
 
