@@ -114,6 +114,7 @@ def test_every_number_has_a_range_around_it_and_every_prior_says_that_it_is_one(
             "memory.",
             "kernels.attention_call",
             "kernels.attention_head",
+            "kernels.adapter_casts",
         )
         stated = (
             *("kernels.attention_forward_keys", "kernels.attention_backward_keys", "host.cores"),
