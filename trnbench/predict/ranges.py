@@ -233,7 +233,9 @@ def replaced(efficiency: TrainingEfficiency, rows: Mapping[str, Numbers]) -> Tra
         name: rows.get(join(CHIP_RELEASES, name), factor) for name, factor in chip.releases.items()
     }
     return TrainingEfficiency(
-        chip=replace(_with(chip, rows, CHIP), releases=shared), stack=_evolved(parts, own)
+        chip=replace(_with(chip, rows, CHIP), releases=shared),
+        stack=_evolved(parts, own),
+        buckets=efficiency.buckets,
     )
 
 

@@ -346,10 +346,12 @@ def training_efficiency(
     network = platform.instance.network
     if stack.efa is not None and (network is None or network.transport != "efa"):
         stack = replace(stack, efa=None)
+    software = software_on(catalog, platform, stack.frameworks)
     return TrainingEfficiency(
         chip=load_chip_efficiency(catalog, platform.chip.name),
         stack=stack,
         beyond_rows=load_beyond_rows(catalog),
+        buckets=software.buckets if software else None,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal
 
+from trnbench.facts.calibration.buckets import GradientBuckets
 from trnbench.facts.catalog.document import load_once
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import FlopPerS
@@ -62,6 +63,8 @@ class TrainingSoftware(Sourced):
     """Newest release known."""
     ended: EndOfSupport | None = None
     mfu_peak: tuple[MfuPeak, ...] = ()
+    buckets: GradientBuckets | None = None
+    """Messages of gradients and weights at the end of a step; None: one for each layer."""
 
     def peak_flop_per_s(self, chip: str) -> float | None:
         """The rate of a chip over which it prints its MFU; None where it says none of its own."""

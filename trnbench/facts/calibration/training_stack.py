@@ -11,6 +11,7 @@ from typing import Literal
 
 from trnbench.errors import InputError, did_you_mean
 from trnbench.facts.calibration import transfer
+from trnbench.facts.calibration.buckets import GradientBuckets
 from trnbench.facts.calibration.chip_efficiency import (
     ChipEfficiency,
     ComputeEfficiency,
@@ -345,6 +346,8 @@ class TrainingEfficiency(Record):
     stack: TrainingStack
     beyond_rows: BeyondRows | None = None
     """Scatter of steps beyond the rows of the stack; None where no catalogue was read."""
+    buckets: GradientBuckets | None = None
+    """Messages of the software at the end of a step; None: one for each layer."""
 
     def __post_init__(self) -> None:
         check_numbers(self._numbers)

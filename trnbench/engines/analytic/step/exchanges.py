@@ -16,11 +16,13 @@ from trnbench.engines.analytic.step.collectives import (
 )
 from trnbench.engines.analytic.step.engines import Engines
 from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.calibration.buckets import GradientBuckets
 from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
+from trnbench.machine.gradient_buckets import bucket_bytes, in_buckets
 from trnbench.machine.rank_groups import ORDERS, groups_along, handed_on
 from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.reasons import Reason
@@ -52,9 +54,14 @@ class Exchanges(Record, eq=False):
 
     def seconds_of(self, ops: Iterable[CollectiveOp]) -> Mapping[CollectiveOp, FloatArray]:
         """Seconds of many collectives, priced together."""
-        keys = {op: _key(op) for op in ops}
+        keys = {op: self._key(op) for op in ops}
         fresh = {key: op for op, key in keys.items() if key not in self.known}
-        plain = {key: op for key, op in fresh.items() if not self._is_once_a_node(op)}
+        buckets = self.efficiency.buckets
+        plain = {
+            key: op
+            for key, op in fresh.items()
+            if not (self._is_once_a_node(op) or in_buckets(op, buckets))
+        }
         priced = dict(zip(plain, self.prices.collectives([*plain.values()]), strict=True))
         return {
             op: self._known(key, partial(self._seconds, op, priced.get(key)))
@@ -109,8 +116,32 @@ class Exchanges(Record, eq=False):
             refused=(*across.refused, *within.refused),
         )
 
+    def _in_bucket(self, op: CollectiveOp, buckets: GradientBuckets) -> PricedExchange:
+        """A block's part of the messages in which the layers of a chunk travel together."""
+        groups = groups_along(op.axis, self.program.grid, self.prices.order, op.ranks)
+        size_bytes, runs = bucket_bytes(self.program, op, buckets), op.count > 0
+        found = self.prices.price(op.op, groups, size_bytes, runs=runs)
+        # A sum over all ranks holds either half of it: of tiny messages it is the quicker way.
+        whole = self.prices.price("all-reduce", groups, size_bytes, runs=runs)
+        share = op.size_bytes / size_bytes
+        return replace(found, time_s=np.fmin(found.time_s, whole.time_s) * share)
+
+    def _price(self, op: CollectiveOp) -> PricedExchange:
+        buckets = self.efficiency.buckets
+        if buckets is not None and in_buckets(op, buckets):
+            return self._in_bucket(op, buckets)
+        return self._once_a_node(op)
+
+    def _key(self, op: CollectiveOp) -> Hashable:
+        buckets = self.efficiency.buckets
+        held = None
+        if buckets is not None and in_buckets(op, buckets):
+            held = numbers_key(bucket_bytes(self.program, op, buckets))
+        sizes = map(numbers_key, (op.size_bytes, op.count))
+        return (op.op, groups_key(op), *sizes, op.copies, op.sent_by, held)
+
     def _seconds(self, op: CollectiveOp, priced: PricedExchange | None) -> FloatArray:
-        seconds = self._factored(priced or self._once_a_node(op), op.count)
+        seconds = self._factored(priced or self._price(op), op.count)
         stack, experts = self.efficiency.stack, self.efficiency.stack.experts
         if stack.efa is not None and op.copies:
             between = self.crosses(op) > 0
@@ -197,8 +228,3 @@ def exchanges_of(
     return Exchanges(
         program=program, efficiency=efficiency, prices=prices, samples=efficiency.samples
     )
-
-
-def _key(op: CollectiveOp) -> Hashable:
-    sizes = map(numbers_key, (op.size_bytes, op.count))
-    return (op.op, groups_key(op), *sizes, op.copies, op.sent_by)

@@ -25,6 +25,7 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.choices import Op
 from trnbench.machine.costs.instructions import EXCHANGED, LINK
+from trnbench.machine.gradient_buckets import bucket_bytes, in_buckets
 from trnbench.machine.message_plan.algorithm import Refusal
 from trnbench.machine.message_plan.members import Members
 from trnbench.machine.message_plan.plan import chunks_of
@@ -50,6 +51,9 @@ from trnbench.program.step import StepProgram, messages_of, slice_of
 
 Chooser = Callable[[CollectiveStack, Members, Op, IntArray | None], tuple[Selected, ...] | Refusal]
 """Algorithms by size that groups in place run, so that both engines take the same."""
+
+
+ALL_REDUCE: Op = "all-reduce"
 
 
 class PlayedSite(Record, eq=False):
@@ -117,6 +121,8 @@ class PlayedExchanges(Record, eq=False):
                 self._run(op.op, groups, size * float(crossing)),
                 self._run(op.op, local, size),
             )
+        elif in_buckets(op, self.efficiency.buckets):
+            run = self._in_bucket(op, groups)
         else:
             run = self._run(op.op, groups, size)
         if op.copies and stack.efa is not None and self._lane(groups) == "network":
@@ -127,6 +133,13 @@ class PlayedExchanges(Record, eq=False):
         if op.axis == "ep" and experts is not None and self.grid.capacity_factor is None:
             run = run.times(1 + float(experts.imbalance))
         return run.times(self._factor * float(op.count))
+
+    def _in_bucket(self, op: CollectiveOp, groups: RankGroups) -> BusyRun:
+        """A block's part of a message that carries many layers, the quicker of two ways."""
+        assert self.efficiency.buckets is not None
+        whole = float(bucket_bytes(self.program, op, self.efficiency.buckets))
+        runs = [self._run(way, groups, whole) for way in dict.fromkeys((op.op, ALL_REDUCE))]
+        return min(runs, key=lambda run: run.time_s).times(float(op.size_bytes) / whole)
 
     def message(self) -> BusyRun:
         """A micro-batch's messages from one chunk to the next stage, with their bytes."""
