@@ -15,7 +15,11 @@ from trnbench.facts.calibration.collective_stack import CollectiveStack, load_st
 from trnbench.facts.calibration.compiler import Compiler, compiler_of
 from trnbench.facts.calibration.coverage import DEGREES, Spread, load_beyond_rows
 from trnbench.facts.calibration.hosts import JobRates, load_job_rates
-from trnbench.facts.calibration.software import TrainingSoftware, software_on
+from trnbench.facts.calibration.software import (
+    TrainingSoftware,
+    software_called,
+    software_on,
+)
 from trnbench.facts.calibration.supports import Support
 from trnbench.facts.calibration.training_stack import (
     WITH_EXPERTS,
@@ -333,6 +337,10 @@ def _measured(catalog: Catalog, stack: TrainingStack) -> TrainingStack | None:
     return None if ancestor is stack else ancestor
 
 
+PLAIN = "pytorch"
+"""Software of stacks that stand for any: it exchanges as plain PyTorch does."""
+
+
 def training_efficiency(
     catalog: Catalog, platform: Platform, stack: str | TrainingStack | None
 ) -> TrainingEfficiency:
@@ -347,6 +355,9 @@ def training_efficiency(
     if stack.efa is not None and (network is None or network.transport != "efa"):
         stack = replace(stack, efa=None)
     software = software_on(catalog, platform, stack.frameworks)
+    if software is None and not stack.frameworks:
+        plain = software_called(catalog, PLAIN)
+        software = plain if plain is not None and plain.runs_on(platform) else None
     return TrainingEfficiency(
         chip=load_chip_efficiency(catalog, platform.chip.name),
         stack=stack,

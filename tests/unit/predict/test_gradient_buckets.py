@@ -67,6 +67,10 @@ def test_software_says_its_buckets():
     assert setup_of("llama3.1-8b", 1).efficiency.buckets == MEGATRON
     torch = train_setup(CATALOG, "llama3.1-8b", "p5.48xlarge", 1, stack="torchtitan-hopper")
     assert torch.efficiency.buckets is None  # FSDP2 sends a layer at a time
+    plain = train_setup(CATALOG, "llama3.1-8b", "p5.48xlarge", 1, stack="eager-hopper")
+    assert plain.efficiency.buckets == GradientBuckets(bytes=25 * 2**20)
+    graphs = train_setup(CATALOG, "llama3.1-8b", "trn1.32xlarge", 1, stack="graph-trn1")
+    assert graphs.efficiency.buckets is None
     with pytest.raises(ValueError, match="above 0"):
         GradientBuckets()
 
