@@ -16,12 +16,12 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "cli": 2_978,
-    "engines": 16_333,
+    "engines": 16_338,
     "evidence": 13_463,
     "facts": 12_371,
     "launch": 3_231,
     "machine": 6_244,
-    "money": 3_738,
+    "money": 3_735,
     "predict": 4_874,
     "program": 7_327,
     "show": 3_250,

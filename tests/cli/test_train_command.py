@@ -43,8 +43,8 @@ def test_a_settled_layout_is_taken_as_it_is(run):
     assert set(row) >= KEYS
     assert (row["tp"], row["pp"], row["dp"], row["zero"]) == (32, 8, 4, 1)
     assert row["chosen"] == []
-    defaults = ["optimizer_offload", "attention", "context_parallel", "stage_split", "precision"]
-    assert row["defaults"] == defaults
+    defaults = ["optimizer_offload", "attention", "loss", "context_parallel", "stage_split"]
+    assert row["defaults"] == [*defaults, "precision"]
     assert row["tokens_per_s"] == pytest.approx(1024 * 8192 / row["step_time_s"])
     assert row["sequences_per_s"] == pytest.approx(1024 / row["step_time_s"])
     assert row["low_step_time_s"] < row["step_time_s"] < row["high_step_time_s"]

@@ -13,29 +13,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.records import Record
 
 BINS = 16
 """Outcomes of a measurement that are told apart; each has dozens of draws."""
 
-Choices = NDArray[np.int64]
 
-
-class Rule(Record, eq=False):
+class BinRule(Record, eq=False):
     """What to choose after a measurement: `choices[n]` where the signal is in bin n.
 
     `edges` are the upper ends of all bins but the last.
     """
 
     edges: FloatArray
-    choices: Choices
+    choices: IntArray
 
-    def choose(self, signal: FloatArray) -> Choices:
+    def choose(self, signal: FloatArray) -> IntArray:
         """Place of the chosen option for each value of the signal."""
-        chosen: Choices = self.choices[np.searchsorted(self.edges, signal, side="right")]
+        chosen: IntArray = self.choices[np.searchsorted(self.edges, signal, side="right")]
         return chosen
 
 
@@ -52,12 +49,12 @@ def regret_usd(costs: FloatArray, chosen: FloatArray) -> float:
     return float(np.mean(chosen - costs.min(axis=0)))
 
 
-def rule_of(costs: FloatArray, signal: FloatArray, bins: int = BINS) -> Rule:
+def rule_of(costs: FloatArray, signal: FloatArray, bins: int = BINS) -> BinRule:
     """The option with the least mean bill in each bin of a signal."""
     order = np.argsort(signal, kind="stable")
     parts = np.array_split(order, bins)
     choices = np.array([int(costs[:, part].mean(axis=1).argmin()) for part in parts])
-    return Rule(edges=signal[[part[0] for part in parts[1:]]], choices=choices)
+    return BinRule(edges=signal[[part[0] for part in parts[1:]]], choices=choices)
 
 
 def regret_after_usd(costs: FloatArray, signal: FloatArray, bins: int = BINS) -> float:

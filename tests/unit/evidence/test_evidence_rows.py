@@ -33,6 +33,9 @@ STEPS = (
         "bridge_steps",
         "bridge_efa",
         "torchneuron_steps",
+        "families_2026",
+        "hf_one_gpu",
+        "nanotron_steps",
     ),
 )
 KERNELS_OF = dict.fromkeys(("attention_kernels", "trainium_products_2026"), "trainium_kernels")
@@ -58,6 +61,9 @@ def test_every_line_of_a_published_file_is_a_row():
         "bridge_steps": 5,
         "bridge_efa": 29,
         "torchneuron_steps": 20,
+        "families_2026": 184,
+        "hf_one_gpu": 14,
+        "nanotron_steps": 24,
         "trainium_kernels": 84,
         "trainium_products_2026": 27,
         "attention_kernels": 97,

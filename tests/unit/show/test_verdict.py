@@ -21,7 +21,7 @@ from trnbench.verbs.quotes.lead import Pilot, Verdict
 from trnbench.verbs.quotes.rivals import Rival, judged
 from trnbench.verbs.quotes.verdict import (
     MOST_WORDS,
-    Asked,
+    Wanted,
     advice_text,
     dollar_span,
     dollars,
@@ -127,7 +127,7 @@ def test_a_tie_is_said_by_name():
             (quote("trn1.32xlarge", nodes=256), drawn([9, 9, 9, 9, 9])),
         ]
     )
-    assert verdict_text(found.verdict, found.quotes, Asked(limits=DEADLINE)) == (
+    assert verdict_text(found.verdict, found.quotes, Wanted(limits=DEADLINE)) == (
         "No clear winner: P5 and Trn2 cost about $3.1M on average. "
         "Cheapest most often: Trn2 (60 %), P5 (40 %). Trn2 (40 %) may miss the deadline."
     )
@@ -135,12 +135,12 @@ def test_a_tie_is_said_by_name():
 
 def test_a_clear_lead_is_said_as_clear():
     found = judgement([(P5, drawn([3, 3, 3])), (TRN2, drawn([4, 4, 4]))])
-    assert verdict_text(found.verdict, found.quotes, Asked(limits=DEADLINE)) == (
+    assert verdict_text(found.verdict, found.quotes, Wanted(limits=DEADLINE)) == (
         "Clear winner: 64 x p5.48xlarge at $3M, 25 % below Trn2 ($4M). "
         "Probability of being cheapest: P5 100 %."
     )
     alone = judgement([(P5, drawn([3, 3, 3]))])
-    assert verdict_text(alone.verdict, alone.quotes, Asked(limits=DEADLINE)) == (
+    assert verdict_text(alone.verdict, alone.quotes, Wanted(limits=DEADLINE)) == (
         "64 x p5.48xlarge takes 40 days and costs $3M."
     )
 
@@ -154,7 +154,7 @@ def test_what_cannot_simply_be_bought_is_said():
     assert quote(usd=None).marks == ("offer",)
     several = bill("capacity-block", blocks_days=(49, 6), block_sizes=(64,))
     assert quote(bill=several).marks == ("blocks",)
-    text = verdict_text(found.verdict, found.quotes, Asked(limits=DEADLINE))
+    text = verdict_text(found.verdict, found.quotes, Wanted(limits=DEADLINE))
     assert text.endswith(
         "Trn2 needs several Capacity Blocks in one zone; P5 runs software out of support."
     )
@@ -163,7 +163,7 @@ def test_what_cannot_simply_be_bought_is_said():
 def test_the_troubles_of_one_type_stand_together():
     block = bill("capacity-block", blocks_days=(49, 6), block_sizes=(64,))
     found = judgement([(quote(bill=block, unsupported="ended"), drawn([3.0]))])
-    text = verdict_text(found.verdict, found.quotes, Asked(limits=DEADLINE))
+    text = verdict_text(found.verdict, found.quotes, Wanted(limits=DEADLINE))
     assert text.endswith("P5 needs consecutive Capacity Blocks and runs software out of support.")
 
 
@@ -174,27 +174,27 @@ def test_of_troubles_that_do_not_fit_the_worst_is_kept():
         quote("trn2.48xlarge", unsupported="ended"),
     ]
     found = judgement([(rows[0], drawn([3, 3.2], [50, 70])), (rows[1], drawn([3.2, 3], [50, 70]))])
-    text = verdict_text(found.verdict, found.quotes, Asked(limits=DEADLINE))
+    text = verdict_text(found.verdict, found.quotes, Wanted(limits=DEADLINE))
     assert text.endswith("may miss the deadline; Trn1 needs several Capacity Blocks in one zone.")
 
 
 def test_a_no_says_what_comes_nearest():
     late = quote(days=70.0, reasons=("misses the deadline",))
-    assert verdict_text(Verdict(), (late,), Asked(limits=DEADLINE)) == (
+    assert verdict_text(Verdict(), (late,), Wanted(limits=DEADLINE)) == (
         "No: the deadline of 60 days cannot be met. The fastest, 64 x p5.48xlarge, takes 70 days."
     )
     dear = quote(reasons=("too dear",))
-    assert verdict_text(Verdict(), (dear,), Asked(limits=Limits(budget_usd=1e6))) == (
+    assert verdict_text(Verdict(), (dear,), Wanted(limits=Limits(budget_usd=1e6))) == (
         "No: the budget of $1M is not enough. The nearest, 64 x p5.48xlarge, costs $3M."
     )
     unsure = quote(reasons=("misses the deadline",), on_time_probability=0.58)
-    assert verdict_text(Verdict(), (unsure,), Asked(limits=DEADLINE, confidence=0.99)) == (
+    assert verdict_text(Verdict(), (unsure,), Wanted(limits=DEADLINE, confidence=0.99)) == (
         "No: the deadline of 60 days cannot be met with 99 % confidence. "
         "The best chance is 58 %, on 64 x p5.48xlarge."
     )
     unsold = quote("trn2-ultraserver", usd=None)
     assert "Give --price trn2-ultraserver=USD." in verdict_text(
-        Verdict(), (unsold,), Asked(limits=DEADLINE)
+        Verdict(), (unsold,), Wanted(limits=DEADLINE)
     )
 
 
@@ -216,7 +216,7 @@ def test_a_verdict_has_at_most_three_sentences_of_twenty_words(spread, days, cou
         for name in names
     ]
     found = judgement(pairs)
-    text = verdict_text(found.verdict, found.quotes, Asked(limits=DEADLINE))
+    text = verdict_text(found.verdict, found.quotes, Wanted(limits=DEADLINE))
     sentences = re.split(r"\. (?=\S)", text)
     assert 1 <= len(sentences) <= 3
     for one in sentences:
@@ -285,5 +285,5 @@ def test_every_order_of_rows_gives_the_same_verdict():
     texts = set()
     for order in itertools.permutations(pairs):
         found = judgement(list(order))
-        texts.add(verdict_text(found.verdict, found.quotes, Asked(limits=DEADLINE)))
+        texts.add(verdict_text(found.verdict, found.quotes, Wanted(limits=DEADLINE)))
     assert len(texts) == 1

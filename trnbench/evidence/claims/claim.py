@@ -21,8 +21,8 @@ from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.records import Record, tag_of
 from trnbench.facts.units import EXAMPLES, UNITS, Dimension, parse
 
-Verdict = Literal["holds", "holds only if", "does not", "cannot be told"]
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+ClaimVerdict = Literal["holds", "holds only if", "does not", "cannot be told"]
+VERDICTS: tuple[ClaimVerdict, ...] = get_args(ClaimVerdict)
 
 
 class Case(Record):
@@ -30,7 +30,7 @@ class Case(Record):
 
     what: str
     """The examined thing; `says`: the result as text."""
-    verdict: Verdict
+    verdict: ClaimVerdict
     says: str
     value: float | None = None
     """Gain in the claim's terms (share, multiple) or figure in base SI; None: unknown."""
@@ -46,7 +46,7 @@ class Move(Record):
     price_date: datetime.date
     region: str | None
     """Region outside of the default ones, if any."""
-    verdict: Verdict
+    verdict: ClaimVerdict
     best: Case | None
     """The case most in favour of the claim; None without prices."""
     cases: tuple[Case, ...]
@@ -55,7 +55,7 @@ class Move(Record):
 class Finding(Record):
     """Result of a check, in words and case by case."""
 
-    verdict: Verdict
+    verdict: ClaimVerdict
     says: str
     reason: str
     cases: tuple[Case, ...] = ()
@@ -84,7 +84,7 @@ class Claimed(Record):
     finding: Finding
 
 
-def together(verdicts: Iterable[Verdict]) -> Verdict:
+def together(verdicts: Iterable[ClaimVerdict]) -> ClaimVerdict:
     """Overall verdict of several cases."""
     found = set(verdicts)
     if found == {"holds"}:
@@ -94,7 +94,7 @@ def together(verdicts: Iterable[Verdict]) -> Verdict:
     return "cannot be told" if not found or "cannot be told" in found else "does not"
 
 
-def of_interval(low: float, high: float, threshold: float) -> Verdict:
+def of_interval(low: float, high: float, threshold: float) -> ClaimVerdict:
     if low >= threshold:
         return "holds"
     return "does not" if high < threshold else "cannot be told"

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from trnbench.errors import UnknownNameError, unhandled
 from trnbench.evidence.claims.claim import (
     Case,
+    ClaimVerdict,
     FigureCheck,
     Finding,
     Measure,
     RatioCheck,
-    Verdict,
     listed,
     measure,
     multiple,
@@ -125,7 +125,7 @@ def _figure_case(
     value = figure.value
     what = figure.label if len(check.instances) == 1 else platform.instance.name
     text = _text(value, claimed)
-    verdict: Verdict = "does not"
+    verdict: ClaimVerdict = "does not"
     proviso = None
     if _near(value, claimed.value, rounding) or (check.at_least and value >= claimed.value):
         verdict = "holds"

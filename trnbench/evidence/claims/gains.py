@@ -12,13 +12,13 @@ from trnbench.errors import unhandled
 from trnbench.evidence.claims.claim import (
     Case,
     ClaimedRun,
+    ClaimVerdict,
     CostCheck,
     Finding,
     Gain,
     Move,
     PriceCheck,
     SpeedCheck,
-    Verdict,
     listed,
     of_interval,
     threshold,
@@ -342,7 +342,7 @@ def _says(moves: Sequence[Move]) -> str:
     return text if last == day else f"{text}; {newest.says} at those of {last}, {newest.what}"
 
 
-def _reason(verdict: Verdict, check: CostCheck, moves: Sequence[Move]) -> str:
+def _reason(verdict: ClaimVerdict, check: CostCheck, moves: Sequence[Move]) -> str:
     claimed = check.claimed
     if verdict == "holds":
         return "in every case, at every price"

@@ -36,7 +36,7 @@ from trnbench.verbs.quotes.notes import (
 )
 from trnbench.verbs.quotes.text import degree_columns, run_text, settings_text
 from trnbench.verbs.quotes.verdict import (
-    Asked,
+    Wanted,
     advice_text,
     table_marks,
     verdict_cells,
@@ -58,10 +58,10 @@ CONVENTIONS = {
 }
 
 
-def asked_of(answer: CompareAnswer) -> Asked:
+def asked_of(answer: CompareAnswer) -> Wanted:
     """Return what the rows of a comparison have to keep."""
     limits = Limits(deadline_s=answer.deadline_s, priced=False)
-    return Asked(limits=limits, confidence=answer.confidence)
+    return Wanted(limits=limits, confidence=answer.confidence)
 
 
 def compare_verdict_text(answer: CompareAnswer) -> str:

@@ -40,7 +40,7 @@ from trnbench.verbs.quotes.text import (
     time_text,
 )
 from trnbench.verbs.quotes.verdict import (
-    Asked,
+    Wanted,
     advice_text,
     table_marks,
     verdict_cells,
@@ -63,11 +63,11 @@ CONVENTIONS = {
 }
 
 
-def asked_of(answer: PlanAnswer) -> Asked:
+def asked_of(answer: PlanAnswer) -> Wanted:
     """Return what a plan has to keep, and by what it was chosen."""
     asked = answer.asked
     limits = Limits(deadline_s=asked.deadline_s, budget_usd=asked.budget_usd)
-    return Asked(limits=limits, confidence=asked.confidence, first=asked.objective)
+    return Wanted(limits=limits, confidence=asked.confidence, first=asked.objective)
 
 
 def _rows(answer: PlanAnswer) -> tuple[Quote, ...]:

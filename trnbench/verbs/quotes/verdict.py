@@ -31,7 +31,7 @@ MARKED = {
 """Marks of a row that a verdict speaks of, the worst one first."""
 
 
-class Asked(Record):
+class Wanted(Record):
     """What quotes have to keep; `confidence` is the probability with which, None by the estimate.
 
     `first` is the criterion by which one was chosen.
@@ -42,7 +42,7 @@ class Asked(Record):
     first: str = "cost"
 
 
-def verdict_text(verdict: Verdict, quotes: Sequence[Quote], asked: Asked) -> str:
+def verdict_text(verdict: Verdict, quotes: Sequence[Quote], asked: Wanted) -> str:
     """Return the verdict in at most three sentences."""
     if verdict.recommended is None:
         return refusal_text(quotes, asked)
@@ -59,7 +59,7 @@ def verdict_text(verdict: Verdict, quotes: Sequence[Quote], asked: Asked) -> str
     return " ".join(filter(None, (first, sure, _risks(told, names, asked))))
 
 
-def verdict_cells(verdict: Verdict, quotes: Sequence[Quote], asked: Asked) -> dict[str, object]:
+def verdict_cells(verdict: Verdict, quotes: Sequence[Quote], asked: Wanted) -> dict[str, object]:
     """Return the verdict as machines read it."""
     place = verdict.recommended
     row = None if place is None else quotes[place]
@@ -139,7 +139,7 @@ def _sure(verdict: Verdict, names: dict[str, str]) -> str:
     return f"Cheapest most often: {', '.join(shares[:4])}."
 
 
-def _risks(told: Sequence[Quote], names: dict[str, str], asked: Asked) -> str:
+def _risks(told: Sequence[Quote], names: dict[str, str], asked: Wanted) -> str:
     """Return what could go wrong with rows, the worst first, in one sentence."""
     late = [one for one in told if (one.on_time_probability or 0.0) < SURE]
     clauses = []
@@ -180,7 +180,7 @@ def _plural(words: str) -> str:
     return f"{verb.removesuffix('s')} {rest}"
 
 
-def refusal_text(quotes: Sequence[Quote], asked: Asked) -> str:
+def refusal_text(quotes: Sequence[Quote], asked: Wanted) -> str:
     """Return why no row will do, and what comes nearest."""
     running = [one for one in quotes if one.elapsed_s is not None]
     if not quotes:

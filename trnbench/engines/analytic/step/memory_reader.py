@@ -307,8 +307,13 @@ class StageReader:
         # Each finished block frees one tensor and keeps another for its weight gradients; that of
         # the last block is in its working set.
 
+        held = self._overheads
+        times = 1.0 if held is None else weight_of(held, "activations") * held.whole
+        # Copies that only some software keeps make no difference to what weight gradients read.
+        own = [one for one in self._program.blocks[kind].residents if one.lifetime != "step"]
+
         def each(lifetime: Lifetime) -> FloatArray:
-            parts = (part.bytes for part in self._passing(kind) if part.lifetime == lifetime)
+            parts = (self._pick(one.bytes) * times for one in own if one.lifetime == lifetime)
             return np.asarray(sum(parts, start=np.zeros(())))
 
         more = each("backward_to_weight") - each("until_backward")
