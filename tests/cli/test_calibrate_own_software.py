@@ -31,7 +31,7 @@ def errors(answer):
 @pytest.mark.slow
 def test_a_dozen_rows_predict_those_kept_aside(run, tmp_path):
     before = run("validate", "--evidence", SWEEP, "--json").json
-    assert {row["calibration"] for row in before["rows"]} == {"training-eager-hopper"}
+    assert {row["calibration"] for row in before["rows"]} == {"training-nanotron-hopper"}
     assert sum(errors(before)) / len(errors(before)) < 0.32
     target = tmp_path / "calibration" / "mine.toml"
     target.parent.mkdir()
@@ -161,7 +161,7 @@ def test_a_fit_that_is_made_again_begins_where_the_first_began(run, tmp_path):
     first = run("calibrate", rows, "--stack", "ours", "--json").json
     again = run("calibrate", rows, "--stack", "ours", "--force", "--json").json
     assert first["summary"]["begun_again_as"] is None
-    assert again["summary"]["begun_again_as"] == "training-eager-hopper"
+    assert again["summary"]["begun_again_as"] == "training-nanotron-hopper"
     assert [row["value"] for row in again["rows"]] == [row["value"] for row in first["rows"]]
     said = run("calibrate", rows, "--stack", "ours", "--force").out
     assert "so that no row counts twice" in " ".join(said.split())

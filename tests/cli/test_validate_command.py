@@ -64,7 +64,7 @@ def test_training_rows_have_intervals_and_both_kinds_of_rows_are_counted_apart(r
     done = run("validate", "--set", "trainium", "--json")
     assert done.code == 0
     answer = done.json
-    assert len(answer["rows"]) == 198 + 10 + 3
+    assert len(answer["rows"]) == 198 + 10 + 20 + 3
     known = [row for row in answer["rows"] if row["predicted_s"] is not None]
     assert all(row["low_s"] <= row["predicted_s"] <= row["high_s"] for row in known)
     assert all(row["reason"] for row in answer["rows"] if row["predicted_s"] is None)

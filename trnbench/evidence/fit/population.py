@@ -80,7 +80,7 @@ class _Standing(Stacks, kw_only=False):
 
     def of(self, framework: str, release: str, platform: Platform) -> FoundStack:
         if isinstance(platform.chip.unit, NeuronCores) or not self._tells(framework, platform):
-            raise InputError("tells nothing of this kind")
+            raise InputError("no fitted row is of software of this kind")
         structure: Dispatch = "compiled" if self.kind == "compiled" else "eager"
         generic = generic_stack(self.catalog, structure, platform.instance)
         return FoundStack(stack=generic, own=False)
