@@ -16,13 +16,13 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "cli": 2_978,
-    "engines": 16_338,
-    "evidence": 13_463,
+    "engines": 16_344,
+    "evidence": 13_464,
     "facts": 12_371,
     "launch": 3_231,
-    "machine": 6_244,
+    "machine": 6_246,
     "money": 3_735,
-    "predict": 4_874,
+    "predict": 4_876,
     "program": 7_327,
     "show": 3_250,
     "store": 2_012,

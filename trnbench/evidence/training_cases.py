@@ -76,6 +76,8 @@ class Reader(State, kw_only=False):
     """Stack of all rows, if given; rows of another known stack are refused."""
     otherwise: TrainingStack | str | None = None
     """Stack for software unknown to the catalogue."""
+    standing: Stacks | None = None
+    """Stacks that take the place of the catalogue's."""
     _platforms: Memo[tuple[object, ...], Platform] = field(default_factory=Memo)
     _setups: Memo[tuple[object, ...], TrainSetup] = field(default_factory=Memo)
     _answers: Memo[tuple[object, ...], Settled] = field(default_factory=Memo)
@@ -86,7 +88,7 @@ class Reader(State, kw_only=False):
 
     @cached_property
     def stacks(self) -> Stacks:
-        return Stacks(self.catalog, self.stack, self.otherwise)
+        return self.standing or Stacks(self.catalog, self.stack, self.otherwise)
 
     def cases(self, file: EvidenceFile) -> tuple[EvidenceCase | str, ...]:
         return tuple(self._case_or_reason(row) for row in file.rows)

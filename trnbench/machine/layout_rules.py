@@ -234,7 +234,9 @@ def _dispatcher(
     own, network = platform.instance.name, platform.instance.network
     if isinstance(platform.chip.unit, NeuronCores):
         yield Reason(
-            "dispatcher", grid.ep > 1, f"dispatcher={name} needs GPUs, {own} has none; try alltoall"
+            "dispatcher",
+            np.ones_like(grid.ep > 1),
+            f"dispatcher={name} needs GPUs, {own} has none; try alltoall",
         )
     elif name == "hybridep" and network is not None and network.transport == "efa":
         groups = groups_along("ep", grid, MEGATRON)

@@ -132,6 +132,8 @@ def refuse_senseless(model: Model, layout: PartialLayout) -> None:
         raise InputError(
             "--pipeline-layout says what each stage has; leave --stage-split out",
         )
+    if "loss" in layout.said and model.vocabulary is None:
+        raise InputError(f"{model.name} has no logits of words; leave {KNOBS['loss'].option} out")
     moe = model.transformer is not None and model.transformer.moe is not None
     for name in layout.said:
         if KNOBS[name].part == "experts" and not moe:

@@ -11,7 +11,7 @@ AS_FAST = 1.05
 
 
 def faster_text(timed: Iterable[tuple[str, str, float]]) -> str:
-    """Return who is the fastest at what, from (who, at what, seconds); empty if nobody has a rival.
+    """Sentence of who is the fastest at what, from (who, at what, seconds); empty without a rival.
 
     A time that comes again counts once, the first.
     """
@@ -32,7 +32,7 @@ def faster_text(timed: Iterable[tuple[str, str, float]]) -> str:
 
 
 def _lead(times: Mapping[str, float]) -> tuple[str, str]:
-    """Return the fastest with its verb, and by how much it beats the next."""
+    """The fastest with its verb, and the factor by which it beats the next."""
     best, second, *more = sorted(times, key=lambda who: times[who])
     ratio = times[second] / times[best]
     if ratio < AS_FAST:

@@ -131,6 +131,16 @@ def test_what_a_dispatcher_needs_is_named(on, asked, reason):
     assert any(reason in one for one in answer.reasons)
 
 
+def test_a_dispatcher_that_cannot_be_run_is_refused_whatever_the_layout():
+    (answer,) = trnbench.train("mixtral-8x7b", on="trn2.48xlarge:4", ep=1, dispatcher="deepep")
+    assert any("needs GPUs" in one for one in answer.reasons)
+
+
+def test_a_loss_is_for_models_with_words():
+    with pytest.raises(InputError, match="has no logits of words"):
+        trnbench.train("dit-xl-2", on="p5.48xlarge", loss="fused")
+
+
 def test_names_of_libraries_are_those_of_dispatchers():
     assert [dispatcher_named(name) for name in ("nccl", "nvshmem", "uccl")] == [
         *("alltoall", "deepep", "uccl")

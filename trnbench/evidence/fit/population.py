@@ -97,8 +97,7 @@ def strangers(
     """Steps of all families of a kind, predicted by the stack that stands for the kind."""
     found = []
     for file in files:
-        reader = Reader(catalog)
-        reader.__dict__["stacks"] = _Standing(catalog, kind=kind)
+        reader = Reader(catalog, standing=_Standing(catalog, kind=kind))
         rows = tuple(row for row in file.rows if row.text("use") != KEPT)
         for row, one in zip(rows, compare_training(reader, replace(file, rows=rows)), strict=True):
             if one.error is not None and one.predicted_s is not None:

@@ -238,9 +238,9 @@ def alone(chip: ChipEfficiency, **kernels: Numbers) -> ComputeEfficiency:
     """A chip whose kernels run by themselves: library costs are 0 unless given."""
     named = {**dict.fromkeys(_OF_A_LIBRARY, 0.0), **kernels}
     shares = {name: named.get(name, 1.0) for name in _SHARES_OF_A_LIBRARY}
-    return ComputeEfficiency(
-        chip=chip, kernels=KernelEfficiency(passes="joined", **{**named, **shares})
-    )
+    # The kind of kernels is named, as the rest are numbers.
+    library = KernelEfficiency(passes="joined", **{**named, **shares})
+    return ComputeEfficiency(chip=chip, kernels=library)
 
 
 def numbers_of(record: Any) -> dict[str, Numbers]:  # noqa: ANN401

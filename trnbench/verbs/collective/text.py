@@ -56,7 +56,7 @@ def collective_report(
 
 
 def collective_verdict(answers: Sequence[CollectiveAnswer]) -> str:
-    """Return which cluster is faster at the largest size and at 1 MiB, in a sentence."""
+    """Sentence of the cluster that is faster at the largest size and at 1 MiB."""
     timed = [one for one in answers if one.time_s and one.engine == answers[0].engine]
     if not timed:
         return ""

@@ -250,7 +250,7 @@ def row_of_market(
 
 
 def _way(row: Quote) -> Candidate:
-    """Return the way in which a quote is bought."""
+    """The way in which a quote is bought."""
     return Candidate(
         instance=row.instance,
         nodes=row.nodes,

@@ -59,13 +59,13 @@ CONVENTIONS = {
 
 
 def asked_of(answer: CompareAnswer) -> Wanted:
-    """Return what the rows of a comparison have to keep."""
+    """Limits of the rows of a comparison."""
     limits = Limits(deadline_s=answer.deadline_s, priced=False)
     return Wanted(limits=limits, confidence=answer.confidence)
 
 
 def compare_verdict_text(answer: CompareAnswer) -> str:
-    """Return the verdict of a comparison in words."""
+    """The verdict of a comparison in words."""
     quotes = [one.quote for one in answer.compared]
     return verdict_text(answer.verdict, quotes, asked_of(answer))
 

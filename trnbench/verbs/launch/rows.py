@@ -23,7 +23,7 @@ _ANSWERS = ("plan", "compare", "train", "launch")
 
 
 def options_of_answer(catalog: Catalog, path: Path, number: int = 1) -> dict[str, Any]:
-    """Return what a row of an answer in JSON says to `launch`; rows count from 1."""
+    """A row of an answer in JSON as `launch` reads it; rows count from 1."""
     told = read_object(path)
     rows = told.get("rows")
     if told.get("schema") not in [f"trnbench.{verb}/1" for verb in _ANSWERS]:
@@ -40,7 +40,7 @@ def options_of_answer(catalog: Catalog, path: Path, number: int = 1) -> dict[str
 
 
 def with_plain_cells(path: Path, number: int, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row of a file; refuse one whose cells, as far as they are read, are of no kind."""
+    """A row of a file; one whose cells, as far as they are read, are of no kind is refused."""
     for name in (*_NUMBERS, *_TEXTS, *KNOBS):
         value = row.get(name)
         kinds = int | float if name in _NUMBERS else str if name in _TEXTS else int | float | str
@@ -51,7 +51,7 @@ def with_plain_cells(path: Path, number: int, row: Mapping[str, Any]) -> Mapping
 
 
 def options_of_row(catalog: Catalog, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a row says to `launch`: model, place, framework, layout, length, purchase."""
+    """A row as `launch` reads it: model, place, framework, layout, length, purchase."""
     needed = ("model", "instance", "nodes")
     missing = [name for name in needed if row.get(name) is None]
     if missing:
@@ -71,7 +71,7 @@ def options_of_row(catalog: Catalog, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def framework_of_row(catalog: Catalog, row: Mapping[str, Any]) -> str | None:
-    """Return the framework that the training stack of a row stands for, if there is one.
+    """Framework that the training stack of a row stands for, if there is one.
 
     A row that names no stack was predicted with the instance's usual one.
     """

@@ -59,7 +59,7 @@ def matrix_report(
 
 
 def matrix_verdict(answers: Sequence[MatrixAnswer]) -> str:
-    """Return which chip is faster at the first and the last product, in a sentence."""
+    """Sentence of the chip that is faster at the first and the last product."""
     timed = [one for one in answers if one.feasible and one.engine == answers[0].engine]
     what = [f"{one.shape} {one.number_format}" for one in timed]
     wanted = {*what[:1], *what[-1:]}

@@ -189,7 +189,7 @@ class _Planning(Record, eq=False):
     def _rivals(
         self, kept: Sequence[Candidate], limits: Limits, draws: CommonDraws
     ) -> dict[str, tuple[Rival, ...]]:
-        """Return the plans of each instance type that keep the limits and may be its best."""
+        """Plans of each instance type that keep the limits and may be its best."""
         cheapest = ranked(kept, limits, "cost")
         return {
             one.name: rivals_of(one, [way for way in cheapest if way.instance == one.name], draws)
@@ -199,7 +199,7 @@ class _Planning(Record, eq=False):
     def _front(
         self, kept: Sequence[Candidate], chosen: Quote | None, best: Sequence[Candidate]
     ) -> tuple[Quote, ...]:
-        """Return the plans that no other beats in both, and the best of each instance type."""
+        """Plans that no other beats in both, and the best of each instance type."""
         front = pareto(kept)
         shown = fastest_first([*front, *(one for one in best if one not in front)])
         quotes = [

@@ -64,7 +64,7 @@ CONVENTIONS = {
 
 
 def asked_of(answer: PlanAnswer) -> Wanted:
-    """Return what a plan has to keep, and by what it was chosen."""
+    """Limits of a plan, and the criterion by which it was chosen."""
     asked = answer.asked
     limits = Limits(deadline_s=asked.deadline_s, budget_usd=asked.budget_usd)
     return Wanted(limits=limits, confidence=asked.confidence, first=asked.objective)
@@ -75,12 +75,12 @@ def _rows(answer: PlanAnswer) -> tuple[Quote, ...]:
 
 
 def plan_verdict_text(answer: PlanAnswer) -> str:
-    """Return the verdict of a plan in words."""
+    """The verdict of a plan in words."""
     return verdict_text(answer.verdict, _rows(answer), asked_of(answer))
 
 
 def pilot_row(answer: PlanAnswer) -> Row | None:
-    """Return the best pilot as a row that can be launched; None without one."""
+    """The best pilot as a row that can be launched; None without one."""
     if not answer.verdict.pilots:
         return None
     best = answer.verdict.pilots[0]
@@ -315,7 +315,7 @@ def _table(report: Report, answer: PlanAnswer, style: Style) -> str:
 
 
 def _limited(answer: PlanAnswer) -> bool:
-    """Return whether some row may break a limit."""
+    """True where some row may break a limit."""
     return any((quote.on_time_probability or 1.0) < SURE for quote in answer.front)
 
 

@@ -95,7 +95,7 @@ def with_confidence(
 
 
 def drawn_way(explored: Explored, way: Candidate, draws: CommonDraws) -> DrawnPurchase:
-    """Return the time and cost of a way to buy, draw by draw, in the fastest layouts."""
+    """Time and cost of a way to buy, draw by draw, in the fastest layouts."""
     if explored.market is None:
         raise ValueError(f"no clusters of {explored.name}")
     work_s = _fastest_work_s(explored, way.nodes, draws)

@@ -43,7 +43,7 @@ class Wanted(Record):
 
 
 def verdict_text(verdict: Verdict, quotes: Sequence[Quote], asked: Wanted) -> str:
-    """Return the verdict in at most three sentences."""
+    """The verdict in at most three sentences."""
     if verdict.recommended is None:
         return refusal_text(quotes, asked)
     names = short_names(quotes)
@@ -60,7 +60,7 @@ def verdict_text(verdict: Verdict, quotes: Sequence[Quote], asked: Wanted) -> st
 
 
 def verdict_cells(verdict: Verdict, quotes: Sequence[Quote], asked: Wanted) -> dict[str, object]:
-    """Return the verdict as machines read it."""
+    """The verdict as machines read it."""
     place = verdict.recommended
     row = None if place is None else quotes[place]
     return {
@@ -75,7 +75,7 @@ def verdict_cells(verdict: Verdict, quotes: Sequence[Quote], asked: Wanted) -> d
 
 
 def table_marks(quote: Quote) -> tuple[str, ...]:
-    """Return the marks of a row that stand in its table: why it cannot simply be bought."""
+    """Marks of a row that stand in its table: reasons why it cannot simply be bought."""
     return tuple(mark for mark in quote.marks if mark in MARKED)
 
 
@@ -95,7 +95,7 @@ def _clear(verdict: Verdict, quotes: Sequence[Quote], names: dict[str, str]) -> 
 
 
 def _only(quotes: Sequence[Quote]) -> str:
-    """Return what makes the one quote that can be bought the only one."""
+    """Clause on the only quote that can be bought; empty of a single one."""
     if len(quotes) < 2:
         return ""
     asked = any(not quote.feasible for quote in quotes)
@@ -107,7 +107,7 @@ def _cheap(chance: Chance) -> tuple[float, str]:
 
 
 def _row_text(quote: Quote) -> str:
-    """Return a row as days and money: 64 x p5.48xlarge takes 42 days and costs $3.1M."""
+    """A row as days and money: 64 x p5.48xlarge takes 42 days and costs $3.1M."""
     time = f" takes {span_text(quote.elapsed_s)}" if quote.elapsed_s else ""
     usd = quote.mean_cost_usd or (quote.cost_usd.value if quote.cost_usd else None)
     cost = "" if usd is None else f" and costs {dollars(usd)}"
@@ -140,7 +140,7 @@ def _sure(verdict: Verdict, names: dict[str, str]) -> str:
 
 
 def _risks(told: Sequence[Quote], names: dict[str, str], asked: Wanted) -> str:
-    """Return what could go wrong with rows, the worst first, in one sentence."""
+    """Risks of rows in one sentence, the worst first."""
     late = [one for one in told if (one.on_time_probability or 0.0) < SURE]
     clauses = []
     if late and any(one.on_time_probability is not None for one in late):
@@ -181,7 +181,7 @@ def _plural(words: str) -> str:
 
 
 def refusal_text(quotes: Sequence[Quote], asked: Wanted) -> str:
-    """Return why no row will do, and what comes nearest."""
+    """Reason why no row will do, and the row that comes nearest."""
     running = [one for one in quotes if one.elapsed_s is not None]
     if not quotes:
         return "No answer: nothing was looked at to the end."
@@ -226,7 +226,7 @@ def _first(reason: str) -> str:
 
 
 def advice_text(verdict: Verdict) -> str:
-    """Return what deciding now risks, and which measurement would cut that; empty if neither."""
+    """Regret of deciding now, and the measurement that would cut it; empty if neither."""
     risked = verdict.regret_usd
     if risked is None or verdict.recommended is None or len(verdict.chances) < 2:
         return ""
@@ -247,7 +247,7 @@ def _about(hours: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a probability; what is not certain is not called so."""
+    """A probability as text; nothing uncertain reads as 0 or 100 %."""
     told = f"{100 * share:.0f}"
     if share < 1 and told == "100":
         told = ">99"
@@ -261,13 +261,13 @@ def share_text(share: float) -> str:
 
 
 def dollars(usd: float) -> str:
-    """Return a sum to two digits: $3.1M, $210K, $97."""
+    """A sum to two digits: $3.1M, $210K, $97."""
     number, unit = _dollars(usd)
     return f"${number}{unit}"
 
 
 def dollar_span(low: float, high: float) -> str:
-    """Return what several sums lie between: $2.9-3.1M, or about $3M if they are as good as one."""
+    """Range of several sums: $2.9-3.1M, or about $3M if they are as good as one."""
     (first, small), (last, large) = _dollars(low), _dollars(high)
     if (first, small) == (last, large):
         return f"about ${first}{small}"
@@ -282,17 +282,17 @@ def _dollars(usd: float) -> tuple[str, str]:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Return words as a list in a sentence: A, B and C."""
+    """Words as a list in a sentence: A, B and C."""
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def words_of(sentence: str) -> int:
-    """Return the words of a sentence; signs between numbers are none."""
+    """Number of words of a sentence; signs between numbers are none."""
     return sum(any(sign.isalnum() for sign in word) for word in sentence.split())
 
 
 def short_names(quotes: Iterable[Quote]) -> dict[str, str]:
-    """Return what instance types are called in a sentence: P5 for the only p5.48xlarge."""
+    """Names of instance types in a sentence: P5 for the only p5.48xlarge."""
     full = dict.fromkeys(quote.instance for quote in quotes)
     family = {name: name.partition(".")[0] for name in full}
     counts = [*family.values()]
@@ -303,7 +303,7 @@ def short_names(quotes: Iterable[Quote]) -> dict[str, str]:
 
 
 def minimum_text(quote: Quote) -> str:
-    """Return that a purchase pays far more time than it uses, where it does."""
+    """Clause on a purchase that pays for far more time than it uses; else empty."""
     bill = quote.bill
     if bill is None or bill.tariff.option != "capacity-block":
         return ""

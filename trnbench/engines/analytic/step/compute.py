@@ -33,7 +33,7 @@ from trnbench.program.block import Block
 from trnbench.program.grid import Grid
 from trnbench.program.matrix import MatrixProduct, matrix_product
 from trnbench.program.optimizer import is_on_host
-from trnbench.program.precision import recipe_named
+from trnbench.program.precision import PrecisionRecipe, recipe_named
 from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
 from trnbench.program.step import JoinedProducts, StepProgram, Terms
 from trnbench.program.tensor import ONE, Dim, array
@@ -42,6 +42,8 @@ DimShape: TypeAlias = tuple[Dim, ...]
 PartSeconds: TypeAlias = Mapping[MatrixPart, FloatArray]
 Kernel = TypeVar("Kernel", ops.MatMul, ops.AttentionOp, ops.ScanOp, ops.Elementwise, ops.Gather)
 
+MIXED = recipe_named("bf16-master")
+"""Recipe of kernels priced without a program."""
 _SHARING = 2  # Cores that can share a head of the forward pass
 _BACKWARD_KERNELS = 3  # Of attention on a GPU: sums of rows, gradients, their conversion
 
@@ -103,8 +105,7 @@ def compute_time(
     """
     known = known or Products()
     gain = 1.0 if chip_ranks is None else chip.bandwidth_gain(chip_ranks, logical_size)
-    rank = PricedRank(chip, efficiency, logical_size, gain)
-    rank.recipe = program.recipe
+    rank = PricedRank(chip, efficiency, logical_size, gain, program.recipe)
     load = rank.expert_load(program.grid)
     rank.reasons.update(known.reasons)
     for products in program.products(known.seconds):
@@ -217,12 +218,17 @@ class PricedRank:
     """The compute resources of a rank, and seconds of its kernels; collects refusals."""
 
     def __init__(
-        self, chip: Chip, efficiency: ComputeEfficiency, logical_size: int | None, gain: float
+        self,
+        chip: Chip,
+        efficiency: ComputeEfficiency,
+        logical_size: int | None,
+        gain: float,
+        recipe: PrecisionRecipe = MIXED,
     ) -> None:
         self.chip = chip
         self.efficiency = efficiency
         self.reasons: dict[str, None] = {}
-        self.recipe = recipe_named("bf16-master")
+        self.recipe = recipe
         self.single = efficiency.kernels.passes == "single"
         self._sampled = efficiency.samples is not None
         self._cores = chip.unit.cores_per_rank(logical_size)
