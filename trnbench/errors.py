@@ -146,7 +146,7 @@ def nearest_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def _likeness(typed: str, name: str) -> float:
-    """Return how like a name is to what was typed, which may be only its beginning."""
+    """Return the likeness (0 to 1) of a name to typed text, which may be only its beginning."""
     begun = name[: len(typed)] if len(typed) > MOST_NAMED else name
     alike = [SequenceMatcher(None, typed, one) for one in dict.fromkeys((name, begun))]
     # What cannot be like enough is not looked at closely: the bound takes a tenth of the time.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class CompareShowing(Question):
-    """How a comparison is shown, and what it is held against."""
+    """Columns and files of a comparison, and the kept run it is held against."""
 
     scenario: Path | None = option(
         "A scenario that the terminal UI saved; options beside it win.",

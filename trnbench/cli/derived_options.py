@@ -187,7 +187,7 @@ def _completes_words(which: str) -> Callable[[str], list[str]]:
 
 
 def _filling(fills: Callable[[Path], Mapping[str, Any]]) -> Callable[..., Path | None]:
-    """Return what Typer calls with a file: it stands for the options that are not given."""
+    """Return Typer's callback for a file that stands for the options that are not given."""
 
     def fill(context: typer.Context, path: Path | None) -> Path | None:
         if path is not None and not context.resilient_parsing:

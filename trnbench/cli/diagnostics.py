@@ -31,7 +31,7 @@ REPORT_TO = "https://github.com/trnbench/trnbench/issues"
 
 
 class ExitCode(IntEnum):
-    """What the process tells its caller."""
+    """Exit status of the process."""
 
     DONE = 0
     ANSWER_IS_NO = 1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class InfoQuestion(Question):
-    """Which of the facts about the installation are shown; `init` writes a file instead."""
+    """Sections of `info` to show; `init` writes a file instead."""
 
     support: bool = option(
         "Which kinds of models run with which stack on which instance, and how that is known."

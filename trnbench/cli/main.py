@@ -135,7 +135,7 @@ def _version(wanted: bool) -> None:
 
 
 class StartQuestion(Question):
-    """What may be said before the verb."""
+    """Options that stand before the verb."""
 
     version: bool = option("Show the version.")
     debug: bool = option("Show tracebacks of errors.")

@@ -1,4 +1,4 @@
-"""Where a report goes and in which format; a file appears whole or not at all."""
+"""Destination and format of a report; a file appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SPEC_DIRS: Any = option(
 
 
 class Printed(Question):
-    """How and where an answer is printed, and which data files it rests on."""
+    """Format and place of an answer, and the data files it rests on."""
 
     said_format: OutputFormat | None = option(
         "How to print the rows; default: table.",

@@ -37,7 +37,7 @@ _SAYS_PATH = ("source",)
 
 
 class Keeping(Question):
-    """Whether an answer is kept, and under which name."""
+    """Choice to keep an answer, and its name."""
 
     no_keep: bool = option("Leave the answer out of `trnbench runs`.")
     tag: str | None = option("Keep the answer under this name.", read=short_text)

@@ -20,7 +20,7 @@ CHART = ".svg"
 
 
 class Beside(Question):
-    """Which files are made beside an answer, and whether the report leaves money out."""
+    """Files made beside an answer, and whether the report leaves money out."""
 
     page: Path | None = option(
         "Also write a report to hand on: FILE.html or FILE.md.", name="report", metavar="FILE"

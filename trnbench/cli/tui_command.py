@@ -21,7 +21,7 @@ IDLE_S = 1800.0
 
 
 class TuiQuestion(Question):
-    """What the terminal UI is opened with, and where browsers reach it."""
+    """Options of the terminal UI, and the address at which browsers reach it."""
 
     view: str | None = option(
         "compare, plan, layouts, memory, schedule, matrix, collective, evidence, run or runs.",

@@ -53,7 +53,7 @@ class Interrupts:
 
 
 def processors() -> int:
-    """Return how many processors this process may use; to answer among others, one."""
+    """Return the number of processors this process may use; to answer among others, one."""
     if AGAIN.get() is not None:
         return 1
     affinity = getattr(os, "sched_getaffinity", None)

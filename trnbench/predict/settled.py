@@ -1,4 +1,4 @@
-"""What a question leaves open is settled here, for every verb, in one order.
+"""Knobs that a question leaves open are settled here, for every verb, in one order.
 
     1  what the user says
     2  what the file or the job folder says
@@ -227,7 +227,7 @@ def usual_sequence(model: Model) -> int:
 def assumptions(
     layout: PartialLayout, habitual: Iterable[str], chosen: Iterable[str], software: str
 ) -> tuple[Assumption, ...]:
-    """What was settled without being stated: by habit, and by a search.
+    """Knobs settled without being stated: by habit, and by a search.
 
     Knobs without an effect in the layout are left out.
     """

@@ -222,7 +222,7 @@ def draw_area(
 
 
 def _legend(parts: Sequence[BarPart], width: int, styles: Sequence[Style]) -> Text:
-    """What each part is, in lines of this width."""
+    """Legend of the parts, in lines of this width."""
     entries = []
     for part in parts:
         filled = styles[part.hue].bgcolor is not None

@@ -1,4 +1,4 @@
-"""What is taken away: visible rows or a picture in a new file, a command that can be pasted."""
+"""Exports: visible rows or a picture in a new file, a command that can be pasted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a form is declared: a field a line, and the fields that several forms have."""
+"""Declarations of forms: a field a line, and the fields that several forms have."""
 
 from __future__ import annotations
 

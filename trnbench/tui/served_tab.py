@@ -27,7 +27,7 @@ LEAVE_S = 5.0
 
 
 class MalformedMessage(Exception):
-    """What a page sent is none of the messages that pages send: why."""
+    """Reason why a message from a page is none that pages send."""
 
 
 class TabMessage(Record, kw_only=False):

@@ -25,7 +25,7 @@ class Config(Record):
 
 
 class SessionState(Record):
-    """What the last session left: the view, the theme, and the texts of each view's fields."""
+    """State of the last session: the view, the theme, and the texts of each view's fields."""
 
     view: str = ""
     theme: str = ""

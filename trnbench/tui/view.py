@@ -125,7 +125,7 @@ class View(Asking):
         return {}
 
     def drawn(self, picture: str) -> object:
-        """What a picture is to show now; None leaves it as it is."""
+        """Content of a picture now; None leaves it as it is."""
         return None
 
     def body(self) -> Iterable[Widget]:
@@ -204,7 +204,7 @@ class View(Asking):
 
     @property
     def copied(self) -> str:
-        """What the command line gives."""
+        """Name of the text that the copy key takes."""
         return "command of this view"
 
     def facts(self) -> tuple[str, ...]:
@@ -213,7 +213,7 @@ class View(Asking):
 
     @property
     def unfinished(self) -> str:
-        """What would be lost by leaving now, in words; empty if nothing would."""
+        """Work that leaving now would lose, in words; empty if none."""
         return ""
 
     def texts(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which programs can be executed with real numbers, and the memory that this takes here."""
+"""Programs that can be executed with real numbers, and the memory that this takes here."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ _NEVER = -np.inf
 
 
 class Workshop(Record):
-    """All that an operation of a stage needs besides its arrays."""
+    """Context of an operation of a stage, besides its arrays."""
 
     ranks: StageRanks
     transformer: Transformer

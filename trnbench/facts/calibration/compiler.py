@@ -1,4 +1,4 @@
-"""What the compiler of a chip takes, from `specs/compilers`: limits, counts, and its time."""
+"""Limits, counts and time of a chip's compiler, from `specs/compilers`."""
 
 from __future__ import annotations
 

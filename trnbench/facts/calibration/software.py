@@ -128,7 +128,7 @@ _ZERO = re.compile(r"zero[ -]?([0123])(?![0-9])|(fsdp2?|full[ _-]shard)|(shard[ 
 
 
 def execution_in(text: str) -> Execution | None:
-    """How a publication's words say that its software ran; None if they do not."""
+    """Manner (eager, compiled) in which a publication says its software ran; None if unsaid."""
     words = text.lower()
     return next((one for one, told in _EXECUTIONS.items() if re.search(told, words)), None)
 

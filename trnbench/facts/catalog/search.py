@@ -123,7 +123,7 @@ class Catalog(Record, kw_only=False, weakref=True):
         return entry
 
     def _as_instance(self, name: str) -> str:
-        """What is known of an instance type without a file: a name that was read, or a chip's."""
+        """Names of an instance type without a file: that which was read, or its chip's."""
         for entry in self.entries("purchase"):
             seen = self.table(entry.path).get("seen")
             for one in seen if isinstance(seen, list) else ():

@@ -172,7 +172,7 @@ class SharedPort(Record):
 
 
 class KernelLevel(Record):
-    """What products reach whose kernels come from one kind of software, as measured alone."""
+    """Rates of products by kernels from one kind of software, as measured alone."""
 
     share: Ratio
     """Share of the tensor engine's rate, in formats of one pass."""

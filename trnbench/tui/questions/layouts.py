@@ -216,7 +216,7 @@ MEMORY_COLUMNS = columns(
 
 
 class MemoryFound(TableFound):
-    """What a rank of the worst stage holds, a row a slot; the answer has the instants."""
+    """Memory of a rank of the worst stage, a row a slot; the answer has the instants."""
 
     answer: TrainAnswer
 

@@ -1,4 +1,4 @@
-"""How wrong the numbers are: measured and predicted times, errors, and claims with verdicts."""
+"""Errors of the numbers: measured and predicted times, and claims with verdicts."""
 
 from __future__ import annotations
 

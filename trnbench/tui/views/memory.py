@@ -1,4 +1,4 @@
-"""What a rank of the worst pipeline stage holds through a step, by category and by block."""
+"""Memory of a rank of the worst pipeline stage through a step, by category and by block."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class MemoryView(ClusterView):
         self.action_again()
 
     def drawn(self, picture: str) -> object:
-        """What the rank holds through the step, at the peak, or in the slot under the cursor."""
+        """Memory of the rank through the step, at the peak, or in the slot under the cursor."""
         answer = self._found.answer if self._found is not None else None
         if answer is None or answer.memory_timeline is None or answer.memory is None:
             return None

@@ -88,7 +88,7 @@ class Field(Widget):
             self.field = field
 
     class Judged(Message):
-        """What is typed has become usable, or is so no longer."""
+        """The typed text has become usable, or is so no longer."""
 
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__(

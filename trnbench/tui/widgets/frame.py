@@ -97,7 +97,7 @@ class ViewBar(Static):
 
 
 class StatusLine(Static):
-    """Where the numbers come from to the left, the current activity to the right."""
+    """Sources of the numbers to the left, the current activity to the right."""
 
     DEFAULT_CSS = """
     StatusLine { height: 1; background: $panel; color: $foreground; padding: 0 1; }

@@ -34,7 +34,7 @@ class TextPanel(VerticalScroll):
     """
 
     class Resized(Message):
-        """There is more room, or less."""
+        """The room has become more, or less."""
 
     def __init__(self, *, wrap: bool = False) -> None:
         super().__init__(classes="-wrapped" if wrap else None)

@@ -30,7 +30,7 @@ _COMPARED = re.compile(r"(?P<key>\w+)(?P<sign><=|>=|<|>|=)(?P<value>\S+)")
 
 
 class TableState(Record):
-    """What the user chose: sort column (a row key) and direction, words to filter by, pins."""
+    """Choices of the user: sort column (a row key) and direction, words to filter by, pins."""
 
     sort: str | None = None
     descending: bool = False
@@ -123,7 +123,7 @@ class Arranged(Record):
 
     @property
     def count(self) -> str:
-        """How many rows are shown, in words."""
+        """Number of rows shown, in words."""
         shown = len(self.lines)
         if shown == self.total:
             return counted(shown, "row")

@@ -48,7 +48,7 @@ class Configured(Record):
 
 
 class Configuration(Record):
-    """What is configured, by key, and the files that may say it."""
+    """Settings by key, and the files that may hold them."""
 
     files: tuple[Path, ...]
     values: Mapping[str, Configured] = field(default_factory=dict)
@@ -187,7 +187,7 @@ CURRENT: ContextVar[Configuration | None] = ContextVar("configuration", default=
 
 
 def configuration() -> Configuration:
-    """Return what is configured for this user in this folder; refuse keys that are none."""
+    """Return the settings of this user in this folder; refuse unknown keys."""
     if found := CURRENT.get():
         return found
     from platformdirs import user_config_path

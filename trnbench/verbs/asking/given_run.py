@@ -1,4 +1,4 @@
-"""What is said of all steps in files: the run of a log, or columns that a table lacks."""
+"""Statements on all steps in files: the run of a log, or columns that a table lacks."""
 
 from __future__ import annotations
 

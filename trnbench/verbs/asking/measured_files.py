@@ -65,7 +65,7 @@ def may_tell_links(path: Path) -> bool:
 
 
 def device_files(paths: Sequence[Path]) -> tuple[tuple[DeviceSummary, ...], list[Path]]:
-    """Return what monitors and profilers say among files of measurements, and the other files."""
+    """Return the readings of monitors and profilers among measured files, and the other files."""
     of_devices = [path for path in paths if path.is_file() and device_tool(path)]
     others = [path for path in paths if path not in of_devices]
     return tuple(map(read_devices, of_devices)), others

@@ -68,7 +68,7 @@ class Option(NamedTuple):
         return self.kind is bool and self.parse is None and self.read is None
 
     def value(self, given: Any) -> Any:  # noqa: ANN401
-        """Return what is given, read where it is a text; the default where it is empty."""
+        """Return the given value, read where it is a text; the default where it is empty."""
         if self.several in ("", "one text"):
             return self._one(given)
         if given in (None, (), [], ""):

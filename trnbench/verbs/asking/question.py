@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Declared:
-    """What `option` was told; the option itself is made once the field has its name and type."""
+    """Arguments of `option`; the option itself is made once the field has its name and type."""
 
     def __init__(self, **about: Any) -> None:  # noqa: ANN401
         self.about = about
@@ -149,7 +149,7 @@ def group(of: type[Question] | Group) -> Any:  # noqa: ANN401 - the type of the 
 
 @dataclass_transform(eq_default=True, frozen_default=True, kw_only_default=True)
 class Question:
-    """What a verb is asked. Frozen; all fields by name; equal by value."""
+    """Question to a verb. Frozen; all fields by name; equal by value."""
 
     _fields: ClassVar[dict[str, Any]] = {}
     """Every field, those of bases first: an Option, a Group, or a plain default."""

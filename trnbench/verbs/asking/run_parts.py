@@ -148,7 +148,7 @@ class _Length(Question):
 
 
 class _Parts:
-    """How long a run is: options, and the parts that they make; none if it may be left open."""
+    """Length of a run: options, and the parts that they make; none if it may be left open."""
 
     def __init__(self, *, optional: bool = False) -> None:
         self.optional = optional

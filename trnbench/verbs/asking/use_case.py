@@ -1,4 +1,4 @@
-"""What a front gives to a use case besides its question: who hears of progress, who may stop it."""
+"""Callbacks of a front to a use case: for progress, and for the wish to stop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def never() -> bool:
 
 
 class Watch(Record):
-    """What the asker hears and says on the way: (done, all, of what), and whether to stop.
+    """Callbacks of the asker: progress as (done, all, of what), and whether to stop.
 
     `workers`: how many processes may search side by side. They are forked: more than one is only
     for a process that has no threads of its own.

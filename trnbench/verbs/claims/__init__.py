@@ -1,1 +1,1 @@
-"""What vendors claim, tried on specs, price lists and the model."""
+"""Claims of vendors, tried on specs, price lists and the model."""

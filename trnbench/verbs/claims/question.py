@@ -1,4 +1,4 @@
-"""What `claims` is asked: which claims, and at the prices of which day and region."""
+"""Question of `claims`: which claims, and at the prices of which day and region."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from trnbench.show.trace import TraceSpan
 
 
 class LinkLoad(Record):
-    """What one link carried: its name, its share of the time at full speed, its bytes."""
+    """Load of one link: its name, its share of the time at full speed, its bytes."""
 
     name: str
     level: str

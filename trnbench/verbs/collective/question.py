@@ -1,4 +1,4 @@
-"""What `collective` is asked: an operation on clusters over sizes, or a suite, and beside what."""
+"""Question of `collective`: an operation on clusters over sizes, or a suite, and references."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ class CollectiveQuestion(Question):
 
 
 class CollectiveShowing(Question):
-    """How collectives are shown, and what else is written."""
+    """Columns and other files of an answer on collectives."""
 
     trace: Path | None = option("Write a Perfetto trace of the messages.", metavar="FILE")
     plot: bool = option("Draw bus bandwidth over size.")

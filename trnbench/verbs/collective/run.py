@@ -51,7 +51,7 @@ CHECK_ELEMENTS = 65_537
 def run(
     catalog: Catalog, question: CollectiveQuestion, *, progress: Progress = quiet
 ) -> tuple[CollectiveAnswer, ...]:
-    """Return what operations take on clusters, one answer for each size and engine.
+    """Return times of operations on clusters, one answer for each size and engine.
 
     Sizes are bytes, or texts such as "1KiB"; from 1 KiB to 1 GiB, each 4 times the one before,
     unless given. A `suite` brings operations, places and sizes. Answers are grouped by place and

@@ -1,1 +1,1 @@
-"""What is installed, what was found, and what runs with which stack."""
+"""Installed packages, folders of data, and models that run with each stack."""

@@ -1,4 +1,4 @@
-"""Which kinds of models run with which training stack on which instance, and how that is known."""
+"""Kinds of models that run with a training stack on an instance, with the evidence."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _status(stack: TrainingStack, model: Model) -> tuple[SupportStatus, str | No
 
 
 def _measured(catalog: Catalog) -> Mapping[tuple[str, str, str], int]:
-    """Return how many shipped rows ran with a stack, on an instance, with a kind of model."""
+    """Return numbers of shipped rows by stack, instance and kind of model."""
     counts = Counter[tuple[str, str, str]]()
     for setup in (case.setup for case in _ran(catalog)):
         counts[setup.stack.name, setup.platform.instance.name, family_of(setup.model)] += 1

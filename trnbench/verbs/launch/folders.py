@@ -20,7 +20,7 @@ from trnbench.verbs.launch.run import Launched, run
 
 
 class LaunchChoices(Record):
-    """What can start a row of an answer; `stack` is the framework that the row's stack stands for.
+    """Framework and scheduler for a row of an answer; `stack` is that of the row's stack.
 
     Without such a framework `stack` is None, and whoever launches the row says which.
     """

@@ -1,4 +1,4 @@
-"""What `launch` is asked: a model on a cluster, what starts it there, and where files go."""
+"""Question of `launch`: a model on a cluster, what starts it there, and where files go."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class LaunchQuestion(Question):
 
 
 class LaunchShowing(Question):
-    """Whether frameworks and schedulers are listed instead, or files written, and where."""
+    """Choice between a list of frameworks and schedulers, and files in a folder."""
 
     listed: bool = option("Tell which frameworks and schedulers there are, and where.", name="list")
     into: Path | None = option(

@@ -159,7 +159,7 @@ def _reserved(instance: Instance, purchase: str | None) -> bool:
 
 
 def _in_words(step: TrainAnswer) -> tuple[tuple[str, str], ...]:
-    """Return what was predicted, for people."""
+    """Return the prediction as titles and texts."""
     known, memory = step.step, step.memory
     assert known is not None
     assert memory is not None

@@ -67,7 +67,7 @@ def _draw(report: Report, answer: Launched, style: Style) -> str:
 
 
 def pairs_report(pairs: Sequence[Row], inputs: Mapping[str, object]) -> Report:
-    """Return which frameworks start where, and what starts them."""
+    """Return a table of frameworks, their instances and schedulers."""
     return Report(
         verb="launch",
         inputs=inputs,

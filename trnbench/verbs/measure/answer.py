@@ -1,4 +1,4 @@
-"""What was measured on the machine at hand, row by row, and what ended it early."""
+"""Measurements of the machine at hand, row by row, and the cause of an early end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MeasuredRow(Record):
 
     @property
     def time_s(self) -> float:
-        """What one run took, seconds, whatever its kind writes it in."""
+        """Seconds of one run, whatever column its kind has."""
         for column, unit in (("latency_ms", 1e-3), ("time_us", 1e-6), ("step_time_s", 1.0)):
             seconds = self.number(column)
             if seconds is not None:
@@ -71,7 +71,7 @@ class MeasuredRow(Record):
 
 
 class StepsVerdict(Record):
-    """How near training steps come to what the other rows say of them, by the ids of these.
+    """Errors of training steps predicted from the other rows, by the ids of these.
 
     `wall`: by the clock on the wall; `processor`: by what the processors of a host were busy,
     which the load of others does not lengthen.
@@ -83,14 +83,14 @@ class StepsVerdict(Record):
 
     @property
     def plain(self) -> dict[str, object]:
-        """It as plain data."""
+        """Verdict as plain data."""
         clocks = {"wall": self.wall, "processor": self.processor}
         by_clock = {name: list(map(_plain, steps)) for name, steps in clocks.items()}
         return {"rests_on": self.rests_on, **by_clock, "says": self.says}
 
     @property
     def says(self) -> str:
-        """It in one line."""
+        """Verdict as one sentence."""
         of_wall, of_processor = _median(self.wall), _median(self.processor)
         known = [step for step in self.wall if step.error is not None]
         if of_wall is None:
@@ -143,7 +143,7 @@ class MeasureAnswer(Record):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """In words what a reader of the rows must know."""
+        """Notes that a reader of the rows must know."""
         found = list(self.remarks)
         if self.unsteady:
             worst = max(self.unsteady, key=lambda row: row.number("spread") or 0)
@@ -169,7 +169,7 @@ class MeasureAnswer(Record):
 
 
 def _counted(rows: tuple[MeasuredRow, ...]) -> list[str]:
-    """Return how far the compiler's count of operations in steps lies from the program's."""
+    """Return the distance of the compiler's count of operations in steps from the program's."""
     counts = [(row.number("compiled_flop"), row.number("flop")) for row in rows]
     more = [counted / own - 1 for counted, own in counts if counted and own]
     if not more:

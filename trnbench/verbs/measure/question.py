@@ -1,4 +1,4 @@
-"""What `measure` is asked: kinds of work in a suite, on which devices, and for how long."""
+"""Question of `measure`: kinds of work in a suite, on which devices, and for how long."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class MeasureQuestion(Question):
 
 
 class MeasureShowing(Question):
-    """Where the machine's specs are written; `quick` says the suite that is usual."""
+    """Folder of the machine's specs; `quick` says the suite that is usual."""
 
     write_spec: str | None = option(
         "Write the machine's chip, instance and calibrations into your own data.",

@@ -1,4 +1,4 @@
-"""What `numerics` is asked: a model, the precision recipes it is trained in, and for how long."""
+"""Question of `numerics`: a model, the precision recipes it is trained in, and for how long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `prices` is asked: the rates of an instance type, or rates read anew."""
+"""Question of `prices`: the rates of an instance type, or rates read anew."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class PriceHistory(Record, eq=False):
 
 
 class Refresh(Record, eq=False):
-    """What a refresh read, and the files as they become by it: the old text with rows at its end.
+    """Rates that a refresh read, and the new files: the old text with rows at its end.
 
     `readings` are all that was read; `failures` are services that did not answer.
     """
@@ -105,7 +105,7 @@ def refresh_prices(
     catalog: Catalog | None = None,
     clients: Connect | None = None,
 ) -> Refresh:
-    """Return what `source` (a file, or "aws") says prices are, and the user's lists with it added.
+    """Return the prices of `source` (a file, or "aws"), and the user's lists with these added.
 
     Nothing is written. `day`: when a file was made that does not say; its own date if not given.
     `regions` and instance types `on` are those AWS is asked for, the usual and all unless given.

@@ -126,7 +126,7 @@ def _series(rows: Iterable[Price]) -> tuple[Series, ...]:
 
 
 def policy_report() -> Report:
-    """Return what an account has to allow, a row for each action; people read the document."""
+    """Return the actions that an account has to allow, a row each; people read the document."""
     rows = tuple(
         {"service": service, "action": action}
         for service, actions in POLICY_ACTIONS.items()

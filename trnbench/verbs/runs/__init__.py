@@ -1,1 +1,1 @@
-"""What was asked before, with its answers."""
+"""Kept answers, with their questions."""

@@ -1,4 +1,4 @@
-"""What moved between two kept answers, and why: asked again with one input exchanged at a time."""
+"""Changes between two kept answers, and causes: asked again with one input exchanged at a time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _NOT_ASKED = "answers of this verb are not asked again, and more than one part d
 
 
 class _Side(Record):
-    """What one of the answers rests on: options, data files, and files that were read."""
+    """Basis of one of the answers: options, data files, and files that were read."""
 
     options: Mapping[str, Any]
     files: tuple[KeptFile, ...]
@@ -64,7 +64,7 @@ class _Side(Record):
 def diff_runs(
     first: str, second: str, ask: AskAgain | None, *, progress: Progress = quiet
 ) -> RunDiff:
-    """Return what differs between two runs, and which part of it comes from what.
+    """Return the differences between two runs, and the cause of each part.
 
     Without `ask`, which part is known only where one alone differs.
     """
@@ -128,7 +128,7 @@ def _only_part(
 
 
 def _side(connection: Connection, one: AnsweredRun, place: Path) -> _Side | str:
-    """Return what an answer rests on, its read files restored; or why it cannot be asked again."""
+    """Return the inputs of an answer, its files restored; or the reason that keeps it from this."""
     run = one.run
     files = snapshot.files_of(connection, run.snapshot)
     if not files:

@@ -155,7 +155,7 @@ def kept_answer(report: Report) -> KeptAnswer:
 
 
 def named_in(report: Report, catalog: Catalog, section: str, *keys: str) -> tuple[str, ...]:
-    """Return what rows and inputs name of a section under any of some keys, once each."""
+    """Return names of a section in rows and inputs under any of some keys, once each."""
     known = {entry.name for entry in catalog.entries(section)}
     found: dict[str, None] = {}
     for part in (report.inputs, *report.rows):

@@ -1,4 +1,4 @@
-"""What `runs` is asked: which kept answers."""
+"""Question of `runs`: which kept answers."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def remove_runs(names: Sequence[str]) -> list[KeptRun]:
 
 
 def check_runs() -> tuple[int, list[RunFault]]:
-    """Return how many runs are kept, and what is damaged of all that is."""
+    """Return the number of kept runs, and the faults of all that is kept."""
     path = store_path()
     try:
         with read(path) as connection:
@@ -179,7 +179,7 @@ def _run_of_file(path: Path) -> AnsweredRun:
 
 
 def _unknown_run(path: Path, schema: str, version: str) -> KeptRun:
-    """Return what is known of an answer of which only the JSON is there."""
+    """Return the record of a run of which only the JSON is left."""
     return KeptRun(
         id=path.stem,
         verb=schema.removeprefix("trnbench.").partition("/")[0],

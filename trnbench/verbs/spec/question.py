@@ -1,4 +1,4 @@
-"""What `spec` is asked: which files, or how a cluster of one's own differs from a known one."""
+"""Question of `spec`: which files, or how a cluster of one's own differs from a known one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which record a spec file holds, and what must hold between files."""
+"""Kind of record that a spec file holds, and rules between files."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def sheet(catalog: Catalog, name: str, sections: Sequence[str]) -> Sheet:
 
 
 def _givers(catalog: Catalog, record: ChipEfficiency | TrainingStack) -> Mapping[str, Provenance]:
-    """Return what is known of the calibrations that one took numbers over from, by name."""
+    """Return the provenance of each calibration that numbers were taken over from, by name."""
     found: dict[str, Provenance] = {}
     name = record.inherits_from
     while name is not None and name not in found:

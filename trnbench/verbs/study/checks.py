@@ -1,4 +1,4 @@
-"""Whether a study can be answered at all: told by its options, then by its first cells.
+"""Checks of a study before it runs: of its options, then of its first cells.
 
 The first cells have each value of each axis. Where all of these are malformed for one reason, what
 is wrong is in every cell: it is said in a line, nothing is kept, and the others are not asked.

@@ -1,4 +1,4 @@
-"""What `study` is asked: a file, with what it is run, and how its cells are looked at."""
+"""Question of `study`: a file, its workers, and how its cells are looked at."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FILE: Any = option(
 
 
 class StudyEffort(Question):
-    """With what a study is run: local `workers`, or those of a Dask `scheduler`.
+    """Workers of a study: local `workers`, or those of a Dask `scheduler`.
 
     `retry`: cells that failed before are asked again. `confirmed`: however many there are.
     """
@@ -39,7 +39,7 @@ class StudyEffort(Question):
 
 
 class StudyView(Question):
-    """How a study is looked at: a figure over two axes, or the best of a figure by an axis."""
+    """View of a study: a figure over two axes, or the best of a figure by an axis."""
 
     file: str = _FILE
     rows: str | None = option("A pivot: this axis down.", metavar="AXIS")

@@ -93,7 +93,7 @@ def study_named(catalog: Catalog, name: str) -> Study:
 
 
 def kept_study(catalog: Catalog, study: Study, *, say: Say, required: bool = False) -> StudyAnswer:
-    """Return what came of a study so far, asking nothing.
+    """Return the kept answers of a study, asking nothing.
 
     Where that cannot be read it is nothing, and `say` is told why, unless it is `required`.
     """
@@ -280,7 +280,7 @@ class _Losses:
 
 
 class _Watch(Record):
-    """Whether to stop, and what was lost on the way."""
+    """State of a running study: the wish to stop, and lost workers."""
 
     cancel: Cancel
     losses: _Losses

@@ -1,4 +1,4 @@
-"""What `verify` is asked: the first line of what `explain` says of a launched job and its logs."""
+"""Question of `verify`: the first line of what `explain` says of a launched job and its logs."""
 
 from __future__ import annotations
 

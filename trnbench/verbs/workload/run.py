@@ -15,7 +15,7 @@ from trnbench.show.row import Row
 
 
 def model_facts(catalog: Catalog) -> Mapping[str, Row]:
-    """Return what lists say of each model that can be read: family, parameters, context."""
+    """Return family, parameters and context of each model that can be read, for lists."""
     facts: dict[str, Row] = {}
     for entry in catalog.entries("models"):
         try:
