@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from trnbench.errors import TrnbenchError
+from trnbench.facts import parsing
 from trnbench.verbs.asking.option import Option
 from trnbench.verbs.asking.question import Question
 
@@ -85,7 +86,7 @@ def asks(*kinds: type[Question], ahead_of: str = "") -> Callable[[Command], Comm
             before += tuple(options[one.name] for one in head[len(before) :])
             questions = []
             for kind in kinds:
-                given = {one.name: _plain(options[_place(one)]) for one in _shown(kind)}
+                given = {one.name: _given(one, options[_place(one)]) for one in _shown(kind)}
                 with_catalog = len(before) > 1
                 questions.append(
                     kind.read(kind.filled(given, before[1]) if with_catalog else given)
@@ -98,8 +99,7 @@ def asks(*kinds: type[Question], ahead_of: str = "") -> Callable[[Command], Comm
 
 
 def taken(kind: type[Q], options: dict[str, Any]) -> Q:
-    given = {one.name: options.pop(_place(one), None) for one in _shown(kind)}
-    return kind.read({name: _plain(value) for name, value in given.items()})
+    return kind.read({o.name: _given(o, options.pop(_place(o), None)) for o in _shown(kind)})
 
 
 def _shown(kind: type[Question]) -> list[Option]:
@@ -125,7 +125,9 @@ def parameter_of(one: Option, **about: Any) -> Parameter:  # noqa: ANN401
         if one.several:
             form = list[kind] if one.required else list[kind] | None  # type: ignore[valid-type]
         return typed_option(_place(one), form, typer.Argument(**about), default)
-    if one.several == "repeated":
+    if one.read is parsing.deadline:
+        about |= {"callback": _moving(one.name)}
+    if one.several == "repeated" or one.read is parsing.deadline:
         form, default = list[kind] | None, None  # type: ignore[valid-type]
     flag = one.flag
     if one.is_switch and one.default is not False:
@@ -191,13 +193,34 @@ def _filling(fills: Callable[[Path], Mapping[str, Any]]) -> Callable[..., Path |
 
     def fill(context: typer.Context, path: Path | None) -> Path | None:
         if path is not None and not context.resilient_parsing:
-            context.default_map = {**(context.default_map or {}), **fills(path)}
+            lists = {one.name for one in context.command.params if getattr(one, "multiple", False)}
+            filled = {
+                name: [value] if name in lists and isinstance(value, str) else value
+                for name, value in fills(path).items()
+            }
+            context.default_map = {**(context.default_map or {}), **filled}
         return path
 
     return fill
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def _moving(name: str) -> Callable[..., list[str] | None]:
+    """Callback of an option whose later values move the first, or that of a file: +15d."""
+
+    def move(context: typer.Context, texts: list[str] | None) -> list[str] | None:
+        known = (context.default_map or {}).get(name) or ()
+        moved = "".join(known)
+        for text in texts or ():
+            moved = str(parsing.moved_text(moved, text))
+        return [moved] if texts else None
+
+    return move
+
+
+def _given(one: Option, value: Any) -> Any:  # noqa: ANN401
+    """The value of an option as its question reads it."""
+    if one.read is parsing.deadline and isinstance(value, list):
+        return value[0] if value else None
     return value.value if isinstance(value, StrEnum) else value
 
 

@@ -27,6 +27,8 @@ LEAST_SURE, MOST_SURE = 0.5, 0.99
 OPEN = ("", "any", "auto", "best")
 """Texts that leave a choice to the program."""
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_MOVES = re.compile(r"(?<![eE])([+-])")
+_CHANGED = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<percent>[+-]\d+(\.\d+)?)\s*%")
 _BINARY = re.compile(r"(?P<number>.*[\d.])\s*(?P<prefix>[kKmMgGtT])")
 
 
@@ -70,6 +72,41 @@ def quantity(what: str, dimension: Dimension, *, example: str = "") -> Callable[
 def duration(what: str) -> Callable[[str], float]:
     """Parser of durations such as 30 min, 12h, 60 d or 2w, in seconds."""
     return quantity(what, Dimension.SECONDS, example="60d, 2w or 36h")
+
+
+def deadline(what: str) -> Callable[[str], float]:
+    """Parser of durations that may be moved, such as 60d, 60d+15d or 60d-10%, in seconds."""
+
+    def parsed(text: str) -> float:
+        first, *moves = _MOVES.split(text.strip())
+        if not first.strip() and moves:
+            raise InputError(f"{what}: nothing is there to move by {text!r}; write e.g. 60d+15d")
+        seconds = duration(what)(first)
+        for sign, moved in zip(moves[::2], moves[1::2], strict=True):
+            by = _parse(what, moved, Dimension.RATIO) if "%" in moved else None
+            step = duration(what)(moved) if by is None else by * seconds
+            seconds += step if sign == "+" else -step
+        return _positive(what, text, seconds)
+
+    return parsed
+
+
+def moved_text(base: str | float | None, text: object) -> object:
+    """A text such as +15d behind what it moves; any other stays as it is."""
+    if base in (None, "") or not isinstance(text, str) or not text.strip().startswith(("+", "-")):
+        return text
+    return f"{base if isinstance(base, str) else time_text(base)}{text.strip()}"
+
+
+def changed_name(what: str, text: str, most: float) -> tuple[str, float] | None:
+    """(name, factor) of "trn2.48xlarge=-20%", at most `most` times as much; None of any other."""
+    match = _CHANGED.fullmatch(text.strip())
+    if match is None:
+        return None
+    factor = 1 + float(match["percent"]) / 100
+    if not 0 < factor <= most:
+        raise InputError(f"{what} must change by more than -100%, and +{most - 1:.0%} at most")
+    return match["name"], factor
 
 
 def size(what: str) -> Callable[[str], float]:

@@ -102,7 +102,9 @@ class Bill(Record):
     wall_s: float
     charged: Charges[float]
     storage_usd: float = 0.0
-    """Part of the cost for kept checkpoints; the rest is for machines."""
+    """Part of the cost for kept checkpoints."""
+    once_usd: float = 0.0
+    """Part of the cost that is paid once, as for moving; the rest is for machines."""
     blocks_days: tuple[int, ...] = ()
     """Days of each block to buy, one after the other."""
     block_sizes: tuple[int, ...] = ()

@@ -150,9 +150,12 @@ class TrainingCost(Record, eq=False):
         size = float(self.checkpoint_bytes[index])
         charged = machines.charged
         charged = replace(charged, elapsed_s=charged.elapsed_s / priced.available)
-        stored = float(storage_usd(self.offers, size, charged.elapsed_s))
-        charged = replace(charged, cost_usd=charged.cost_usd + stored)
-        return replace(machines, charged=charged, storage_usd=stored)
+        stored, once = (
+            float(storage_usd(self.offers, size, charged.elapsed_s)),
+            self.offers.once_usd,
+        )
+        charged = replace(charged, cost_usd=charged.cost_usd + stored + once)
+        return replace(machines, charged=charged, storage_usd=stored, once_usd=once)
 
     def reasons(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
         """Reasons why one run has no price; empty if it has one."""
@@ -240,7 +243,7 @@ def _priced(
         )
         waited = _waited(wall_s / taken.wall_s, available, rate)
         machines = replace(machines, elapsed_s=machines.elapsed_s * waited)
-        stored = storage_usd(offers, size, machines.elapsed_s)
+        stored = storage_usd(offers, size, machines.elapsed_s) + offers.once_usd
         return replace(machines, cost_usd=machines.cost_usd + stored)
 
     central = charged(taken.wall_s, "used")
@@ -249,7 +252,7 @@ def _priced(
         # Blocks in a row may not be on sale: the upper end allows for one block that holds the
         # whole run.
         alone = single_block_usd(offers, tariff, wall_s=ending(taken.wall_s), nodes=nodes)
-        alone = alone + storage_usd(offers, size, central.elapsed_s)
+        alone = alone + storage_usd(offers, size, central.elapsed_s) + offers.once_usd
         bound = np.where(central.restarts > 0, np.fmax(high.cost_usd, alone), high.cost_usd)
         high = replace(high, cost_usd=bound)
     return Priced(

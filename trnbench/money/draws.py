@@ -73,7 +73,7 @@ def outcome(purchase: Purchase, draws: CommonDraws) -> DrawnPurchase:
     )
     there = draws.of("available", _range(operations.available))
     elapsed_s = charged.elapsed_s / np.minimum(there, 1.0)
-    stored = storage_usd(market.offers, market.checkpoint_bytes, elapsed_s)
+    stored = storage_usd(market.offers, market.checkpoint_bytes, elapsed_s) + market.offers.once_usd
     rate = rates_usd_per_hour(tariff, draws) / tariff.usd_per_hour
     return DrawnPurchase(elapsed_s=elapsed_s, cost_usd=rate * charged.cost_usd + stored)
 

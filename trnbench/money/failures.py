@@ -85,6 +85,8 @@ class Stated(Record):
     """Numbers that a user knows better than the data, without ranges."""
 
     failures_per_node_day: float | None = None
+    failures_times: float = 1.0
+    """Multiple of the rate of failures, stated or known, with its range."""
     recovery_s: float | None = None
     start_s: float | None = None
     write_per_node_bytes_per_s: float | None = None
@@ -128,7 +130,9 @@ def operations_of(
     if instance.host.network_bandwidth_bytes_per_s is not None:
         write = write.capped(instance.host.network_bandwidth_bytes_per_s)
     return Operations(
-        failures_per_node_day=_or(stated.failures_per_node_day, failures),
+        failures_per_node_day=_or(stated.failures_per_node_day, failures).scaled(
+            stated.failures_times
+        ),
         interruptions_per_node_day=_interruptions(spot),
         zone_losses_per_day=_zone_losses(spot),
         available=_sure(1.0) if spot is None else _available(spot),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, get_args
 
 from trnbench.errors import InputError, UnitError, UnknownNameError
+from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.prices.price import ANY, load_prices
@@ -30,7 +31,6 @@ _OWN = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<usd>[^=]+)")
 _ASSUMED = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<times>[\d.,]+)\s*[xX*]\s*(?P<of>[^=\s]+)")
 
 
-_CHANGED = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<percent>[+-]\d+(\.\d+)?)\s*%")
 MOST_TIMES = 10.0
 """Largest multiple of a published price that is asked for as a change of it."""
 
@@ -72,6 +72,8 @@ class PriceTerms(Record):
     """Checkpoints whose storage is charged; None leaves storage off the bill."""
     max_age_s: float | None = None
     """Rates read longer before the day get a warning."""
+    once: Mapping[str, float] = field(default_factory=dict)
+    """Instance -> USD that are paid once beside its bill, as for moving to it."""
     single_block: bool = False
     """True buys Capacity Blocks only where a single one holds the cluster for the whole run."""
 
@@ -93,6 +95,7 @@ def load_price_terms(
     commitment: Commitment = "whole",
     kept: str | None = None,
     max_age_s: float | None = None,
+    once: Mapping[str, float] | None = None,
     single_block: bool = False,
 ) -> PriceTerms:
     """A buyer's terms from texts ("NAME=USD", "NAME=4x OTHER", option names), checked."""
@@ -123,6 +126,7 @@ def load_price_terms(
         commitment=commitment,
         kept=None if kept is None else parse_kept(kept),
         max_age_s=max_age_s,
+        once=once or {},
         single_block=single_block,
     )
 
@@ -154,13 +158,7 @@ def parse_own_price(text: str) -> tuple[str, float]:
 
 def parse_price_change(text: str) -> tuple[str, float] | None:
     """(instance, multiple of its published prices) of "trn2.48xlarge=-20%"; None of any other."""
-    match = _CHANGED.fullmatch(text.strip())
-    if match is None:
-        return None
-    factor = 1 + float(match["percent"]) / 100
-    if not 0 < factor <= MOST_TIMES:
-        raise InputError(f"price {text!r} must change by more than -100%, and +900% at most")
-    return match["name"], factor
+    return parsing.changed_name(f"price {text!r}", text, MOST_TIMES)
 
 
 def parse_assumption(text: str) -> tuple[str, Multiple]:

@@ -90,6 +90,11 @@ class Offers(Record):
     """Store of kept checkpoints; None where storage is not charged."""
 
     @property
+    def once_usd(self) -> float:
+        """USD paid once beside the bill."""
+        return self.terms.once.get(self.instance.name, 0.0)
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Why some options have no price, and the remedy, in one line; empty if all have one."""
         return (_sentence(self.instance.name, self.refused),) if self.refused else ()

@@ -58,6 +58,22 @@ class StepFigures(Record):
     optimizer_s: float | None = None
     """As in `StepTime`, of the closed form only."""
 
+    def paced(self, pace: float) -> StepFigures:
+        """The step at a multiple of its time, which all parts share."""
+        device_s, optimizer_s = self.device_s_per_microbatch, self.optimizer_s
+        return StepFigures(
+            step_time_s=pace * self.step_time_s,
+            low_step_time_s=pace * self.low_step_time_s,
+            high_step_time_s=pace * self.high_step_time_s,
+            exposed_s={name: pace * seconds for name, seconds in self.exposed_s.items()},
+            hidden_s={name: pace * seconds for name, seconds in self.hidden_s.items()},
+            mfu=self.mfu / pace,
+            mfu_headline=None if self.mfu_headline is None else self.mfu_headline / pace,
+            hfu=self.hfu / pace,
+            device_s_per_microbatch=None if device_s is None else pace * device_s,
+            optimizer_s=None if optimizer_s is None else pace * optimizer_s,
+        )
+
 
 class RankMemory(Record):
     """Memory of a rank on the worst stage: needed, available, and the chance to fit."""
@@ -185,6 +201,30 @@ class Prediction(Record):
     """Phases of a job that has several."""
     reasons: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def paced(self, pace: float) -> Prediction:
+        """The prediction at a multiple of its times; a timeline stays as it was played."""
+        if pace == 1.0:
+            return self
+        return replace(
+            self,
+            step=self.step and self.step.paced(pace),
+            played=self.played and self.played.paced(pace),
+            differences=tuple(
+                replace(
+                    one,
+                    closed_s=pace * one.closed_s,
+                    played_s=pace * one.played_s,
+                    closed_quantity_s=pace * one.closed_quantity_s,
+                    played_quantity_s=pace * one.played_quantity_s,
+                )
+                for one in self.differences
+            ),
+            phases=tuple(
+                replace(one, step_time_s=one.step_time_s and pace * one.step_time_s)
+                for one in self.phases
+            ),
+        )
 
 
 def differences(

@@ -143,6 +143,8 @@ class TrainSetup(Record, eq=False):
     """True predicts what the stack's software refuses as if it ran."""
     measured: TrainingStack | None = None
     """Stack from whose measured rows the numbers were carried over; None where they are its own."""
+    pace: float = 1.0
+    """Multiple of predicted times that is supposed instead; layouts are ranked as predicted."""
     taken_over: tuple[str, ...] = ()
     """Warnings for calibrations that were made for another platform."""
     memo: SetupMemo = field(default_factory=SetupMemo)

@@ -77,6 +77,10 @@ def predict(
     playing: Playing | None = None,
 ) -> Prediction:
     """Time and memory of a step in a layout, or the reasons why it cannot run; played if asked."""
+    return _predicted(setup, layout, playing).paced(setup.pace)
+
+
+def _predicted(setup: TrainSetup, layout: Layout, playing: Playing | None) -> Prediction:
     # Rules come first: a layout that breaks one has neither memory nor prices.
     setup = setup.training(layout)
     program = _program(setup.model, layout)
@@ -191,7 +195,7 @@ def predict_between(
         ],
         axis=0,
     )
-    ends = interval(times_s, setup.spread_in(layouts[0]))
+    ends = interval(setup.pace * times_s, setup.spread_in(layouts[0]))
     closed = mean_step(steps, ends)
     # The played step is as uncertain as the closed form: its interval has the same ratios.
     ratio = mean_step(played, ends).step_time_s / closed.step_time_s if played else 1.0
@@ -214,7 +218,7 @@ def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row:
     times_s = prices_of(setup, program, drawn_efficiency(setup.efficiency, draws)).time().time_s
     spread = setup.spread_in(layout)
     factors = residual_of(setup.stack, setup.measured or setup.stack, spread).factors(draws, row)
-    times_s = np.broadcast_to(times_s, draws.count + 1)
+    times_s = setup.pace * np.broadcast_to(times_s, draws.count + 1)
     return np.asarray(np.maximum(times_s[:-1] * factors, times_s[-1]))
 
 

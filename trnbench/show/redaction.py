@@ -16,10 +16,11 @@ from trnbench.show.report import Report
 from trnbench.show.row import Row
 
 REDACTED = "redacted"
-OWN_MONEY = ("price", "assume_price", "discount", "budget")
+OWN_MONEY = ("price", "assume_price", "discount", "budget", "migration_cost")
 """Options in which a user tells what only they pay."""
 OWN_INPUTS = (
     *("prices", "assumed_prices", "discount", "budget_usd", "month_budgets_usd", "blocks_usd"),
+    "migration_cost",
 )
 """Inputs that tell it, whether options or a file said so."""
 _MONEY_KEY = re.compile(
@@ -34,7 +35,9 @@ _NUMBER = re.compile(r"(?<![\w.,-])(\d[\d,]*)(\.\d+)?\s?(%|[KMBT]\b)?(?![\w-]|\.
 _FACTORS = {"%": 1e-2, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 _TELLING_DIGITS = 3
 """A number of fewer digits is likely to stand for something else, unless it is a share."""
-_OWN_OPTION = re.compile(r"(--(?:price|assume-price|discount|budget))([= ])('[^']*'|\S+)")
+_OWN_OPTION = re.compile(
+    r"(--(?:price|assume-price|discount|budget|migration-cost))([= ])('[^']*'|\S+)"
+)
 
 
 def tells_own_money(options: Mapping[str, Any], inputs: Mapping[str, Any]) -> bool:
@@ -57,7 +60,9 @@ def redacted_report(report: Report) -> Report:
         columns=tuple(one for one in report.columns if not _MONEY_KEY.search(one.key)),
         summary=redacted_cells(report.summary, told),
         notes=tuple(without_money(note, told) for note in report.notes),
-        charts=tuple(one for one in report.charts if not tells_money(one)),
+        charts=tuple(
+            one for one in report.charts if not (tells_money(one) or _MONEY_KEY.search(one.title))
+        ),
         people=None,
     )
 

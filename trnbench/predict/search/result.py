@@ -8,7 +8,7 @@ from typing import overload
 import numpy as np
 
 from trnbench.facts.memo import Memo
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.predict.assumption import Assumption
 
@@ -24,6 +24,16 @@ class Found(Record):
     mfu: float
     memory_bytes: float
     memory_capacity_bytes: float
+
+    def paced(self, pace: float) -> Found:
+        """The layout at a multiple of its time."""
+        return replace(
+            self,
+            step_time_s=pace * self.step_time_s,
+            sequences_per_s=self.sequences_per_s / pace,
+            tokens_per_s=self.tokens_per_s / pace,
+            mfu=self.mfu / pace,
+        )
 
 
 class Ranked(Sequence[Found]):
@@ -122,6 +132,15 @@ class ClusterResult(Record):
     def best(self) -> Found | None:
         return self.ranked[0] if self.ranked else None
 
+    def paced(self, pace: float) -> ClusterResult:
+        """The result at a multiple of all times."""
+        within = self.within_rows
+        return replace(
+            self,
+            ranked=tuple(one.paced(pace) for one in self.ranked),
+            within_rows=within and within.paced(pace),
+        )
+
 
 class SearchResult(Record):
     """Result on all clusters together, and on each."""
@@ -142,6 +161,16 @@ class SearchResult(Record):
     @property
     def best(self) -> Found | None:
         return self.ranked[0] if self.ranked else None
+
+    def paced(self, paces: Mapping[int, float]) -> SearchResult:
+        """The result at a multiple of the times of each number of nodes."""
+        ranked = (one.paced(paces[one.nodes]) for one in self.ranked if one.nodes in paces)
+        clusters = self.by_nodes.items()
+        return replace(
+            self,
+            ranked=tuple(sorted(ranked, key=lambda one: one.step_time_s)),
+            by_nodes={n: one.paced(paces[n]) if n in paces else one for n, one in clusters},
+        )
 
     @property
     def legal(self) -> int:

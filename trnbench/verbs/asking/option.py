@@ -17,6 +17,7 @@ Several: TypeAlias = Literal["", "commas", "repeated", "one text"]
 """How more than one value is given; "one text" is parsed to all of them, as `both` engines."""
 _WRITERS: Mapping[object, Callable[[Any], str]] = {
     parsing.duration: time_text,
+    parsing.deadline: time_text,
     parsing.share: share_text,
     parsing.confidence: share_text,
     parsing.count: count_text,
@@ -24,7 +25,8 @@ _WRITERS: Mapping[object, Callable[[Any], str]] = {
 }
 """How a value is written that such a parser reads."""
 METAVARS: Mapping[object, str] = {
-    **{parsing.date: "YYYY-MM-DD", parsing.duration: "TIME", parsing.short_text: "TEXT"},
+    **{parsing.date: "YYYY-MM-DD", parsing.short_text: "TEXT"},
+    **dict.fromkeys((parsing.duration, parsing.deadline), "TIME"),
     **dict.fromkeys((parsing.share, parsing.confidence), "SHARE"),
     **dict.fromkeys((parsing.whole, parsing.count, parsing.sequence), "N"),
     **{parsing.money: "USD", parsing.size: "SIZE"},

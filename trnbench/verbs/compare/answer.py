@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import Literal
 
 from trnbench.facts.records import Record
 from trnbench.predict.assumption import Assumption
@@ -46,6 +48,37 @@ class OtherStack(Record):
     quote: Quote
 
 
+Moved = Literal["price", "speed", "deadline", "tokens", "failures"]
+
+
+class Tipping(Record):
+    """An input and the multiples of it at which the choice changes, downwards and upwards.
+
+    A multiple is None where the choice stays as far as inputs are moved; `down_to` and `up_to` are
+    the types recommended then, None where no type keeps the limits any more.
+    """
+
+    moved: Moved
+    instance: str | None = None
+    now: str = ""
+    down: float | None = None
+    down_to: str | None = None
+    up: float | None = None
+    up_to: str | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.moved} of {self.instance}" if self.instance else self.moved
+
+    @property
+    def distance(self) -> float:
+        """Logarithm of the smaller move that changes the choice."""
+        return min((abs(math.log(one)) for one in (self.down, self.up) if one), default=math.inf)
+
+    def row(self) -> Row:
+        return cells(self, "moved instance now down down_to up up_to")
+
+
 class CompareAnswer(Record):
     """A comparison: a row a cluster. `footing` says in words what makes them comparable.
 
@@ -68,6 +101,8 @@ class CompareAnswer(Record):
     confidence: float | None = None
     assumed: tuple[Assumption, ...] = ()
     other_stacks: tuple[OtherStack, ...] = ()
+    sensitivity: tuple[Tipping, ...] | None = None
+    """Moves of inputs that change the choice, nearest first; None where nobody asked."""
     unseen: tuple[str, ...] = ()
 
     @property

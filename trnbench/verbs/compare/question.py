@@ -34,11 +34,12 @@ class CompareQuestion(Question):
     run: RunRequest = group(RunRequest)
     deadline_s: float | None = option(
         "Finish within this time, each on its cheapest cluster; default, without --nodes: 60d.",
-        read=parsing.duration,
+        read=parsing.deadline,
     )
     equal_cost: bool = option(
         "The baseline by --deadline or --nodes N, the others as fast as its cost buys."
     )
+    sensitivity: bool = option("Say how far each input must move before another type is best.")
     baseline: str | None = option(
         "Instance type to compare the others with; default: the first.",
         metavar="INSTANCE",
@@ -53,6 +54,8 @@ class CompareQuestion(Question):
             raise InputError("the deadline must be above 0")
         if self.baseline_nodes is not None and self.baseline_nodes not in self.run.node_counts:
             raise InputError(f"the baseline's {self.baseline_nodes} nodes are not looked at")
+        if self.sensitivity and self.equal_cost:
+            raise InputError("--sensitivity asks which type is cheapest; leave out --equal-cost")
         if self.run.confidence is not None and not self.has_deadline:
             raise InputError("--confidence keeps a deadline, and there is none: give --deadline")
 
@@ -90,6 +93,8 @@ class CompareQuestion(Question):
         if not whole.get("on"):
             whole["on"] = USUAL_INSTANCES
             assumed.append(("on", ",".join(USUAL_INSTANCES)))
+        if not whole.get("nodes") or whole.get("equal_cost"):
+            whole["deadline"] = parsing.moved_text(DEADLINE_S, whole.get("deadline"))
         return {**whole, "assumed": tuple(assumed)}
 
     def settled(self, catalog: Catalog) -> CompareQuestion:

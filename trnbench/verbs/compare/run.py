@@ -33,6 +33,7 @@ from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.compare.answer import CompareAnswer, ComparedQuote, OtherStack
 from trnbench.verbs.compare.question import CompareQuestion
+from trnbench.verbs.compare.tipping import tippings
 from trnbench.verbs.quotes.answer import Quote, quotes_assumed
 from trnbench.verbs.quotes.draws import (
     cost_ratio,
@@ -163,7 +164,7 @@ def compare_run(
             quote=_warned(found, drawn, request),
             drawn=drawn,
             rivals=rivals,
-            others=_other_stacks(catalog, known, found),
+            others=() if name in run.what_if.moved else _other_stacks(catalog, known, found),
         )
 
     places = [(name, nodes) for name in by_name for nodes in footings]
@@ -187,6 +188,7 @@ def compare_run(
         model=run.model,
         assumed=(
             *(Assumption(name=name, value=value, why=UNSAID) for name, value in request.assumed),
+            *run.what_if.assumed,
             *quotes_assumed(quotes),
         ),
         footing=_footing(request, baseline),
@@ -198,6 +200,7 @@ def compare_run(
         deadline_s=request.limits.deadline_s,
         confidence=run.confidence,
         other_stacks=tuple(other for place in places for other in rows[place].others),
+        sensitivity=tippings(request, explored) if request.sensitivity else None,
         looked={one.name: looked(one) for one in explored},
         purchase_asked=bool(run.bought.purchase),
         unseen=tuple(name for name in named if name not in by_name),

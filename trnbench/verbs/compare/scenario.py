@@ -36,6 +36,7 @@ KEYS = (
 _FORMS: Mapping[object, Any] = {
     parsing.count: Annotated[float, Dimension.COUNT],
     parsing.duration: Seconds,
+    parsing.deadline: Seconds,
     parsing.share: Ratio,
     parsing.date: datetime.date,
     parsing.whole: int,

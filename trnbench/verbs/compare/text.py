@@ -8,7 +8,7 @@ from trnbench.facts.records import replace
 from trnbench.facts.units import DAY_S, money_text
 from trnbench.money.objective import Limits
 from trnbench.predict.assumption import of_all_places
-from trnbench.show.charts.text import first_chart
+from trnbench.show.charts.text import chart_text, first_chart
 from trnbench.show.figures import FIGURES
 from trnbench.show.report import (
     Column,
@@ -21,6 +21,7 @@ from trnbench.show.report import (
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
 from trnbench.verbs.compare.answer import CompareAnswer, OtherStack, tally_row
+from trnbench.verbs.compare.tipping import tipping_block, tipping_chart
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.charts import Picked, cost_chart, run_charts
 from trnbench.verbs.quotes.notes import (
@@ -31,6 +32,7 @@ from trnbench.verbs.quotes.notes import (
     grouped,
     interrupted,
     layout_lines,
+    migration_lines,
     price_lines,
     warning_lines,
 )
@@ -92,13 +94,22 @@ def compare_report(
             **cells(answer, "draws seed footing baseline"),
             "assumed": [one.plain for one in answer.assumed],
             "layouts": [tally_row(name, tally) for name, tally in answer.looked.items()],
+            **_sensitivity_cells(answer),
             **cells(answer, "complete not_looked_at=unseen"),
             "conventions": CONVENTIONS,
         },
         people=lambda report, style: _draw(report, answer, plot, details, style),
         notes=(answer.footing, settings_text(quotes), *_notes(answer)),
-        charts=run_charts(quotes, cost_chart(quotes, picked), picked),
+        charts=(
+            *run_charts(quotes, cost_chart(quotes, picked), picked),
+            *((tipping_chart(answer.sensitivity),) if answer.sensitivity else ()),
+        ),
     )
+
+
+def _sensitivity_cells(answer: CompareAnswer) -> dict[str, object]:
+    told = answer.sensitivity
+    return {} if told is None else {"sensitivity": [one.row() for one in told]}
 
 
 def _columns(answer: CompareAnswer) -> tuple[Column, ...]:
@@ -120,10 +131,14 @@ def _draw(report: Report, answer: CompareAnswer, plot: bool, details: bool, styl
     blocks += phase_blocks(quotes, style)
     if plot:
         blocks.append(first_chart(report, style))
+    if answer.sensitivity is not None:
+        blocks.append(tipping_block(answer.sensitivity, style))
+        if plot and answer.sensitivity:
+            blocks.append(chart_text(tipping_chart(answer.sensitivity), style))
     groups = {
         "Limits and warnings": warning_lines(quotes),
         "Layout": layout_lines(quotes),
-        "Price": price_lines(quotes),
+        "Price": [*price_lines(quotes), *migration_lines(quotes)],
         "Availability": availability_lines(quotes),
         "Evidence": [*evidence_lines(quotes), *map(_other_stack_line, answer.other_stacks)],
     }
@@ -228,7 +243,8 @@ def _money(report: Report, answer: CompareAnswer, style: Style) -> str:
 def _notes(answer: CompareAnswer) -> list[str]:
     """Return all that is to be said of the rows, a sentence each."""
     quotes = [one.quote for one in answer.compared]
-    lines = [*warning_lines(quotes), *price_lines(quotes), *evidence_lines(quotes)]
+    lines = [*warning_lines(quotes), *price_lines(quotes), *migration_lines(quotes)]
+    lines += evidence_lines(quotes)
     lines += [*map(_other_stack_line, answer.other_stacks), *_details(answer), *_looked(answer)]
     return lines if answer.complete else [*lines, interrupted(answer.unseen)]
 

@@ -11,6 +11,7 @@ import numpy as np
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.parsing import moved_text
 from trnbench.facts.records import State, field, replace
 from trnbench.facts.units import DAY_S, HOUR_S
 from trnbench.facts.workload.fleet import FleetFile, JobEntry, read_fleet
@@ -93,6 +94,8 @@ def with_job(
         own["deadline"] = job.within_s
     if len(fleet.regions) == 1:
         own["region"] = fleet.regions[0]
+    if "deadline" in given:
+        given["deadline"] = moved_text(own.get("deadline"), given["deadline"])
     return job.model, {**own, **given}
 
 

@@ -30,7 +30,7 @@ class PlanQuestion(Question):
 
     run: RunRequest = group(RunRequest)
     deadline_s: float | None = option(
-        "Finish within this time, e.g. 30d; default for least cost: 60d.", read=parsing.duration
+        "Finish within this time, e.g. 30d; default for least cost: 60d.", read=parsing.deadline
     )
     budget_usd: float | None = option("Spend at most, e.g. 5M.", read=parsing.money)
     objective: Objective | None = option(
@@ -88,6 +88,9 @@ class PlanQuestion(Question):
                 "which model? e.g. `trnbench plan llama3.1-8b --tokens 1T --on trn2.48xlarge`"
             )
         model, options = with_job(catalog, given["model"], given)
+        if options.get("objective") in (None, "cost"):
+            deadline = parsing.moved_text(DEADLINE_S, options.get("deadline"))
+            options["deadline"] = deadline
         return {**options, "model": model}
 
     def settled(self, catalog: Catalog) -> PlanQuestion:

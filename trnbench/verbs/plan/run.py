@@ -342,6 +342,7 @@ class _Planning(Record, eq=False):
         if not run.nodes:
             powers = f"powers of two up to {run.max_nodes:,}"
             found.append(Assumption(name="nodes", value=powers, why=UNSAID))
+        found += run.what_if.assumed
         if quoted is not None:
             found += quotes_assumed((quoted,))
             market = self._explored(quoted.instance).market

@@ -27,6 +27,7 @@ from trnbench.verbs.quotes.notes import (
     grouped,
     interrupted,
     layout_lines,
+    migration_lines,
     price_lines,
 )
 from trnbench.verbs.quotes.text import (
@@ -215,6 +216,7 @@ def _groups(answer: PlanAnswer, told: Quote) -> dict[str, list[str]]:
     """Return what is to be said of a plan, or of what comes nearest, by group."""
     warnings = [f"warning: {warning}" for warning in told.every_warning]
     price = [*price_lines((told,)), *(bill_lines(told.bill)[:1] if told.bill else ())]
+    price += migration_lines(answer.front)
     price += [_break_even_line(one) for one in answer.break_even[:1] if answer.best]
     availability = availability_lines((told,))
     if answer.spot is not None:

@@ -173,7 +173,7 @@ def bill_cells(bill: Bill | None) -> dict[str, Cell]:
         **cells(charged, "billed_hours usable_hours"),
         **cells(bill, "block_restarts=restarts"),
         **cells(charged, "upfront_usd committed_usd share_usd"),
-        **cells(bill, "storage_usd blocks_days block_sizes"),
+        **cells(bill, "storage_usd migration_usd=once_usd blocks_days block_sizes"),
         **cells(tariff, "price_source=source.title"),
     }
 

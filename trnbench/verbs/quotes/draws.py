@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.hardware.instance import PurchaseOption
+from trnbench.facts.memo import Memo
 from trnbench.facts.records import replace
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.draws import (
@@ -73,20 +76,29 @@ def _ratio(one: Interval, other: Interval, ends: tuple[float, float]) -> Interva
     return Interval(value=value, low=min(ends[0], value), high=max(ends[1], value))
 
 
+WorkOf: TypeAlias = Callable[[int], FloatArray]
+"""Seconds of pure training draw by draw, by the number of nodes."""
+
+
 def with_confidence(
-    explored: Explored, ways: Sequence[Candidate], confidence: float | None
+    explored: Explored,
+    ways: Sequence[Candidate],
+    confidence: float | None,
+    work_s: WorkOf | None = None,
 ) -> list[Candidate]:
     """Return purchases at the time and cost not exceeded with this confidence, if any is given."""
     if confidence is None or explored.market is None:
         return [*ways]
-    draws = CommonDraws()
-    work: dict[int, FloatArray] = {}
+    draws, known = CommonDraws(), Memo[int, FloatArray]()
     sure = []
     for way in ways:
-        if way.nodes not in work:
-            work[way.nodes] = _fastest_work_s(explored, way.nodes, draws)
-        purchase = _purchase(explored.market, way.nodes, way.option, work[way.nodes])
-        found = outcome(purchase, draws)
+        work = known.of(
+            way.nodes,
+            lambda nodes=way.nodes: (work_s or partial(fastest_work_s, explored, draws=draws))(
+                nodes
+            ),
+        )
+        found = outcome(_purchase(explored.market, way.nodes, way.option, work), draws)
         cost = None if way.cost_usd is None else level_of(found.cost_usd, confidence)
         sure.append(
             replace(way, sure_elapsed_s=level_of(found.elapsed_s, confidence), sure_cost_usd=cost)
@@ -94,15 +106,18 @@ def with_confidence(
     return sure
 
 
-def drawn_way(explored: Explored, way: Candidate, draws: CommonDraws) -> DrawnPurchase:
+def drawn_way(
+    explored: Explored, way: Candidate, draws: CommonDraws, work_s: WorkOf | None = None
+) -> DrawnPurchase:
     """Time and cost of a way to buy, draw by draw, in the fastest layouts."""
     if explored.market is None:
         raise ValueError(f"no clusters of {explored.name}")
-    work_s = _fastest_work_s(explored, way.nodes, draws)
-    return outcome(_purchase(explored.market, way.nodes, way.option, work_s), draws)
+    work = (work_s or partial(fastest_work_s, explored, draws=draws))(way.nodes)
+    return outcome(_purchase(explored.market, way.nodes, way.option, work), draws)
 
 
-def _fastest_work_s(explored: Explored, nodes: int, draws: CommonDraws) -> FloatArray:
+def fastest_work_s(explored: Explored, nodes: int, draws: CommonDraws) -> FloatArray:
+    """Seconds of pure training in the fastest layouts, draw by draw."""
     layouts = explored.layouts(nodes)
     if layouts is None:
         raise ValueError(f"no layout on {nodes} nodes of {explored.name}")
@@ -113,9 +128,9 @@ def drawn_work_s(
     explored: Explored, nodes: int, layouts: Sequence[PartialLayout], draws: CommonDraws
 ) -> FloatArray:
     """Return seconds of pure training, draw by draw."""
-    setup = replace(explored.setup, nodes=nodes)
     total = np.zeros(draws.count)
     for portion, layout in zip(explored.portions, layouts, strict=True):
+        setup = explored.setup_on(nodes, portion)
         step_s = drawn_times_s(setup, layout.complete(), draws, row=f"{explored.name} {nodes}")
         total = total + portion.samples / layout.degree("global_batch") * step_s
     return total

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -9,8 +10,8 @@ import numpy as np
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.library import load_reliability
-from trnbench.facts.records import MAX_SIZE, Record, replace
-from trnbench.facts.units import Dimension, show
+from trnbench.facts.records import MAX_SIZE, Record, field, replace
+from trnbench.facts.units import Dimension, counted, show
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.checkpoint import checkpoint_bytes
 from trnbench.money.market import Market, cluster_limit
@@ -26,6 +27,7 @@ from trnbench.verbs.asking.run_parts import Part, part_text
 from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.quotes.question import RunRequest, price_terms
 from trnbench.verbs.quotes.searching import search_all
+from trnbench.verbs.quotes.what_if import WhatIf
 
 
 class Portion(Record):
@@ -43,6 +45,14 @@ class Portion(Record):
     label: str = ""
     between: tuple[str, ...] = ()
     """Modes of recompute whose mean is meant, for software that repeats half of a pass."""
+    paces: Mapping[int, float] = field(default_factory=dict)
+    """Multiple of predicted times that is supposed on each number of nodes; none of 1."""
+
+    def pace(self, nodes: int) -> float:
+        """Multiple of predicted times, that of the nearest number of nodes where none is known."""
+        if not self.paces:
+            return 1.0
+        return self.paces[min(self.paces, key=lambda known: abs(known - nodes))]
 
     def at(self, nodes: int) -> PartialLayout:
         return self.layout.changed(global_batch=self.batches[nodes])
@@ -81,6 +91,10 @@ class Explored(Record, eq=False):
         ]
         counts = [nodes for result in self.searches for nodes in result.by_nodes]
         return min(misses)[1] if misses else max(counts, default=min(self.refused, default=1))
+
+    def setup_on(self, nodes: int, portion: Portion) -> TrainSetup:
+        """The set-up of a part of the run on a cluster, at the speed that is supposed."""
+        return replace(self.setup, nodes=nodes, pace=portion.pace(nodes))
 
     def layouts(self, nodes: int, *, rank: int = 0) -> tuple[PartialLayout, ...] | None:
         """Return the layouts of the parts on a cluster, or None where one cannot be laid out.
@@ -152,6 +166,15 @@ def explore_all(
             if part and None not in part
         )
         if len(searches) == len(own) or not draft.counts:
+            portions = tuple(
+                _paced(draft.setup, portion, result, request.what_if)
+                for portion, result in zip(draft.portions, searches, strict=False)
+            )
+            searches = tuple(
+                result.paced(portion.paces) if portion.paces else result
+                for portion, result in zip(portions, searches, strict=True)
+            )
+            draft = replace(draft, portions=portions or draft.portions)
             explored.append(
                 Explored(
                     setup=draft.setup,
@@ -163,6 +186,30 @@ def explore_all(
                 )
             )
     return tuple(explored)
+
+
+def _paced(setup: TrainSetup, portion: Portion, result: SearchResult, supposed: WhatIf) -> Portion:
+    """A part of a run with the multiples of predicted times that are supposed on each cluster.
+
+    A supposed MFU holds on every cluster, so on each it is another multiple.
+    """
+    name = setup.platform.instance.name
+    speed, mfu = supposed.speeds.get(name), supposed.mfus.get(name)
+    if speed is None and mfu is None:
+        return portion
+    paces = {}
+    for nodes, cluster in result.by_nodes.items():
+        if (best := cluster.best) is None:
+            continue
+        slower = _tokens_per_s(replace(setup, nodes=nodes), portion, best) / best.tokens_per_s
+        known = best.mfu * slower
+        paces[nodes] = known / mfu if mfu is not None else 1 / (speed or 1.0)
+        if known > paces[nodes]:
+            raise InputError(
+                f"--speed {name} is above its peak: {known:.1%} MFU is predicted on "
+                f"{counted(nodes, 'node')}; give at most +{math.floor(100 * (1 / known - 1))}%"
+            )
+    return replace(portion, paces=paces)
 
 
 class _Draft(Record):
@@ -270,7 +317,9 @@ def _market(
             portion.tokens,
             np.array(
                 [
-                    _tokens_per_s(replace(setup, nodes=nodes), portion, best)
+                    _tokens_per_s(
+                        replace(setup, nodes=nodes, pace=portion.pace(nodes)), portion, best
+                    )
                     for nodes in counts
                     if (best := result.by_nodes[nodes].best) is not None
                 ]

@@ -5,9 +5,10 @@ Lines are made of what quotes and bills say in figures; their remarks in full ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from trnbench.facts.units import DAY_S, money_text, significant
+from trnbench.facts.units import DAY_S, counted, money_text, significant
 from trnbench.money.billing import Bill, added
 from trnbench.predict.assumption import Assumption, assumed_lines
 from trnbench.show.text_table import GAP, Style
@@ -144,3 +145,27 @@ def _speed_basis(quote: Quote) -> str:
         claim = f"{100 * step.claimed_mfu:.2g} % MFU that its maker claims"
         basis += f"; at the {claim}: {significant(days)} days"
     return basis
+
+
+def migration_lines(quotes: Sequence[Quote]) -> list[str]:
+    """After how many runs a one-time cost of an instance type pays against the best other type."""
+    once = {one.instance: one.bill.once_usd for one in quotes if one.bill is not None}
+    each: dict[str, float] = {}
+    for one in quotes:
+        if one.feasible and one.bill is not None and one.mean_cost_usd is not None:
+            bill_usd = one.mean_cost_usd - one.bill.once_usd
+            each[one.instance] = min(bill_usd, each.get(one.instance, math.inf))
+    lines = []
+    for name in each:
+        others = [other for other in each if other != name]
+        if not once[name] or not others:
+            continue
+        best = min(others, key=lambda other: each[other])
+        saved, more = each[best] - each[name], once[name] - once[best]
+        cost = f"{name}: the one-time {money_text(once[name])}"
+        if saved <= 0:
+            lines.append(f"{cost} never pays: each run costs as much or more than on {best}")
+        else:
+            runs = counted(max(math.ceil(more / saved), 1), "such run")
+            lines.append(f"{cost} pays after {runs} against {best}: each saves {money_text(saved)}")
+    return lines

@@ -69,7 +69,7 @@ def _smallest(explored: Explored, quote: Quote) -> tuple[TrainSetup, PartialLayo
     nodes = 1
     while nodes < quote.nodes:
         if nodes * each % layout.replica_ranks == 0:
-            setup = replace(explored.setup, nodes=nodes)
+            setup = explored.setup_on(nodes, explored.portions[quote.main])
             smaller = with_replicas(layout, nodes * each // layout.replica_ranks)
             if fits(setup, smaller.complete()):
                 return setup, smaller

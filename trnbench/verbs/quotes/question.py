@@ -19,6 +19,7 @@ from trnbench.verbs.asking.option import Given
 from trnbench.verbs.asking.question import Question, group, option
 from trnbench.verbs.asking.run_parts import LENGTH, Part
 from trnbench.verbs.quotes.buying import Buying
+from trnbench.verbs.quotes.what_if import WhatIf
 
 if TYPE_CHECKING:
     from trnbench.money.failures import Stated
@@ -127,6 +128,7 @@ class RunRequest(Question):
         "Leave out purchases of several Capacity Blocks, and instances without a published price."
     )
     bought: Buying = group(Buying)
+    what_if: WhatIf = group(WhatIf)
     term_years: int | None = option(
         "Years of a reservation or savings plan: 1 or 3.", read=parsing.whole
     )
@@ -208,7 +210,10 @@ class RunRequest(Question):
         return super().read(given)
 
     def settled(self, catalog: Catalog) -> RunRequest:
-        return self.but(bought=self.bought.used(catalog, self.instances))
+        return self.but(
+            bought=self.bought.used(catalog, self.instances),
+            what_if=self.what_if.settled_on(catalog, self.instances),
+        )
 
     def said(self) -> dict[str, Any]:
         """Return the options that ask this again, on any day."""
@@ -267,5 +272,6 @@ def price_terms(catalog: Catalog, request: RunRequest) -> PriceTerms:
         commitment=request.commitment,
         kept=request.keep_checkpoints,
         max_age_s=request.max_price_age_s,
+        once=request.what_if.once_usd,
         single_block=request.buyable_only,
     )

@@ -17,10 +17,11 @@ from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record, replace
 from trnbench.money.decision import least_per_group, regret_usd
 from trnbench.money.draws import DrawnPurchase, cheapest_probabilities
-from trnbench.money.objective import Candidate, Limits
+from trnbench.money.market import candidates
+from trnbench.money.objective import Candidate, Limits, nearest, ranked
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.verbs.quotes.answer import Quote
-from trnbench.verbs.quotes.draws import drawn_way
+from trnbench.verbs.quotes.draws import WorkOf, drawn_way, with_confidence
 from trnbench.verbs.quotes.lead import Chance, Verdict
 from trnbench.verbs.quotes.markets import Explored
 
@@ -47,8 +48,36 @@ def bills(drawn: DrawnPurchase) -> FloatArray:
     return np.nan_to_num(drawn.cost_usd, nan=np.inf)
 
 
+def best_of_market(
+    explored: Explored,
+    limits: Limits,
+    *,
+    nodes: int | None = None,
+    confidence: float | None = None,
+    late: bool = False,
+    work_s: WorkOf | None = None,
+) -> tuple[Rival, ...]:
+    """The best plans of an instance type, on so many nodes if given, least mean bill first.
+
+    Where none keeps the limits and those who are `late` will do, the nearest one.
+    """
+    ways = candidates(explored.market) if explored.market is not None else []
+    ways = [way for way in ways if nodes in (None, way.nodes)]
+    draws = CommonDraws()
+    if limits.deadline_s is not None:
+        ways = with_confidence(explored, ways, confidence, work_s)
+    found = rivals_of(explored, ranked(ways, limits, "cost"), draws, work_s)
+    near = nearest(ways, limits) if late and not found else None
+    if near is None or not math.isfinite(near.elapsed_s):
+        return found
+    return (Rival(way=near, drawn=drawn_way(explored, near, draws, work_s)),)
+
+
 def rivals_of(
-    explored: Explored, kept: Sequence[Candidate], draws: CommonDraws
+    explored: Explored,
+    kept: Sequence[Candidate],
+    draws: CommonDraws,
+    work_s: WorkOf | None = None,
 ) -> tuple[Rival, ...]:
     """The plans of an instance type that may be its best, least mean bill first.
 
@@ -64,7 +93,7 @@ def rivals_of(
         most = NEAR * (priced[0].cost_usd or math.inf)
         by_size = {way.nodes: way for way in reversed(priced) if (way.cost_usd or 0.0) <= most}
         near = sorted(by_size.values(), key=lambda way: way.cost_usd or math.inf)[:SIZES]
-    drawn = [Rival(way=way, drawn=drawn_way(explored, way, draws)) for way in near]
+    drawn = [Rival(way=way, drawn=drawn_way(explored, way, draws, work_s)) for way in near]
     return tuple(sorted(drawn, key=lambda one: one.mean_usd))
 
 

@@ -87,7 +87,8 @@ def _step(
     explored: Explored, place: int, nodes: int, layout: PartialLayout, *, engine: str = "analytic"
 ) -> TrainAnswer:
     """Return the training step of a part of the run, as the train use case answers it."""
-    setup, portion = replace(explored.setup, nodes=nodes), explored.portions[place]
+    portion = explored.portions[place]
+    setup = explored.setup_on(nodes, portion)
     blank = replace(blank_answer(setup, layout, portion.assumed), label=portion.label)
     (answer,) = settled_answers(setup, blank, (engine,), between=portion.between)
     asked, cluster = portion.at(nodes), explored.searches[place].by_nodes[nodes]
@@ -98,7 +99,13 @@ def _step(
         notes=(
             *answer.notes,
             *(
-                batch_words(setup, asked, portion.assumed, best, headroom=explored.headroom)
+                batch_words(
+                    setup,
+                    asked,
+                    portion.assumed,
+                    best.paced(1 / setup.pace),
+                    headroom=explored.headroom,
+                )
                 if best
                 else ()
             ),

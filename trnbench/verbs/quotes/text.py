@@ -127,7 +127,7 @@ def chain_text(quote: Quote) -> list[str]:
 def bill_lines(bill: Bill) -> list[str]:
     """Return what a bill is made of, its sum in the first line."""
     tariff, charged = bill.tariff, bill.charged
-    machines = charged.cost_usd - bill.storage_usd
+    machines = charged.cost_usd - bill.storage_usd - bill.once_usd
     lines = [
         f"{counted(bill.machines, 'machine')} x "
         f"{significant(charged.billed_hours, DIGITS)} h x "
@@ -139,6 +139,11 @@ def bill_lines(bill: Bill) -> list[str]:
     if bill.storage_usd:
         lines.append(
             f"checkpoints kept: {significant(bill.storage_usd)} USD, "
+            f"{significant(charged.cost_usd, DIGITS)} USD in all"
+        )
+    if bill.once_usd:
+        lines.append(
+            f"migration, once: {significant(bill.once_usd)} USD, "
             f"{significant(charged.cost_usd, DIGITS)} USD in all"
         )
     if tariff.source is not None:
