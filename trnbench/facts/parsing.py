@@ -93,7 +93,8 @@ def deadline(what: str) -> Callable[[str], float]:
 
 def moved_text(base: str | float | None, text: object) -> object:
     """A text such as +15d behind what it moves; any other stays as it is."""
-    if base in (None, "") or not isinstance(text, str) or not text.strip().startswith(("+", "-")):
+    moves = isinstance(text, str) and text.strip().startswith(("+", "-"))
+    if base is None or base == "" or not (moves and isinstance(text, str)):
         return text
     return f"{base if isinstance(base, str) else time_text(base)}{text.strip()}"
 

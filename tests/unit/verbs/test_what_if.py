@@ -49,7 +49,7 @@ def supposed(**texts: str) -> RunRequest:
 
 def bought(run: RunRequest) -> Any:
     """The only way to buy the first type: its market, its quote and its draws."""
-    explored = explore_all(CATALOG, run)[0]
+    explored: Any = explore_all(CATALOG, run)[0]
     (way,) = candidates(explored.market)
     return way, quote(explored, way), drawn_way(explored, way, CommonDraws())
 
@@ -67,8 +67,9 @@ def test_a_slower_type_takes_longer_by_its_speed_in_every_draw():
 
 
 def test_other_types_keep_their_speed():
-    before, after = explore_all(CATALOG, RUN), explore_all(CATALOG, supposed(speed=f"{ONE}=-20%"))
-    assert candidates(before[1].market) == candidates(after[1].market)
+    before: Any = explore_all(CATALOG, RUN)[1]
+    after: Any = explore_all(CATALOG, supposed(speed=f"{ONE}=-20%"))[1]
+    assert candidates(before.market) == candidates(after.market)
 
 
 def test_a_supposed_mfu_is_that_of_the_estimate():
@@ -96,7 +97,9 @@ def test_a_migration_is_paid_once_in_every_draw():
 
 
 def test_a_migration_pays_after_so_many_runs():
-    quotes = {one.quote.instance: one.quote for one in compare_run(CATALOG, BY_NODES).compared}
+    quotes: dict[str, Any] = {
+        one.quote.instance: one.quote for one in compare_run(CATALOG, BY_NODES).compared
+    }
 
     def line(cheap: float, dear: float, once: float) -> str:
         cheaper = replace(quotes[ONE], bill=replace(quotes[ONE].bill, once_usd=once))

@@ -48,7 +48,7 @@ class OtherStack(Record):
     quote: Quote
 
 
-Moved = Literal["price", "speed", "deadline", "tokens", "failures"]
+MovedInput = Literal["price", "speed", "deadline", "tokens", "failures"]
 
 
 class Tipping(Record):
@@ -58,7 +58,7 @@ class Tipping(Record):
     the types recommended then, None where no type keeps the limits any more.
     """
 
-    moved: Moved
+    moved: MovedInput
     instance: str | None = None
     now: str = ""
     down: float | None = None

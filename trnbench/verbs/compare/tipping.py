@@ -22,7 +22,7 @@ from trnbench.money.objective import Limits
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.show.charts.record import Bar, BarChart, ChartAxis, parts_of
 from trnbench.show.text_table import Style
-from trnbench.verbs.compare.answer import Moved, Tipping
+from trnbench.verbs.compare.answer import MovedInput, Tipping
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.quotes.draws import fastest_work_s
 from trnbench.verbs.quotes.markets import Explored
@@ -76,7 +76,7 @@ class _World(Record, eq=False):
         clusters = (cluster for part in one.searches for cluster in part.by_nodes.values())
         return max((cluster.best.mfu for cluster in clusters if cluster.best), default=0.0)
 
-    def means(self, moved: Moved, factor: float, only: str | None) -> dict[str, float]:
+    def means(self, moved: MovedInput, factor: float, only: str | None) -> dict[str, float]:
         """Mean bills by instance type with an input moved, of one type or of all."""
         limits = self.question.limits
         if moved == "deadline" and limits.deadline_s is not None:
@@ -109,14 +109,14 @@ def tippings(question: CompareQuestion, explored: Sequence[Explored]) -> tuple[T
     if chosen is None:
         return ()
     names = [name for name, mean in known.items() if math.isfinite(mean)]
-    inputs: list[tuple[Moved, str | None]] = [("price", name) for name in names]
+    inputs: list[tuple[MovedInput, str | None]] = [("price", name) for name in names]
     inputs += [("speed", one.name) for one in explored if one.name in known]
     inputs += [("deadline", None)] if question.limits.deadline_s is not None else []
     inputs += [("tokens", None), ("failures", None)]
     found = []
     for moved, name in inputs:
 
-        def choice(factor: float, moved: Moved = moved, name: str | None = name) -> str | None:
+        def choice(factor: float, moved: MovedInput = moved, name: str | None = name) -> str | None:
             return _least({**known, **world.means(moved, factor, name)})
 
         down, up = (_first_change(choice, chosen, way) for way in (1 / STEP, STEP))
@@ -166,7 +166,7 @@ def _first_change(
 
 
 def _now(
-    question: CompareQuestion, explored: Sequence[Explored], moved: Moved, name: str | None
+    question: CompareQuestion, explored: Sequence[Explored], moved: MovedInput, name: str | None
 ) -> str:
     """What an input is now, as text; empty where it differs from type to type."""
     run = question.run

@@ -90,14 +90,10 @@ def with_confidence(
     if confidence is None or explored.market is None:
         return [*ways]
     draws, known = CommonDraws(), Memo[int, FloatArray]()
+    of_nodes = work_s or partial(fastest_work_s, explored, draws=draws)
     sure = []
     for way in ways:
-        work = known.of(
-            way.nodes,
-            lambda nodes=way.nodes: (work_s or partial(fastest_work_s, explored, draws=draws))(
-                nodes
-            ),
-        )
+        work = known.of(way.nodes, partial(of_nodes, way.nodes))
         found = outcome(_purchase(explored.market, way.nodes, way.option, work), draws)
         cost = None if way.cost_usd is None else level_of(found.cost_usd, confidence)
         sure.append(
