@@ -126,6 +126,7 @@ _OUTCOME = (
     _column("optimizer_s", "device seconds of the optimizer, once a step"),
     _column("memory_gb", "peak memory of a rank, GiB", "memory_gib peak_memory_gb peak_memory_gib"),
     _column("memory_mib_chip", "steady memory of a chip with all its ranks in use, MiB"),
+    _column("recompilations", "compilations between steps, after the first few; logs tell"),
     _column("trust", "high, medium or low; none: not to be used, the notes say why"),
     _column("notes", "remarks"),
 )

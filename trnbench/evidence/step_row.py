@@ -53,6 +53,8 @@ class StepRow(Record):
     device_s_per_microbatch: float | None
     optimizer_s: float | None
     memory: MeasuredMemory | None
+    recompilations: int = 0
+    """Compilations between steps, after the first few."""
 
     @property
     def ran(self) -> bool:
@@ -93,6 +95,7 @@ def step_of(row: EvidenceRow) -> StepRow:
         device_s_per_microbatch=row.positive_if_said("device_s_per_microbatch"),
         optimizer_s=row.positive_if_said("optimizer_s"),
         memory=memory,
+        recompilations=row.whole_if_said("recompilations") or 0,
     )
 
 

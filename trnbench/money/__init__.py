@@ -20,5 +20,7 @@ from typing import Literal
 Commitment = Literal["whole", "share"]
 """How a term that outlasts a run is charged: whole, or only by the run's share of it, the rest
 being of use to others."""
+CompileCache = Literal["kept", "filled", "lost"]
+"""Graphs compiled for a chip: read again by each restart, by the first start too, or by none."""
 Objective = Literal["cost", "time", "pareto"]
 """What decides between plans."""

@@ -47,7 +47,7 @@ def outcome(purchase: Purchase, draws: CommonDraws) -> DrawnPurchase:
     """Seconds and USD of a purchase in each draw."""
     market, tariff = purchase.market, purchase.tariff
     spot = market.offers.rules if tariff is not None and tariff.option == "spot" else None
-    operations = market.operations(spot)
+    operations = market.operations(purchase.nodes, spot)
     drawn: dict[Unsure, FloatArray] = {
         name: draws.of(name, _range(estimate))
         for name, estimate in operations.estimates.items()

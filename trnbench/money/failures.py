@@ -35,6 +35,10 @@ class Estimate(Record):
     high: float
     kind: Kind
 
+    @property
+    def ends(self) -> tuple[float, float, float]:
+        return self.value, self.low, self.high
+
     def scaled(self, factor: float) -> Estimate:
         """The estimate times a factor, for instance in another unit."""
         return replace(
@@ -81,8 +85,15 @@ class Operations(Record):
         return max(estimate.kind for estimate in self.estimates.values())
 
 
+class Compiling(Record):
+    """Seconds that a start spends on the compiler: the first of a part of a run, and each again."""
+
+    first: Estimate
+    again: Estimate
+
+
 class Stated(Record):
-    """Numbers that a user knows better than the data, without ranges."""
+    """Numbers of one run that replace those of the data; those of a user have no ranges."""
 
     failures_per_node_day: float | None = None
     failures_times: float = 1.0
@@ -90,6 +101,8 @@ class Stated(Record):
     recovery_s: float | None = None
     start_s: float | None = None
     write_per_node_bytes_per_s: float | None = None
+    compiling: Compiling | None = None
+    """Of the graphs of this run, where its software compiles whole graphs."""
 
     def __post_init__(self) -> None:
         """Refuse impossible numbers."""
@@ -118,11 +131,14 @@ def operations_of(
     """Failures and recoveries of runs on an instance; `spot` is the seller of its spot machines.
 
     Failures are in proportion to chips, write rates to hosts. A run starts once for each of its
-    parts, as each has programs of its own to compile.
+    parts, as each has programs of its own to compile; a restart reads or compiles them again.
     """
     detect, launch, compiled = (
         _known(reliability, name) for name in ("detect_s", "launch_s", "compile_s")
     )
+    relaunch = launch
+    if stated.compiling is not None:
+        compiled, relaunch = stated.compiling.first, _sum(launch, stated.compiling.again)
     failures = _known(reliability, "failures_per_node_day").scaled(
         instance.chips / reliability.node_chips
     )
@@ -136,9 +152,9 @@ def operations_of(
         interruptions_per_node_day=_interruptions(spot),
         zone_losses_per_day=_zone_losses(spot),
         available=_sure(1.0) if spot is None else _available(spot),
-        recovery_s=_or(stated.recovery_s, _sum(detect, launch)),
-        reclaimed_recovery_s=(spot.spot.wait_s if spot else 0.0) + launch.value,
-        launch_s=launch.value,
+        recovery_s=_or(stated.recovery_s, _sum(detect, relaunch)),
+        reclaimed_recovery_s=(spot.spot.wait_s if spot else 0.0) + relaunch.value,
+        launch_s=relaunch.value,
         start_s=_or(stated.start_s, _sum(launch, compiled)).scaled(starts),
         write_per_node_bytes_per_s=_or(
             stated.write_per_node_bytes_per_s, write.scaled(instance.hosts)
@@ -163,12 +179,16 @@ def ranged(value: float, provenance: Provenance, key: str) -> Estimate:
     return Estimate(value=value, low=low, high=high, kind=evidence.kind)
 
 
+def derived(value: float, low: float, high: float) -> Estimate:
+    return Estimate(value=value, low=low, high=high, kind=Kind.DERIVED)
+
+
 def _or(stated: float | None, known: Estimate) -> Estimate:
     return known if stated is None else _sure(stated)
 
 
 def _sure(value: float) -> Estimate:
-    return Estimate(value=value, low=value, high=value, kind=Kind.DERIVED)
+    return derived(value, value, value)
 
 
 def _sum(one: Estimate, other: Estimate) -> Estimate:

@@ -18,7 +18,7 @@ from trnbench.facts.hardware.library import Reliability
 from trnbench.facts.prices.purchase import PurchaseRules
 from trnbench.facts.records import Record, replace
 from trnbench.money.cost import RunPhase, TrainingCost, TrainingJob, training_cost
-from trnbench.money.failures import AS_KNOWN, Operations, Stated, operations_of
+from trnbench.money.failures import AS_KNOWN, Compiling, Operations, Stated, derived, operations_of
 from trnbench.money.objective import Candidate
 from trnbench.money.purchase import Offers
 
@@ -34,16 +34,31 @@ class Market(Record, eq=False):
     offers: Offers
     reliability: Reliability
     stated: Stated = AS_KNOWN
+    compiling: tuple[Compiling, ...] = ()
+    """On each cluster; none where graphs are not compiled before a run."""
     interval_s: float | None = None
     """Seconds between checkpoints; None for the best interval."""
 
-    def operations(self, spot: PurchaseRules | None = None) -> Operations:
-        """Failures and recoveries of the run; `spot` is the seller of its spot machines."""
+    def stated_on(self, nodes: int | None) -> Stated:
+        """What is stated of a run on a cluster; None: on all, one number of each."""
+        if not self.compiling:
+            return self.stated
+        if nodes is not None:
+            nearest = int(np.abs(self.nodes - nodes).argmin())
+            return replace(self.stated, compiling=self.compiling[nearest])
+        first, again = (
+            derived(*np.array([getattr(one, when).ends for one in self.compiling]).T)
+            for when in ("first", "again")
+        )
+        return replace(self.stated, compiling=Compiling(first=first, again=again))
+
+    def operations(self, nodes: int, spot: PurchaseRules | None = None) -> Operations:
+        """Failures and recoveries on a cluster; `spot` is the seller of its spot machines."""
         return operations_of(
             self.reliability,
             self.instance,
             spot=spot,
-            stated=self.stated,
+            stated=self.stated_on(nodes),
             starts=len(self.speeds),
         )
 
@@ -57,6 +72,7 @@ class Market(Record, eq=False):
         return replace(
             self,
             nodes=np.full(times.shape, nodes),
+            compiling=self.compiling[place : place + 1] * times.size,
             speeds=tuple(
                 (tokens, per_s[place] * (times if part in (None, number) else np.ones_like(times)))
                 for number, (tokens, per_s) in enumerate(self.speeds)
@@ -94,7 +110,7 @@ def cost_of(market: Market) -> TrainingCost:
         TrainingJob(phases=phases, nodes=market.nodes, checkpoint_bytes=market.checkpoint_bytes),
         market.offers,
         market.reliability,
-        stated=market.stated,
+        stated=market.stated_on(None),
         interval_s=market.interval_s,
         ranges=False,
     )

@@ -74,7 +74,7 @@ def sensitivity(
 
 
 def _rate(market: Market, end: Literal["low", "value", "high"]) -> float:
-    return float(getattr(market.operations().failures_per_node_day, end))
+    return float(getattr(market.operations(int(market.nodes[0])).failures_per_node_day, end))
 
 
 def break_even_speed(market: Market, nodes: int, target_usd: float) -> float | None:

@@ -156,6 +156,11 @@ class TrainSetup(Record, eq=False):
         return self.efficiency.stack
 
     @property
+    def graph_compiler(self) -> Compiler | None:
+        """Compiler of graphs before a step; None where software runs operation by operation."""
+        return None if "eager" in self.stack.short_name else self.compiler
+
+    @property
     def basis(self) -> Basis:
         """Kind of evidence behind the stack's numbers here, for models of this kind."""
         if not self.own_stack:

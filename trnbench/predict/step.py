@@ -30,7 +30,7 @@ from trnbench.machine.layout_rules import (
 )
 from trnbench.predict.common_draws import CommonDraws, drawn_efficiency, residual_of
 from trnbench.predict.fit import LayoutMemory
-from trnbench.predict.graph_size import graph_size
+from trnbench.predict.graph_size import compile_time_s, graph_size
 from trnbench.predict.job_rates import host_states_refusal, host_warnings, job_rates
 from trnbench.predict.prediction import (
     Busy,
@@ -319,7 +319,7 @@ def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...],
     if setup.software is not None and setup.software.warning is not None:
         warnings.append(setup.software.warning)
     warnings += _uneven_chunks(setup, program.layout)
-    compiler, software = setup.compiler, setup.software
+    compiler, software = setup.graph_compiler, setup.software
     if compiler and software and software.whole_graphs and not refused:
         size = graph_size(program, setup.platform.chip, compiler)
         warnings += filter(None, [size.warning(compiler, program)])
@@ -327,6 +327,16 @@ def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...],
     if ranks < setup.ranks:
         warnings.append(f"{setup.ranks - ranks} of {setup.ranks} ranks stay idle")
     return tuple(refused), tuple(warnings)
+
+
+def compile_s(setup: TrainSetup, layouts: Iterable[Layout]) -> tuple[float, float, float] | None:
+    """Cold compilation of a layout, the mean of some; None where nothing is compiled before."""
+    compiler, chip = setup.graph_compiler, setup.platform.chip
+    if compiler is None:
+        return None
+    sizes = [graph_size(_program(setup.model, one), chip, compiler) for one in layouts]
+    value, low, high = np.mean([compile_time_s(compiler, one.instructions) for one in sizes], 0)
+    return float(value), float(low), float(high)
 
 
 def _uneven_chunks(setup: TrainSetup, layout: Layout) -> list[str]:

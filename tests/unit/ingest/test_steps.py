@@ -299,3 +299,21 @@ def test_of_very_many_steps_some_are_looked_at_and_it_says_so(tmp_path, monkeypa
     )
     numbered.write_text("".join(lines))
     assert read_steps(numbered).used == 300, "numbered steps are all kept"
+
+
+def _compiling(again: int) -> str:
+    compiled = "2026-09-08 INFO ||NEURON_CC_WRAPPER||: Compiler status PASS\n"
+    steps = [f"step {number} | step time: 2.4 s\n" for number in range(1, 21)]
+    # Four graphs before the first step, two for the second; then one before each of the last ones.
+    early = [compiled * 4, steps[0], compiled * 2, *steps[1 : 20 - again]]
+    return "".join([*early, *(compiled + one for one in steps[20 - again :])])
+
+
+@pytest.mark.parametrize(("again", "block_bytes"), [(0, 0), (9, 0), (9, 100)])
+def test_compilations_between_steps_are_counted(tmp_path, again, block_bytes):
+    log = tmp_path / "run.log"
+    log.write_text(_compiling(again))
+    found = read_steps(log, block_bytes=block_bytes)
+    assert found.recompilations == again
+    told = [one for one in found.remarks if "compiles 9 times more after its first steps" in one]
+    assert len(told) == (again > 0)

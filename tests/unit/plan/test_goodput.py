@@ -15,7 +15,7 @@ from trnbench.facts.catalog.provenance import Kind
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_instance, load_reliability
 from trnbench.facts.prices.purchase import load_purchase_rules
-from trnbench.money.failures import Estimate, Operations, Stated, operations_of
+from trnbench.money.failures import Compiling, Estimate, Operations, Stated, operations_of
 from trnbench.money.goodput import (
     daly_interval_s,
     goodput,
@@ -248,7 +248,7 @@ def test_what_an_instance_meets():
     assert node.failures_per_node_day.value == trn1.failures_per_node_day
     assert node.kind is Kind.ASSUMED
     assert node.recovery_s.value == trn1.detect_s + trn1.launch_s
-    assert node.start_s.high == 40 * MINUTE_S + 2 * HOUR_S
+    assert node.start_s.high == 10 * MINUTE_S + 2 * HOUR_S
     # One chip of 16 fails a sixteenth as often, and its host has 12.5 Gbit/s at most.
     small = operations_of(trn1, load_instance(CATALOG, "trn1.2xlarge"))
     assert small.failures_per_node_day.value == pytest.approx(trn1.failures_per_node_day / 16)
@@ -293,6 +293,20 @@ def test_what_the_user_knows_better():
     assert met.recovery_s.value == 60
     assert met.write_per_node_bytes_per_s.value == 5e9
     assert met.start_s.value == known.launch_s + known.compile_s
+
+
+def test_compiling_is_paid_at_the_start_and_at_each_restart():
+    known = load_reliability(CATALOG, "trainium1")
+    compiling = Compiling(first=sure(600.0, 200.0, 2000.0), again=sure(45.0, 18.0, 240.0))
+    met = operations_of(
+        known, load_instance(CATALOG, "trn1.32xlarge"), stated=Stated(compiling=compiling), starts=2
+    )
+    # Two parts: twice 5 minutes and the first compilation; a failure: detected, launched, read.
+    assert met.start_s.value == 2 * (300 + 600)
+    assert met.start_s.high == 2 * (10 * MINUTE_S + 2000)
+    assert met.recovery_s.value == 300 + 300 + 45
+    assert met.recovery_s.low == 120 + 120 + 18
+    assert met.launch_s == 345
 
 
 @pytest.mark.parametrize(

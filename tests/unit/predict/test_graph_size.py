@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnbench import train
+from trnbench import compare, train
 from trnbench.evidence.compilations import compare_compilations
 from trnbench.evidence.model_of import Models, Shape
 from trnbench.facts.calibration.compiler import Compiler, compiler_of
@@ -12,6 +12,7 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.library import load_model
 from trnbench.predict.graph_size import GraphSize, compile_time_s, graph_size
 from trnbench.program.step import StepProgram, training_step
 from trnbench.verbs.validate.run import shipped_evidence
@@ -73,7 +74,7 @@ def test_a_count_at_the_limit_passes_as_often_as_not() -> None:
 
 
 def test_compile_time_of_a_million_instructions_is_the_files() -> None:
-    assert compile_time_s(COMPILER, 1e6) == pytest.approx((564, 240, 1320))
+    assert compile_time_s(COMPILER, 1e6) == pytest.approx((564, 156, 2040))
     assert compile_time_s(COMPILER, 8e6)[0] == pytest.approx(564 * 8**0.17)
 
 
@@ -107,3 +108,22 @@ def test_published_compilations_end_as_told() -> None:
     sizes = [row.instructions for row in rows if row.instructions.measured]
     assert len(sizes) == 4
     assert all(abs(one.error or 0.0) < 1 / 3 for one in sizes)
+
+
+@pytest.mark.parametrize(
+    ("cache", "first_s", "again_s"), [("kept", 600, 45), ("filled", 45, 45), ("lost", 600, 600)]
+)
+def test_the_cache_decides_what_a_start_and_a_restart_compile(
+    cache: str, first_s: int, again_s: int
+) -> None:
+    ran = {"tp": 32, "pp": 1, "dp": 1, "micro_batch": 1, "recompute": "none", "zero": 0}
+    asked = {"on": "trn1.32xlarge", "nodes": [1], "tokens": "1B", "global_batch": 64, **ran}
+    (found,) = compare("llama3.2-1b", sequence=2048, compile_cache=cache, **asked).compared
+    quote, wall = found.quote, found.quote.wall
+    assert wall is not None
+    program = training_step(load_model(CATALOG, "llama3.2-1b"), quote.step.layout.complete())
+    cold_s = compile_time_s(COMPILER, graph_size(program, CHIP, COMPILER).instructions)[0]
+    of = {600: cold_s, 45: 45.0}
+    assert wall.start_s == pytest.approx(300 + of[first_s])
+    read_s = wall.checkpoint_bytes / 1e9
+    assert wall.each_restart_s == pytest.approx(600 + of[again_s] + read_s, rel=1e-3)

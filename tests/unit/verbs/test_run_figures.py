@@ -17,8 +17,12 @@ from trnbench.facts.workload.weights import parameter_count
 from trnbench.money.billing import Bill, bill
 from trnbench.money.checkpoint import checkpoint_bytes
 from trnbench.money.cost import RunPhase, TrainingJob, training_cost
+from trnbench.money.failures import Compiling, Stated, derived
 from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
+from trnbench.predict.graph_size import warm_time_s
+from trnbench.predict.setup import train_setup
+from trnbench.predict.step import compile_s
 from trnbench.verbs.asking.run_parts import Part
 from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.compare.question import CompareQuestion
@@ -104,6 +108,9 @@ def test_money_is_that_of_the_cost_chain(compared):
         load_model(CATALOG, RUN.model), PartialLayout(precision="bf16-master", sequence=4096)
     )
     speed, slowest = 256 * 4096 / step.step_time_s, 256 * 4096 / step.high_step_time_s
+    setup = train_setup(CATALOG, RUN.model, quote.instance, quote.nodes)
+    cold = compile_s(setup, [quote.step.layout.complete()])
+    warm = warm_time_s(setup.graph_compiler)
     cost = training_cost(
         TrainingJob(
             phases=[RunPhase(tokens=3e11, tokens_per_s=speed, low_tokens_per_s=slowest)],
@@ -112,6 +119,7 @@ def test_money_is_that_of_the_cost_chain(compared):
         ),
         load_offers(CATALOG, instance, PriceTerms(on=TODAY)),
         load_reliability(CATALOG, instance.chip),
+        stated=Stated(compiling=Compiling(first=derived(*cold), again=derived(*warm))),
     )
     assert quote.cost_usd.value == float(cost.cost_usd)
     assert quote.cost_usd.high == float(cost.high_cost_usd)

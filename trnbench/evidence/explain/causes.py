@@ -16,7 +16,7 @@ from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Ratio, Seconds
 from trnbench.facts.catalog.schema import BY_TAG
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.records import MAX_SIZE, Record, field, tag_of
+from trnbench.facts.records import MAX_SIZE, Record, field, replace, tag_of
 from trnbench.facts.workload.layout import KNOBS
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ Convention = Literal[
     "attention in full and recompute",
     "headline peak",
 ]
+_SEVERAL = 3
+"""Compilations between steps from which on a run is seen to compile again and again."""
 Each = Literal["once", "sample of a node", "sample"]
 
 
@@ -170,15 +172,16 @@ class Cause(Record):
     id: str
     title: str
     weight: float
-    """Relative prior probability."""
+    """Relative prior probability; `seen_weight` where the log shows compilations between steps."""
+    seen_weight: float | None = None
     experiment: str
     remedy: str
     ways: Annotated[tuple[CauseWay, ...], BY_TAG]
 
     def __post_init__(self) -> None:
         """Refuse a cause without weight."""
-        if self.weight <= 0:
-            raise ValueError("`weight` must be above 0")
+        if min(self.weight, self.seen_weight or self.weight) <= 0:
+            raise ValueError("`weight` must be above 0, `seen_weight` too")
 
 
 class CauseList(Sourced):
@@ -205,6 +208,13 @@ class CauseList(Sourced):
         for name in ("nothing", "second", "repeat", "memory", "calibration"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be above 0 and below 1")
+
+    def told(self, recompilations: int) -> CauseList:
+        """The causes, weighed by what a log shows of compilations between steps."""
+        if recompilations < _SEVERAL:
+            return self
+        causes = tuple(replace(one, weight=one.seen_weight or one.weight) for one in self.cause)
+        return replace(self, cause=causes)
 
     def ways(self) -> tuple[tuple[Cause, CauseWay, Range | None], ...]:
         """Every way of every cause, with its usual magnitude if any."""

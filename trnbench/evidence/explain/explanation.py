@@ -44,6 +44,7 @@ class Explanation(Record, eq=False):
 def explained(pricer: Pricer, causes: CauseList, measured: RunCompared) -> Explanation:
     """Explanation of all measured figures together, by the causes of the table."""
     figures = measured.figures
+    causes = causes.told(max(figure.step.recompilations for figure in figures))
     nothing, suspects = scored(causes, figures, pricer.effects(causes, figures))
     tied = _tied(suspects)
     verdict = _verdict(figures, nothing, suspects, tied)

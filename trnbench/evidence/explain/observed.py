@@ -33,6 +33,8 @@ class ObservedStep(Record, eq=False):
     measured: Mapping[Quantity, float]
     assumed: tuple[Assumption, ...] = ()
     """Assumptions for unstated cells."""
+    recompilations: int = 0
+    """Compilations between steps, after the first few, as its log tells."""
     doubt: str | None = None
     """Reason why the time is impossible for the stated cluster, if so."""
 
@@ -139,5 +141,6 @@ def observed(predictor: Predictor, case: EvidenceCase | str) -> ObservedStep:
         ran=Ran(setup=case.setup, parts=tuple((share, one.layout) for share, one in mixture)),
         measured={name: value for name, value in measured.items() if value is not None},
         assumed=case.assumed,
+        recompilations=step.recompilations,
         doubt=impossible(prepared, step.step_time_s, found.time_s, PricedSteps()),
     )

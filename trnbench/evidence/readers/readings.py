@@ -45,6 +45,8 @@ class Readings(State):
     unread: int = 0
     """Unreadable step lines; `first_unread`: the first, with its number."""
     first_unread: str = ""
+    recompilations: int = 0
+    """Compilations between steps, after the first few."""
     seen: int = 0
     """Values read, of which one in `every` is kept."""
     every: int = 1

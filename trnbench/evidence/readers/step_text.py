@@ -20,6 +20,14 @@ from trnbench.facts.records import Record, State, field
 
 _COMPILED = (b"NEURON_PARALLEL_COMPILE||", b"||PARALLEL_COMPILE||")
 """Final lines of compile-only runs, whose steps computed nothing."""
+_COMPILING = re.compile(
+    rb"Compiler status PASS|Compilation Successfully Completed|will be recompiled"
+    rb"|\[__recompiles\]"
+)
+"""Lines of the Neuron compiler, of its cache, and of torch.compile, after one compilation."""
+_STEPPED = re.compile(rb"step|iteration|s/it|it/s", re.IGNORECASE)
+_FIRST_STEPS = 5
+"""Lines of steps in which a run compiles its graphs: of the model, of the optimizer, of shapes."""
 _GIB = 2.0**30
 _BAR = re.compile(
     rb"\| (\d{1,9})/(\d{1,9}) \[(\d{1,6}(?::\d\d){1,3})<[^,\n\r]*, +[\d.]+(?:s/it|it/s)"
@@ -92,13 +100,14 @@ def logged(path: Path, block_bytes: int = 0) -> Readings:
     """Readings of a log by its best known format; empty without any."""
     exact, others = _readers(path)
     known: _Reader | None = None
-    lines = 0
+    lines, compiles = 0, _Compiles()
     for whole in blocks(path, block_bytes):
         block = in_short_lines(whole)
         lines = block.line_of(len(block.text) - 1)
         if any(mark in block.text for mark in _COMPILED):
-            known, (exact, others) = None, _readers(path)
+            known, (exact, others), compiles = None, _readers(path), _Compiles()
             block = _after_compiling(block)
+        compiles.take(block.text)
         if known is not None:
             known.take(block)
             continue
@@ -117,7 +126,7 @@ def logged(path: Path, block_bytes: int = 0) -> Readings:
     several = [one.readings() for one in readers]
     found = next((one for one in several if one.values), None)
     found = found or max(several, key=lambda one: one.unread + one.skipped)
-    found.lines = lines
+    found.lines, found.recompilations = lines, compiles.again
     return found.checked(path)
 
 
@@ -143,6 +152,31 @@ def _after_compiling(block: LineBlock) -> LineBlock:
     end = max(block.text.rfind(mark) for mark in _COMPILED)
     start = block.text.find(b"\n", end) + 1 or len(block.text)
     return LineBlock(text=block.text[start:], line=block.line_of(start))
+
+
+class _Compiles(State):
+    """Compilations `again`, each after a step: those of one moment count once."""
+
+    again: int = 0
+    steps: int = 0
+    stepped: bool = False
+
+    def take(self, text: bytes) -> None:
+        """Count those of a block of lines."""
+        place = 0
+        for mark in _COMPILING.finditer(text):
+            self._pass(text, place, mark.start())
+            self.again += self.stepped and self.steps >= _FIRST_STEPS
+            self.stepped, place = False, mark.end()
+        self._pass(text, place, len(text))
+
+    def _pass(self, text: bytes, place: int, end: int) -> None:
+        while place < end and (self.steps < _FIRST_STEPS or not self.stepped):
+            found = _STEPPED.search(text, place, end)
+            if found is None:
+                return
+            self.steps, self.stepped = self.steps + 1, True
+            place = text.find(b"\n", found.end()) + 1 or end
 
 
 class _Lines(State):

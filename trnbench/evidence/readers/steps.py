@@ -92,6 +92,7 @@ class MeasuredSteps(Record):
     global_batch: int | None
     sequence: int | None
     memory_bytes: float | None
+    recompilations: int
     remarks: tuple[str, ...]
     """Remarks for people on what was read and excluded."""
 
@@ -131,6 +132,7 @@ def read_steps(path: Path, run: RunSize | None = None, *, block_bytes: int = 0) 
         global_batch=run.global_batch,
         sequence=run.sequence,
         memory_bytes=readings.memory_bytes or None,
+        recompilations=readings.recompilations,
         remarks=tuple(_remarks(readings, times, warm_up, used, drift)),
     )
 
@@ -268,6 +270,9 @@ def _remarks(
     if odd:
         worst = show(float(times[warm_up:].max()), Dimension.SECONDS, digits=3)
         found.append(f"{odd:,} far from the median left out (longest {worst})")
+    if readings.recompilations:
+        again = counted(readings.recompilations, "time")
+        found.append(f"it compiles {again} more after its first steps")
     if readings.skipped:
         found.append(f"{readings.skipped:,} skipped iterations left out")
     repeated = len(readings.values) - times.size if readings.window == 1 else 0

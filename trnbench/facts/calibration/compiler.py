@@ -26,6 +26,8 @@ class Compiler(Sourced):
     """Cold compilation of a graph of a million instructions."""
     compile_exponent: float
     """Power of a graph's instructions that its time follows."""
+    warm_s: Seconds
+    """Reading of graphs that a cache holds compiled."""
 
 
 def compiler_of(catalog: Catalog, chip: str) -> Compiler | None:

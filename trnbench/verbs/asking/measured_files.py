@@ -148,6 +148,8 @@ def _row(given: GivenRun, catalog: Catalog, path: Path, name: str) -> EvidenceFi
     }
     if given.logical_size is not None:
         cells["lnc"] = str(given.logical_size)
+    if steps.recompilations:
+        cells["recompilations"] = str(steps.recompilations)
     if steps.memory_bytes is not None:
         cells["memory_gb"] = repr(steps.memory_bytes / GIB)
     row = EvidenceRow(id=name, line=1, cells=cells)

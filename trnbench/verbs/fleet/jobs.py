@@ -354,13 +354,12 @@ class WaysFinder(State):
 
 def mixed_operations(market: Market, shares: FloatArray) -> list[Operations]:
     """Return how clusters of which a share are spot machines fail and are taken back."""
-    known = market.operations(market.offers.rules)
-    return [
-        replace(
-            known, interruptions_per_node_day=known.interruptions_per_node_day.scaled(float(share))
-        )
-        for share in shares
-    ]
+    found = []
+    for nodes, share in zip(market.nodes.tolist(), shares.tolist(), strict=True):
+        known = market.operations(nodes, market.offers.rules)
+        taken = known.interruptions_per_node_day.scaled(share)
+        found.append(replace(known, interruptions_per_node_day=taken))
+    return found
 
 
 def _of_length(one: Explored, factors: Sequence[float]) -> Explored:

@@ -115,7 +115,7 @@ def on_spot(
     rules, tariff = market.offers.rules, _tariff(market, "spot")
     if rules is None or tariff is None:
         raise ValueError(f"no spot price of {market.instance.name}")
-    known = market.operations(rules)
+    known = market.operations(nodes, rules)
     work_s = _work_s(choice, nodes, draws)
     typical = goodput(
         known,

@@ -21,9 +21,10 @@ from trnbench.launch.folder import LaunchFolder, launch_folder
 from trnbench.launch.plan import LaunchPlan
 from trnbench.launch.software import Framework, Scheduler
 from trnbench.money.checkpoint import checkpoint_bytes
-from trnbench.money.failures import operations_of, ranged
+from trnbench.money.failures import derived, operations_of, ranged
 from trnbench.money.goodput import goodput
 from trnbench.predict.setup import TrainSetup, train_setup
+from trnbench.predict.step import compile_s
 from trnbench.show.row import Row, cells
 from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.use_case import Progress, quiet
@@ -145,7 +146,9 @@ def _plan(
         layout=layout,
         step_time_s=step.step.step_time_s,
         checkpoint_interval_s=interval_s,
-        compile_s=ranged(reliability.compile_s, reliability.provenance, "compile"),
+        compile_s=derived(*cold)
+        if (cold := compile_s(setup, [layout]))
+        else ranged(reliability.compile_s, reliability.provenance, "compile"),
         steps=steps,
         date=question.date,
     )

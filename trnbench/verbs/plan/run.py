@@ -347,7 +347,7 @@ class _Planning(Record, eq=False):
             found += quotes_assumed((quoted,))
             market = self._explored(quoted.instance).market
             if market is not None:
-                found += _of_failures(market)
+                found += _of_failures(market, quoted.nodes)
         return tuple(found)
 
 
@@ -355,9 +355,9 @@ def _drawn(quote: Quote, known: Sequence[Rival]) -> DrawnPurchase | None:
     return next((one.drawn for one in known if quote.is_of(one.way)), None)
 
 
-def _of_failures(market: Market) -> tuple[Assumption, ...]:
+def _of_failures(market: Market, nodes: int) -> tuple[Assumption, ...]:
     """Return the rates of failures, recovery and writing that nobody stated."""
-    known, stated = market.operations(), market.stated
+    known, stated = market.operations(nodes), market.stated
 
     def told(estimate: Estimate, scale: Dimension | None = None) -> str:
         shown = [

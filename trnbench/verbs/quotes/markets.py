@@ -14,15 +14,17 @@ from trnbench.facts.records import MAX_SIZE, Record, field, replace
 from trnbench.facts.units import Dimension, counted, show
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.checkpoint import checkpoint_bytes
+from trnbench.money.failures import Compiling, derived
 from trnbench.money.market import Market, cluster_limit
 from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
 from trnbench.predict.assumption import Assumption
+from trnbench.predict.graph_size import warm_time_s
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.result import Found, SearchResult, Tally, joined
 from trnbench.predict.settled import assumptions, modes_between, refuse_senseless, with_habits
 from trnbench.predict.setup import TrainSetup
-from trnbench.predict.step import predict_between
+from trnbench.predict.step import compile_s, predict_between
 from trnbench.verbs.asking.run_parts import Part, part_text
 from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.quotes.question import RunRequest, price_terms
@@ -335,8 +337,23 @@ def _market(
         offers=load_offers(catalog, instance, terms),
         reliability=load_reliability(catalog, setup.platform.chip.name),
         stated=request.stated,
+        compiling=tuple(
+            one for nodes in counts if (one := _compiling(request, setup, searches, nodes))
+        ),
         interval_s=request.checkpoint_interval_s,
     )
+
+
+def _compiling(
+    request: RunRequest, setup: TrainSetup, searches: tuple[SearchResult, ...], nodes: int
+) -> Compiling | None:
+    """Seconds of compiling a part of the run in its best layout, as the cache is kept."""
+    found = [result.by_nodes[nodes].best for result in searches]
+    cold = compile_s(setup, [one.layout for one in found if one is not None])
+    if cold is None or setup.graph_compiler is None:
+        return None
+    ends, cache = (cold, warm_time_s(setup.graph_compiler)), request.compile_cache
+    return Compiling(first=derived(*ends[cache == "filled"]), again=derived(*ends[cache != "lost"]))
 
 
 def _tokens_per_s(setup: TrainSetup, portion: Portion, best: Found) -> float:

@@ -96,7 +96,7 @@ def _pilot(
         return None
     row = f"pilot on {nodes} x {explored.name}"
     measured = drawn_times_s(setup, layout.complete(), draws, row=row)
-    wall_s = market.operations().start_s.value + STEPS * float(np.median(measured))
+    wall_s = market.operations(nodes).start_s.value + STEPS * float(np.median(measured))
     bought = _bought(market, nodes, wall_s)
     if bought is None:
         return None

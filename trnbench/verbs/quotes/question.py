@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from trnbench.errors import InputError
 from trnbench.facts import parsing
+from trnbench.facts.calibration.compiler import compiler_of
 from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.hardware.library import load_instance
 from trnbench.facts.parsing import LEAST_SURE, MOST_SURE
 from trnbench.facts.records import MAX_SIZE
 from trnbench.facts.units import DAY_S
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.money import Commitment
+from trnbench.money import Commitment, CompileCache
 from trnbench.verbs.asking.function import signature_of
 from trnbench.verbs.asking.knobs import KNOB_OPTIONS
 from trnbench.verbs.asking.option import Given
@@ -127,6 +129,12 @@ class RunRequest(Question):
     buyable_only: bool = option(
         "Leave out purchases of several Capacity Blocks, and instances without a published price."
     )
+    compile_cache: CompileCache = option(
+        "Graphs compiled for Trainium: kept for restarts, filled before the first start too, or "
+        "lost with each machine.",
+        default="kept",
+        metavar="kept|filled|lost",
+    )
     bought: Buying = group(Buying)
     what_if: WhatIf = group(WhatIf)
     term_years: int | None = option(
@@ -210,6 +218,14 @@ class RunRequest(Question):
         return super().read(given)
 
     def settled(self, catalog: Catalog) -> RunRequest:
+        """The run with the user's discounts; refuse a cache of graphs that nothing compiles."""
+        if self.compile_cache != "kept" and not any(
+            compiler_of(catalog, load_instance(catalog, name).chip) for name in self.instances
+        ):
+            raise InputError(
+                f"--compile-cache {self.compile_cache}: nothing is compiled before a run on "
+                f"{', '.join(self.instances)}; leave it out"
+            )
         return self.but(
             bought=self.bought.used(catalog, self.instances),
             what_if=self.what_if.settled_on(catalog, self.instances),

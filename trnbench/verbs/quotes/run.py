@@ -169,7 +169,7 @@ def _cost(
         TrainingJob(phases=phases, nodes=candidate.nodes, checkpoint_bytes=market.checkpoint_bytes),
         replace(offers, tariffs=wanted) if wanted else offers,
         market.reliability,
-        stated=market.stated,
+        stated=market.stated_on(candidate.nodes),
         interval_s=market.interval_s,
     )
 

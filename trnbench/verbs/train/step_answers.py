@@ -14,6 +14,7 @@ from trnbench.facts.units import Dimension, show
 from trnbench.facts.workload.choices import REINFORCED
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.pipeline_layout import stages_of
+from trnbench.predict.graph_size import warm_time_s
 from trnbench.predict.job_rates import host_link, host_memory, range_of
 from trnbench.predict.prediction import Prediction, StepFigures
 from trnbench.predict.search.question import question_of
@@ -29,7 +30,7 @@ from trnbench.predict.settled import (
     settle,
 )
 from trnbench.predict.setup import TrainSetup
-from trnbench.predict.step import Playing, predict_between
+from trnbench.predict.step import Playing, compile_s, predict_between
 from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.train.answer import Searched, TrainAnswer
 
@@ -99,6 +100,7 @@ def settled_answers(
                 *blank.notes,
                 *_expert_notes(setup),
                 *_mfu_notes(setup, blank.layout, steps[engine]),
+                *_compile_notes(setup, modes),
                 *_writing_notes(setup, blank.layout),
                 *_offload_notes(setup, blank.layout),
                 *_chunk_notes(blank.layout, engine),
@@ -121,6 +123,18 @@ def _mfu_notes(
     mfu = step.mfu * chip.peak_flop_per_s(format_name) / peak
     rate = show(peak, Dimension.FLOP_PER_S)
     return (f"{software.title} prints MFU {100 * mfu:.1f} %: it counts {rate} a chip",)
+
+
+def _compile_notes(setup: TrainSetup, layouts: Sequence[PartialLayout]) -> tuple[str, ...]:
+    """The time that the compiler takes before the first step, cold and from a filled cache."""
+    cold = compile_s(setup, [one.complete() for one in layouts])
+    if cold is None or setup.graph_compiler is None:
+        return ()
+    told, warm = (
+        "{} ({} to {})".format(*(show(one, Dimension.SECONDS, digits=2) for one in ends))
+        for ends in (cold, warm_time_s(setup.graph_compiler))
+    )
+    return (f"compiles before the first step in {told}; with a filled cache {warm}",)
 
 
 def _expert_notes(setup: TrainSetup) -> tuple[str, ...]:
