@@ -2,7 +2,7 @@
 
 On a cluster the layout with the fastest step is also the cheapest, with any purchase: cost never
 falls as time grows. So the search settles a layout for each cluster, and the choice that remains is
-the number of nodes and the purchase.
+the number of nodes and the purchase. Minutes of compiling choose no layout.
 """
 
 from __future__ import annotations

@@ -108,9 +108,6 @@ def test_money_is_that_of_the_cost_chain(compared):
         load_model(CATALOG, RUN.model), PartialLayout(precision="bf16-master", sequence=4096)
     )
     speed, slowest = 256 * 4096 / step.step_time_s, 256 * 4096 / step.high_step_time_s
-    setup = train_setup(CATALOG, RUN.model, quote.instance, quote.nodes)
-    cold = compile_s(setup, [quote.step.layout.complete()])
-    warm = warm_time_s(setup.graph_compiler)
     cost = training_cost(
         TrainingJob(
             phases=[RunPhase(tokens=3e11, tokens_per_s=speed, low_tokens_per_s=slowest)],
@@ -119,7 +116,7 @@ def test_money_is_that_of_the_cost_chain(compared):
         ),
         load_offers(CATALOG, instance, PriceTerms(on=TODAY)),
         load_reliability(CATALOG, instance.chip),
-        stated=Stated(compiling=Compiling(first=derived(*cold), again=derived(*warm))),
+        stated=compiled(RUN.model, quote.step),
     )
     assert quote.cost_usd.value == float(cost.cost_usd)
     assert quote.cost_usd.high == float(cost.high_cost_usd)
@@ -137,6 +134,14 @@ def test_a_checkpoint_holds_weights_and_optimizer_once():
     # Each of 7 projections of 32 layers: rank x (inputs + outputs)
     widths = 4 * (4096 + 4096) + 3 * (4096 + 11008)
     assert adapters == pytest.approx(14 * 32 * 8 * widths)
+
+
+def compiled(model, step):
+    """The compilation of a step's layout, cold at first and then from its cache."""
+    setup = train_setup(CATALOG, model, step.instance, step.nodes)
+    cold = compile_s(setup, [step.layout.complete()])
+    warm = warm_time_s(setup.graph_compiler)
+    return Stated(compiling=Compiling(first=derived(*cold), again=derived(*warm)))
 
 
 def brute_force(request):
@@ -170,6 +175,7 @@ def brute_force(request):
                 ),
                 offers,
                 load_reliability(CATALOG, instance.chip),
+                stated=compiled(request.model, answer),
                 ranges=False,
             )
             for priced in cost.priced:
