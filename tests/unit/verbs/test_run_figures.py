@@ -140,6 +140,8 @@ def compiled(model, step):
     """The compilation of a step's layout, cold at first and then from its cache."""
     setup = train_setup(CATALOG, model, step.instance, step.nodes)
     cold = compile_s(setup, [step.layout.complete()])
+    assert cold is not None
+    assert setup.graph_compiler is not None
     warm = warm_time_s(setup.graph_compiler)
     return Stated(compiling=Compiling(first=derived(*cold), again=derived(*warm)))
 
