@@ -128,29 +128,37 @@ def unhandled(thing: Never, lacks: str) -> Never:
 
 def did_you_mean(name: str, known: Iterable[str], *, most: int = MOST_NAMED) -> str:
     """Return "; did you mean 'x' or 'y'?" for the known names that are meant, or nothing."""
-    near = [repr(one) for one in nearest_names(name, known)][:most]
+    near = [repr(near_name) for near_name in nearest_names(name, known)][:most]
     return f"; did you mean {listed(near, 'or')}?" if near else ""
 
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that begin with what was typed, else those most like it."""
     typed, names = name.casefold(), [*dict.fromkeys(known)]
-    begun = [one for one in names if len(typed) > 1 and one.casefold().startswith(typed)]
+    begun = [
+        candidate
+        for candidate in names
+        if len(typed) > 1 and candidate.casefold().startswith(typed)
+    ]
     if begun:
         return begun[:MOST_NAMED]
-    likeness = {one: _likeness(typed, one.casefold()) for one in names}
+    likeness = {candidate: _likeness(typed, candidate.casefold()) for candidate in names}
     best = max(likeness.values(), default=0.0)
-    near = [one for one in names if likeness[one] == best >= ALIKE]
-    plain = [one for one in near if not any(one.startswith(f"{other}-") for other in near)]
+    near = [candidate for candidate in names if likeness[candidate] == best >= ALIKE]
+    plain = [
+        candidate
+        for candidate in near
+        if not any(candidate.startswith(f"{other}-") for other in near)
+    ]
     return plain[:MOST_NAMED]
 
 
 def _likeness(typed: str, name: str) -> float:
     """Return the likeness (0 to 1) of a name to typed text, which may be only its beginning."""
     begun = name[: len(typed)] if len(typed) > MOST_NAMED else name
-    alike = [SequenceMatcher(None, typed, one) for one in dict.fromkeys((name, begun))]
+    alike = [SequenceMatcher(None, typed, part) for part in dict.fromkeys((name, begun))]
     # What cannot be like enough is not looked at closely: the bound takes a tenth of the time.
-    return max(one.ratio() if one.quick_ratio() >= ALIKE else 0.0 for one in alike)
+    return max(matcher.ratio() if matcher.quick_ratio() >= ALIKE else 0.0 for matcher in alike)
 
 
 def listed(words: Sequence[str], joint: str = "and") -> str:

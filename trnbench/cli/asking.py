@@ -96,7 +96,7 @@ def files_read(options: Options, converted: Mapping[str, object]) -> list[Path]:
     for name, value in options.items():
         typed = converted.get(name)
         is_path = any(
-            isinstance(one, Path) for one in (typed if isinstance(typed, list) else [typed])
+            isinstance(item, Path) for item in (typed if isinstance(typed, list) else [typed])
         )
         texts = value if isinstance(value, list) else [value]
         paths += [Path(str(text)) for text in texts if is_path or str(text).endswith(_READ)]
@@ -104,8 +104,8 @@ def files_read(options: Options, converted: Mapping[str, object]) -> list[Path]:
 
 
 def question_options(group: Any, verb: str) -> frozenset[str]:  # noqa: ANN401
-    known = frozenset(str(parameter.name) for parameter in group.commands[verb].params)
-    return known - NOT_ASKED - _NO_QUESTION
+    parameters = frozenset(str(parameter.name) for parameter in group.commands[verb].params)
+    return parameters - NOT_ASKED - _NO_QUESTION
 
 
 def words_of(group: Any, verb: str, options: Options) -> list[str]:  # noqa: ANN401
@@ -114,12 +114,12 @@ def words_of(group: Any, verb: str, options: Options) -> list[str]:  # noqa: ANN
     if command is None:
         raise InputError(f"no verb {verb!r} any more")
     words, arguments = [verb], []
-    known = {parameter.name: parameter for parameter in command.params}
+    parameters = {parameter.name: parameter for parameter in command.params}
     for name, value in options.items():
-        parameter = known.get(name)
+        parameter = parameters.get(name)
         if parameter is None:
             raise InputError(f"{verb} has no option {name!r} any more")
-        texts = [str(one) for one in value] if isinstance(value, list) else [str(value)]
+        texts = [str(item) for item in value] if isinstance(value, list) else [str(value)]
         if parameter.param_type_name == "argument":
             arguments += texts
         elif isinstance(value, bool):

@@ -45,10 +45,10 @@ def calibrate(
     _check_destination(out, question, into)
     question = question.settled(catalog)
     with ProgressLine(quiet=out.quiet) as progress:
-        found = run(catalog, question, progress=progress)
-    for remark in (*unread(question.measurements), *found.remarks):
+        calibrated = run(catalog, question, progress=progress)
+    for remark in (*unread(question.measurements), *calibrated.remarks):
         out.narrate(remark)
-    files = _files(out, found, into)
+    files = _files(out, calibrated, into)
     if out.said and out.destination == STDOUT:
         if len(files) > 1:
             raise InputError("-o -: two calibrations were fitted; name a file: -o FILE.toml")
@@ -59,10 +59,10 @@ def calibrate(
         _refuse_replaced(out, files, into)
     shown = replace(out, destination=STDOUT)
     inputs = question.inputs()
-    if isinstance(found, CalibratedCollectives):
-        shown.write(links_report(found, inputs, named))
+    if isinstance(calibrated, CalibratedCollectives):
+        shown.write(links_report(calibrated, inputs, named))
     else:
-        shown.write(calibration_report(found, inputs, named))
+        shown.write(calibration_report(calibrated, inputs, named))
     if not out.silent:
         _write(out, files, into)
     return ExitCode.DONE
@@ -84,7 +84,7 @@ def _check_destination(out: Output, question: CalibrateQuestion, into: Path | No
 
 
 def _files(
-    out: Output, found: Calibrated | CalibratedCollectives, into: Path | None
+    out: Output, calibrated: Calibrated | CalibratedCollectives, into: Path | None
 ) -> dict[Path, tuple[str, str]]:
     """Return names and texts of what is written, by path: where -o or --into says, or among the
     user's own data. A stack of links goes beside the stack of training whose steps rest on it.
@@ -93,18 +93,20 @@ def _files(
 
     said = Path(out.destination) if out.said and out.destination != STDOUT else None
     folder = into or (said.parent if said else user_folder() / "calibration")
-    if isinstance(found, CalibratedCollectives):
-        path = said or folder / f"{found.name}.toml"
-        return {path: (found.name, found.text(name=path.stem))}
+    if isinstance(calibrated, CalibratedCollectives):
+        path = said or folder / f"{calibrated.name}.toml"
+        return {path: (calibrated.name, calibrated.text(name=path.stem))}
     files: dict[Path, tuple[str, str]] = {}
     if into is not None:
-        files |= {into / f"{name}.toml": (name, found.text(name)) for name in found.names()}
-    elif found.stack is not None:
-        path = said or folder / f"{found.stack}.toml"
-        files[path] = (found.stack, found.text(found.stack, name=path.stem))
-    if files and found.collectives is not None:
-        name = found.collectives.name
-        files[folder / f"{name}.toml"] = (name, found.collectives.text())
+        files |= {
+            into / f"{name}.toml": (name, calibrated.text(name)) for name in calibrated.names()
+        }
+    elif calibrated.stack is not None:
+        path = said or folder / f"{calibrated.stack}.toml"
+        files[path] = (calibrated.stack, calibrated.text(calibrated.stack, name=path.stem))
+    if files and calibrated.collectives is not None:
+        name = calibrated.collectives.name
+        files[folder / f"{name}.toml"] = (name, calibrated.collectives.text())
     return files
 
 

@@ -22,12 +22,12 @@ def configured(words: Sequence[str], verbs: Mapping[str, object]) -> Iterator[De
         return
     from trnbench.verbs.asking.configuration import CURRENT, configuration
 
-    found = configuration()
-    before = {name: os.environ.get(name) for name in found.environment}
-    token = CURRENT.set(found)
-    os.environ.update(found.environment)
+    settings = configuration()
+    before = {name: os.environ.get(name) for name in settings.environment}
+    token = CURRENT.set(settings)
+    os.environ.update(settings.environment)
     try:
-        options = found.options(verb)
+        options = settings.options(verb)
         yield {verb: options} if options else {}
     finally:
         CURRENT.reset(token)
@@ -45,16 +45,16 @@ def money_origins(context: typer.Context) -> tuple[str, ...]:
     """
     from trnbench.verbs.asking.configuration import CURRENT, SETTINGS
 
-    found = CURRENT.get()
-    if found is None or not found.files:
+    settings = CURRENT.get()
+    if settings is None or not settings.files:
         return ()
-    file = str(found.files[-1])
-    told = {"prices": "own prices are", "discount": "a discount is"}
+    file = str(settings.files[-1])
+    subjects = {"prices": "own prices are", "discount": "a discount is"}
     return tuple(
         f"{words} set by {file}"
-        for key, words in told.items()
-        if (one := found.values.get(key)) is not None
-        and one.origin == file
+        for key, words in subjects.items()
+        if (setting := settings.values.get(key)) is not None
+        and setting.origin == file
         and _is_default(context, SETTINGS[key].option)
     )
 

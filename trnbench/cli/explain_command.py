@@ -33,8 +33,8 @@ def explain(out: Output, catalog: Catalog, question: ExplainQuestion) -> int:
 
     question = question.settled(catalog)
     with ProgressLine(quiet=out.quiet) as progress:
-        found = run(catalog, question, progress=progress)
-    for remark in found.measured.remarks:
+        explanation = run(catalog, question, progress=progress)
+    for remark in explanation.measured.remarks:
         out.narrate(remark)
-    out.write(explain_report(found, question.inputs()))
+    out.write(explain_report(explanation, question.inputs()))
     return ExitCode.DONE

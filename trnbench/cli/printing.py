@@ -60,8 +60,8 @@ def printing(
     """
     own = list(inspect.signature(command).parameters.values())[2:]
     hints = hints_of(command, [parameter.name for parameter in own])
-    beside = [*(["plot_file"] if plots else []), *(["report", "redact_prices"] if reports else [])]
-    shared = [Beside.options()[name] for name in beside]
+    files = [*(["plot_file"] if plots else []), *(["report", "redact_prices"] if reports else [])]
+    shared = [Beside.options()[name] for name in files]
     shared += [*Keeping.options().values()] if kept else []
     shared += [one for one in Printed.options().values() if to_file or one.name != "output"]
     parameters = [

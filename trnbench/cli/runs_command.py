@@ -85,7 +85,7 @@ def export(out: Output, catalog: Catalog, question: RunsExportQuestion) -> int:
     if out.format not in (OutputFormat.TABLE, OutputFormat.JSON):
         raise InputError("an export is JSON; leave out --format, or name a file .json")
     exported = export_runs(question.runs, redact=question.redacted)
-    if not question.redacted and any(one["own_prices"] for one in exported):
+    if not question.redacted and any(listed_run["own_prices"] for listed_run in exported):
         out.narrate(
             "prices or discounts of your own are inside; --redact-prices leaves out what tells them"
         )

@@ -44,9 +44,11 @@ def run_command(out: Output, catalog: Catalog, effort: StudyEffort) -> int:
     before = kept_study(catalog, study, say=say)
     workers = effort.workers or processors()
     effort = effort.but(workers=workers, no_keep=effort.no_keep or not keeps())
-    known = sum(key in before.kept for key in before.keys)
+    answered = sum(key in before.kept for key in before.keys)
     where = effort.scheduler or counted(workers, "worker")
-    out.narrate(f"{study.name}: {counted(len(before.cells), 'cell')}, {known:,} known; on {where}")
+    out.narrate(
+        f"{study.name}: {counted(len(before.cells), 'cell')}, {answered:,} known; on {where}"
+    )
     began = time.time()
     with Interrupts() as interrupts, ProgressLine(quiet=out.quiet) as progress:
         answer = run_study(

@@ -73,7 +73,7 @@ def _whole_runs(out: Output, catalog: Catalog, question: TrainQuestion) -> int:
     with ProgressLine(quiet=out.quiet) as progress:
         quotes = quotes_of_runs(catalog, question, progress=progress)
     out.write(train_run_report(quotes, question.inputs()))
-    good = all(one.feasible for one in quotes)
+    good = all(quote.feasible for quote in quotes)
     return ExitCode.DONE if good else ExitCode.ANSWER_IS_NO
 
 

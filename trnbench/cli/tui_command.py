@@ -41,7 +41,7 @@ class TuiQuestion(Question):
     )
 
     def __post_init__(self) -> None:
-        given = any(one is not None for one in (self.host, self.port, self.idle_s))
+        given = any(value is not None for value in (self.host, self.port, self.idle_s))
         if given and not self.serve:
             raise InputError("--host, --port and --idle go with --serve")
 

@@ -42,21 +42,21 @@ def validate(
     if showing.plot:
         out.refuse_plot()
     with ProgressLine(quiet=out.quiet) as progress:
-        found = run(catalog, question, progress=progress)
-    remarks = [remark for section in found for remark in section.remarks]
+        sections = run(catalog, question, progress=progress)
+    remarks = [remark for section in sections for remark in section.remarks]
     for remark in dict.fromkeys([*unread(question.evidence), *remarks]):
         out.narrate(remark)
-    told = {"sets": [section.name for section in found], "fail_above": showing.fail_above}
-    report = validation_report(found, question.inputs() | told, plot=showing.plot)
+    inputs = {"sets": [section.name for section in sections], "fail_above": showing.fail_above}
+    report = validation_report(sections, question.inputs() | inputs, plot=showing.plot)
     report, regressed = showing.held.beside(report)
     out.write(report)
-    errors = [section.summary.errors.get("all") for section in found]
-    if not any(section.summary.errors or section.summary.fit for section in found):
-        row = found[0].rows[0]
+    errors = [section.summary.errors.get("all") for section in sections]
+    if not any(section.summary.errors or section.summary.fit for section in sections):
+        row = sections[0].rows[0]
         out.narrate(f"no row could be predicted; {row.id}: {row.reason}")
         return ExitCode.ANSWER_IS_NO
     limit = showing.fail_above
-    failed = limit is not None and any(one and one.mape > limit for one in errors)
+    failed = limit is not None and any(error and error.mape > limit for error in errors)
     return ExitCode.ANSWER_IS_NO if failed or regressed else ExitCode.DONE
 
 

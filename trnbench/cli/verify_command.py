@@ -31,12 +31,12 @@ def verify(out: Output, catalog: Catalog, question: VerifyQuestion) -> int:
 
     question = question.settled(catalog)
     with ProgressLine(quiet=out.quiet) as progress:
-        found = run(catalog, question, progress=progress)
-    for remark in found.remarks:
+        explanation = run(catalog, question, progress=progress)
+    for remark in explanation.remarks:
         out.narrate(remark)
     command = question.why(catalog)
-    out.write(verify_report(found, question.inputs(), command))
-    if found.as_predicted:
+    out.write(verify_report(explanation, question.inputs(), command))
+    if explanation.as_predicted:
         return ExitCode.DONE
     out.narrate(f"to find out why: {command}")
     return ExitCode.ANSWER_IS_NO

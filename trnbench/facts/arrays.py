@@ -81,8 +81,8 @@ def spread(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 def picked(values: NDArray[Any], shape: tuple[int, ...], index: tuple[int, ...]) -> NDArray[Any]:
     """Elements of an array at an index into the shape to which the array broadcasts."""
     own = index[len(shape) - values.ndim :]
-    found = values[tuple(i if n > 1 else 0 for i, n in zip(own, values.shape, strict=False))]
-    return np.asarray(spread(np.asarray(found), shape[len(index) :]))
+    elements = values[tuple(i if n > 1 else 0 for i, n in zip(own, values.shape, strict=False))]
+    return np.asarray(spread(np.asarray(elements), shape[len(index) :]))
 
 
 def quantiles(values: FloatArray, shares: Sequence[float]) -> list[float]:

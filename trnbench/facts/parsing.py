@@ -239,7 +239,7 @@ def texts(given: str | Sequence[str]) -> tuple[str, ...]:
 
 def clusters(given: str | Sequence[str]) -> tuple[tuple[str, int], ...]:
     """(instance, nodes) of one or several texts INSTANCE or INSTANCE:NODES."""
-    return tuple(place("--on")(one) for one in names("--on", given))
+    return tuple(place("--on")(name) for name in names("--on", given))
 
 
 def literal(what: str, given: T, kind: object) -> T:
@@ -300,7 +300,7 @@ def number_text(number: float) -> str:
 
 def count_text(number: float) -> str:
     """A count with its suffix, exact: 2T, 1.5B, 123."""
-    for suffix, factor in sorted(COUNT_SUFFIXES.items(), key=lambda one: -one[1]):
+    for suffix, factor in sorted(COUNT_SUFFIXES.items(), key=lambda pair: -pair[1]):
         # Division may round: only a text that reads back to the same number is exact.
         text = number_text(number / factor) + suffix
         if number >= factor > 1 and parse(text, Dimension.COUNT) == number:
@@ -319,7 +319,7 @@ def share_text(share: float) -> str:
 
 def size_text(size_bytes: float) -> str:
     """A size in the largest binary unit of which the size is a whole number."""
-    for prefix, factor in sorted(BINARY_PREFIXES.items(), key=lambda one: -one[1]):
+    for prefix, factor in sorted(BINARY_PREFIXES.items(), key=lambda pair: -pair[1]):
         if size_bytes % factor == 0:
             return f"{size_bytes / factor:.0f}{prefix}B"
     return number_text(size_bytes)

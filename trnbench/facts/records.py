@@ -115,9 +115,9 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, Struct):
         return asdict(value)
     if value.__class__ in (list, tuple):
-        return type(value)([_plain(one) for one in value])
+        return type(value)([_plain(item) for item in value])
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     return value
 
 

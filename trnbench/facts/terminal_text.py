@@ -37,9 +37,9 @@ def control_character(text: str) -> str | None:
     """The first forbidden character of a data file's text, such as U+001B; None without one."""
     return next(
         (
-            f"U+{ord(found[0]):04X}"
-            for found in _UNSAFE.finditer(text)
-            if found[0] not in _MAY_STAND
+            f"U+{ord(unsafe[0]):04X}"
+            for unsafe in _UNSAFE.finditer(text)
+            if unsafe[0] not in _MAY_STAND
         ),
         None,
     )
@@ -53,8 +53,8 @@ def markdown_text(text: str) -> str:
 
 def json_shown(text: str) -> str:
     """JSON with control characters escaped; it parses to the same value."""
-    return _UNSAFE_BUT_LINES.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSAFE_BUT_LINES.sub(lambda unsafe: f"\\u{ord(unsafe[0]):04x}", text)
 
 
-def _written(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
+def _written(unsafe: re.Match[str]) -> str:
+    return unsafe[0].encode("unicode_escape").decode()

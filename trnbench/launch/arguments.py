@@ -67,8 +67,8 @@ def whole(of: str, what: str, text: object, otherwise: int | None = None) -> int
     if isinstance(text, str) and re.fullmatch(r"[1-9]\d{0,11}", text):
         return int(text)
     huge = isinstance(text, int) and abs(text) >= _MOST
-    found = "one of more than 12 digits" if huge else f"{text!s:.40}"
-    raise InputError(f"{of}: {what}: expected a whole number above 0, found {found}", hint=BESIDE)
+    given = "one of more than 12 digits" if huge else f"{text!s:.40}"
+    raise InputError(f"{of}: {what}: expected a whole number above 0, found {given}", hint=BESIDE)
 
 
 def number(of: str, what: str, text: str) -> float:
@@ -113,13 +113,14 @@ def read_flags(of: str, text: str) -> Flags:
 
 def _behind(words: Sequence[str], place: int) -> Iterator[str]:
     following = (words[n] for n in range(place + 1, len(words)))
-    return takewhile(lambda one: not one.startswith("--"), following)
+    return takewhile(lambda word: not word.startswith("--"), following)
 
 
 def _defaulted(name: str, value: str) -> str:
     # NAME=${NAME:-x} is x, as the environment is not known.
     return _NAMED.sub(
-        lambda found: found[0] if found[1] != name or found[2] is None else found[2], value
+        lambda variable: variable[0] if variable[1] != name or variable[2] is None else variable[2],
+        value,
     )
 
 
@@ -138,11 +139,11 @@ def _filled(of: str, text: str, variables: Mapping[str, str]) -> str:
     # characters ends variables that double in every round.
     for _ in range(_DEEP):
         parts, size, at = list[str](), 0, 0
-        for found in _NAMED.finditer(text):
-            value = variables.get(found[1] or found[3], found[2] or found[0])
-            parts += (text[at : found.start()], value)
-            size += found.start() - at + len(value)
-            at = found.end()
+        for assignment in _NAMED.finditer(text):
+            value = variables.get(assignment[1] or assignment[3], assignment[2] or assignment[0])
+            parts += (text[at : assignment.start()], value)
+            size += assignment.start() - at + len(value)
+            at = assignment.end()
             if size > MOST_CHARACTERS:
                 raise InputError(
                     f"{of}: its variables, put in their places, make more than "

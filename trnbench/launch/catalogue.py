@@ -14,11 +14,11 @@ from trnbench.launch.schedulers import hosts, kubernetes, services
 from trnbench.launch.software import Framework, Scheduler
 
 FRAMEWORKS: Mapping[str, Framework] = {
-    one.FACTS.name: one.FACTS for one in (nxdt, optimum, torchtitan, megatron, bridge)
+    module.FACTS.name: module.FACTS for module in (nxdt, optimum, torchtitan, megatron, bridge)
 }
 SCHEDULERS: Mapping[str, Scheduler] = {
-    one.name: one
-    for one in (
+    scheduler.name: scheduler
+    for scheduler in (
         *(hosts.TORCHRUN, hosts.SLURM, hosts.PARALLELCLUSTER, kubernetes.EKS),
         *(services.SAGEMAKER, services.BATCH, services.ECS, kubernetes.RAY, services.SKYPILOT),
     )
@@ -27,8 +27,8 @@ SCHEDULERS: Mapping[str, Scheduler] = {
 
 def frameworks_on(catalog: Catalog, platform: Platform) -> tuple[Framework, ...]:
     return tuple(
-        one
-        for name, one in FRAMEWORKS.items()
+        framework
+        for name, framework in FRAMEWORKS.items()
         if (software := software_called(catalog, name)) and software.runs_on(platform)
     )
 
@@ -40,18 +40,26 @@ def framework_for(catalog: Catalog, platform: Platform, name: str, job: str | No
     stacks = Stacks(catalog)
     stack = stacks.by_name(name, platform).stack.name
     here = frameworks_on(catalog, platform)
-    alike = [one for one in here if stacks.by_name(one.name, platform).stack.name == stack]
+    alike = [
+        framework
+        for framework in here
+        if stacks.by_name(framework.name, platform).stack.name == stack
+    ]
     if not alike:
-        known = ", ".join(one.name for one in here) or "none"
+        names = ", ".join(framework.name for framework in here) or "none"
         raise InputError(
             f"--stack {name}: no framework that files are written for stands for it on "
-            f"{platform.instance.name}; frameworks there: {known}"
+            f"{platform.instance.name}; frameworks there: {names}"
         )
-    return next((one for one in alike if job is None or job in one.jobs), alike[0])
+    return next(
+        (framework for framework in alike if job is None or job in framework.jobs), alike[0]
+    )
 
 
 def schedulers_on(platform: Platform) -> tuple[Scheduler, ...]:
-    return tuple(one for one in SCHEDULERS.values() if one.cannot(platform) is None)
+    return tuple(
+        scheduler for scheduler in SCHEDULERS.values() if scheduler.cannot(platform) is None
+    )
 
 
 def pair_reasons(
@@ -61,9 +69,9 @@ def pair_reasons(
     name = platform.instance.name
     here = frameworks_on(catalog, platform)
     if framework not in here:
-        known = ", ".join(one.name for one in here) or "none"
-        yield f"{framework.title} does not run on {name}; frameworks that do: {known}"
+        names = ", ".join(one.name for one in here) or "none"
+        yield f"{framework.title} does not run on {name}; frameworks that do: {names}"
     why = scheduler.cannot(platform)
     if why is not None:
-        known = ", ".join(one.name for one in schedulers_on(platform))
-        yield f"{scheduler.title}: {why}; schedulers that can: {known}"
+        names = ", ".join(one.name for one in schedulers_on(platform))
+        yield f"{scheduler.title}: {why}; schedulers that can: {names}"

@@ -31,7 +31,7 @@ class LaunchFolder(Record, eq=False):
 
     @property
     def empty(self) -> tuple[UserValue, ...]:
-        return tuple(one for one in self.values if one.to_fill_in)
+        return tuple(value for value in self.values if value.to_fill_in)
 
 
 def launch_folder(
@@ -54,14 +54,14 @@ def launch_folder(
     of_files = [job.texts[name] for name in job.filled]
     own = framework.files(plan, stamp)
     # The scheduler's defaults win: it knows the paths and names on its hosts.
-    known = {**framework.defaults, **framework.own_defaults(plan), **scheduler.defaults}
-    known["JOB_NAME"] = plan.name
+    defaults = {**framework.defaults, **framework.own_defaults(plan), **scheduler.defaults}
+    defaults["JOB_NAME"] = plan.name
     if plan.steps is not None:
-        known |= {"MAX_STEPS": str(plan.steps)}
+        defaults |= {"MAX_STEPS": str(plan.steps)}
     names = named_in(
         (*inside, *own.values(), *of_files, *job.start, *job.texts.values(), "${VENV}")
     )
-    values = tuple(replace(VALUES[n], default=known.get(n, VALUES[n].default)) for n in names)
+    values = tuple(replace(VALUES[n], default=defaults.get(n, VALUES[n].default)) for n in names)
     # train.sh tests the values that it uses itself; start.sh, which hands the job over, tests all.
     needed = {value.name for value in values if not value.optional}
     in_train = [name for name in named_in((*inside, *own.values())) if name in needed]

@@ -91,10 +91,10 @@ class Framework(LaunchSoftware, eq=False):
             yield f"{self.title} gets equal layers with attention here; {model.name} has others"
             return
         if layout.job not in self.jobs:
-            known = ", ".join(self.jobs)
+            jobs = ", ".join(self.jobs)
             why = self.no_jobs.get(layout.job)
             because = f": {why}" if why else ""
-            yield f"{self.title} has no job {layout.job} here{because}; it has {known}"
+            yield f"{self.title} has no job {layout.job} here{because}; it has {jobs}"
         # A complete layout has a value for every knob, so that its conflicts are all there are.
         yield from self.conflicts(PartialLayout.of(layout))
         for knob in (KNOBS[name] for name in RARE - self.writes):
@@ -105,15 +105,15 @@ class Framework(LaunchSoftware, eq=False):
         if plan.depths and "mtp_depths" not in self.writes:
             yield f"{self.title} trains no MTP depths here; try --mtp-depths 0"
         if layout.pp > 1 and layout.schedule not in self.schedules:
-            known = ", ".join(self.schedules)
-            yield f"{self.title} has no schedule {layout.schedule}; it has {known}"
+            jobs = ", ".join(self.schedules)
+            yield f"{self.title} has no schedule {layout.schedule}; it has {jobs}"
         for part in parts_of(layout.recompute):
             if part not in self.recompute:
-                known = ", ".join(self.recompute)
-                yield f"{self.title} has no recompute {part} here; it has {known}"
+                jobs = ", ".join(self.recompute)
+                yield f"{self.title} has no recompute {part} here; it has {jobs}"
         if layout.precision not in self.precisions:
-            known = ", ".join(self.precisions)
-            yield f"{self.title} has no precision {layout.precision}; it has {known}"
+            jobs = ", ".join(self.precisions)
+            yield f"{self.title} has no precision {layout.precision}; it has {jobs}"
         yield from self.refusals(plan)
 
 

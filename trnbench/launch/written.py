@@ -77,7 +77,7 @@ _VALUES = (
     ("JOB_KIND", "pytorchjob or trainjob: which operator of Kubeflow runs it."),
     ("CLUSTER", "ECS cluster with a capacity provider of managed instances."),
 )
-VALUES: Mapping[str, UserValue] = {one.name: one for one in starmap(UserValue, _VALUES)}
+VALUES: Mapping[str, UserValue] = {value.name: value for value in starmap(UserValue, _VALUES)}
 
 
 def named_in(texts: Iterable[str]) -> tuple[str, ...]:

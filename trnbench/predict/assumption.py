@@ -42,14 +42,18 @@ class Assumption(Record):
 def merged(by_place: Mapping[str, Sequence[Assumption]]) -> tuple[Assumption, ...]:
     """Assumptions of several places, each once; those that differ say where they hold."""
     places = {place: dict.fromkeys(listed) for place, listed in by_place.items()}
-    every = dict.fromkeys(one for listed in places.values() for one in listed)
+    every = dict.fromkeys(assumption for listed in places.values() for assumption in listed)
     # An assumption that holds at every place is said once, without a place.
-    shared = [one for one in every if all(one in listed for listed in places.values())]
+    shared = [
+        assumption
+        for assumption in every
+        if all(assumption in listed for listed in places.values())
+    ]
     own = [
-        replace(one, place=place)
+        replace(assumption, place=place)
         for place, listed in places.items()
-        for one in listed
-        if one not in shared
+        for assumption in listed
+        if assumption not in shared
     ]
     return tuple(dict.fromkeys((*shared, *own)))
 
@@ -57,17 +61,17 @@ def merged(by_place: Mapping[str, Sequence[Assumption]]) -> tuple[Assumption, ..
 def assumed_lines(assumed: Iterable[Assumption]) -> list[str]:
     """Assumptions as lines of text, those with one reason together."""
     # Reasons keep the order in which they first occur.
-    order = dict.fromkeys(one.reason for one in assumed)
-    ranked = sorted(assumed, key=lambda one: list(order).index(one.reason))
+    order = dict.fromkeys(assumption.reason for assumption in assumed)
+    ranked = sorted(assumed, key=lambda assumption: list(order).index(assumption.reason))
     return [
-        f"{', '.join(one.pair for one in alike)}: {why}"
-        for why, alike in groupby(ranked, key=lambda one: one.reason)
+        f"{', '.join(assumption.pair for assumption in alike)}: {why}"
+        for why, alike in groupby(ranked, key=lambda assumption: assumption.reason)
     ]
 
 
 def of_all_places(assumed: Iterable[Assumption]) -> list[Assumption]:
     """Assumptions that hold for every cluster compared."""
-    return [one for one in assumed if not one.place]
+    return [assumption for assumption in assumed if not assumption.place]
 
 
 def _shown(value: Value) -> str:

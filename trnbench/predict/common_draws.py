@@ -23,14 +23,7 @@ from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.calibration.training_stack import TrainingEfficiency, TrainingStack
 from trnbench.facts.records import Record
-from trnbench.predict.ranges import (
-    Range,
-    best_of,
-    correlated,
-    drawn_with,
-    ranges_of,
-    replaced,
-)
+from trnbench.predict.ranges import Range, best_of, correlated, drawn_with, ranges_of, replaced
 
 COUNT = 2048
 """Draws of each number."""
@@ -92,8 +85,8 @@ def drawn_efficiency(efficiency: TrainingEfficiency, draws: CommonDraws) -> Trai
     return replaced(
         efficiency,
         {
-            key: np.append(one.at(by_key[drawn_with(key, ranges)]), best_of(key, one))
-            for key, one in ranges.items()
+            key: np.append(bounds.at(by_key[drawn_with(key, ranges)]), best_of(key, bounds))
+            for key, bounds in ranges.items()
         },
     )
 

@@ -48,7 +48,7 @@ class MemoryDraws(Record, eq=False):
     @classmethod
     def of(cls, platform: Platform, stack: TrainingStack, logical_size: int | None) -> MemoryDraws:
         """Draws of a stack's numbers and of a platform's reserve."""
-        rows = {key: _DRAWS.of(key, known) for key, known in memory_ranges(stack).items()}
+        rows = {key: _DRAWS.of(key, bounds) for key, bounds in memory_ranges(stack).items()}
         overheads, lost = _replaced(stack, rows)
         return cls(
             overheads=overheads,
@@ -85,7 +85,9 @@ class LayoutMemory(Record, eq=False):
         Keys are `fragmentation` and those of the table `[memory]` with `memory.` in front.
         """
         overheads, lost = _replaced(self.stack, numbers)
-        return self._sum([one.total_bytes(overheads, lost) for one in self.stages], of, overheads)
+        return self._sum(
+            [stage.total_bytes(overheads, lost) for stage in self.stages], of, overheads
+        )
 
     @property
     def fit_probability(self) -> float:
@@ -98,7 +100,7 @@ class LayoutMemory(Record, eq=False):
     def stages(self) -> tuple[StageParts, ...]:
         """Memory parts of each class of stages of the layout."""
         parts = self.parts or stage_parts(self.program)
-        return tuple(one.at(self.program.shape, self.index) for one in parts)
+        return tuple(part.at(self.program.shape, self.index) for part in parts)
 
     @cached_property
     def _draws(self) -> MemoryDraws:
@@ -107,7 +109,7 @@ class LayoutMemory(Record, eq=False):
     @cached_property
     def _drawn(self) -> list[FloatArray]:
         by = self._draws
-        return [one.total_bytes(by.overheads, by.fragmentation_ratio) for one in self.stages]
+        return [stage.total_bytes(by.overheads, by.fragmentation_ratio) for stage in self.stages]
 
     def _sum(
         self, of_stages: Sequence[FloatArray], of: WhoseMemory, overheads: MemoryOverheads
@@ -115,7 +117,9 @@ class LayoutMemory(Record, eq=False):
         if of == "worst":
             # Only classes with stages in this layout can have the worst rank.
             there = [
-                size for one, size in zip(self.stages, of_stages, strict=True) if int(one.stages)
+                size
+                for stage, size in zip(self.stages, of_stages, strict=True)
+                if int(stage.stages)
             ]
             return np.asarray(np.max(np.broadcast_arrays(*there), axis=0))
         total = sum(
@@ -133,9 +137,9 @@ class LayoutMemory(Record, eq=False):
             left = min(self.platform.chip.ranks(self.logical_size), world)
             on_stage = int(np.broadcast_to(grid.ranks_per_stage, shape)[self.index])
         counted = []
-        for one in self.stages:
+        for stage in self.stages:
             # Ranks of a chip fill one stage after the other.
-            counted.append(min(left, int(one.stages) * on_stage))
+            counted.append(min(left, int(stage.stages) * on_stage))
             left -= counted[-1]
         return counted
 
@@ -187,11 +191,11 @@ def memory_ranges(stack: TrainingStack) -> dict[str, Range]:
     ranges = {FRAGMENTATION: fragmentation_range(stack)}
     evidence = stack.provenance.evidence
     numbers = numbers_of(stack.memory)
-    for field in (one for one in fields(MemoryOverheads) if one.name in numbers):
+    for field in (each for each in fields(MemoryOverheads) if each.name in numbers):
         path = join(MEMORY, keys_of(MemoryOverheads)[field.name])
         most = field.metadata.get("most", math.inf)
         ranges[path] = _range(getattr(stack.memory, field.name), evidence.get(path), most)
-    return {key: one for key, one in ranges.items() if one.low < one.high}
+    return {key: bounds for key, bounds in ranges.items() if bounds.low < bounds.high}
 
 
 def fragmentation_range(stack: TrainingStack) -> Range:

@@ -45,7 +45,7 @@ def host_link(rates: JobRates, instance: Instance) -> Range:
 
 
 def _times(rate: Range, factor: float) -> Range:
-    low, likely, high = (factor * one for one in (rate.low, rate.value, rate.high))
+    low, likely, high = (factor * end for end in (rate.low, rate.value, rate.high))
     return Range(value=likely, low=low, high=high, most=factor * rate.most)
 
 
@@ -84,17 +84,17 @@ def job_rates(rates: JobRates, instance: Instance, samples: int | None) -> JobRa
         "host memory": host_memory(rates, instance),
     }
     share, link, memory = (
-        known.value if samples is None else _drawn(name, known, samples)
-        for name, known in ranges.items()
+        bounds.value if samples is None else _drawn(name, bounds, samples)
+        for name, bounds in ranges.items()
     )
     return replace(
         rates, engine_share=share, host_link_bytes_per_s=link, host_memory_bytes_per_s=memory
     )
 
 
-def _drawn(name: str, known: Range, samples: int) -> Numbers:
+def _drawn(name: str, bounds: Range, samples: int) -> Numbers:
     # As samples of an efficiency, they end with the value at which a step is fastest.
     if samples == SAMPLES + 2:
-        drawn = CommonDraws(count=SAMPLES).of(name, known)
-        return np.array([known.value, *drawn, known.high])
-    return np.append(CommonDraws(count=samples - 1).of(name, known), known.high)
+        drawn = CommonDraws(count=SAMPLES).of(name, bounds)
+        return np.array([bounds.value, *drawn, bounds.high])
+    return np.append(CommonDraws(count=samples - 1).of(name, bounds), bounds.high)

@@ -113,11 +113,11 @@ class RankMemory(Record):
 
 def mean_step(steps: Sequence[StepFigures], ends: tuple[float, float]) -> StepFigures:
     """Mean of some steps, with the given ends of its interval."""
-    time_s = mean(one.step_time_s for one in steps)
+    time_s = mean(step.step_time_s for step in steps)
 
     # Weighted by time: FLOP of all steps over the peak of all their seconds.
     def utilization(of: str) -> float:
-        return mean(getattr(one, of) * one.step_time_s for one in steps) / time_s
+        return mean(getattr(step, of) * step.step_time_s for step in steps) / time_s
 
     first = steps[0]
     known = first.device_s_per_microbatch is not None
@@ -125,15 +125,15 @@ def mean_step(steps: Sequence[StepFigures], ends: tuple[float, float]) -> StepFi
         step_time_s=time_s,
         low_step_time_s=ends[0],
         high_step_time_s=ends[1],
-        exposed_s=_mean_of_each([one.exposed_s for one in steps]),
-        hidden_s=_mean_of_each([one.hidden_s for one in steps]),
+        exposed_s=_mean_of_each([step.exposed_s for step in steps]),
+        hidden_s=_mean_of_each([step.hidden_s for step in steps]),
         mfu=utilization("mfu"),
         mfu_headline=None if first.mfu_headline is None else utilization("mfu_headline"),
         hfu=utilization("hfu"),
-        device_s_per_microbatch=mean(one.device_s_per_microbatch or 0.0 for one in steps)
+        device_s_per_microbatch=mean(step.device_s_per_microbatch or 0.0 for step in steps)
         if known
         else None,
-        optimizer_s=mean(one.optimizer_s or 0.0 for one in steps) if known else None,
+        optimizer_s=mean(step.optimizer_s or 0.0 for step in steps) if known else None,
     )
 
 
@@ -141,11 +141,11 @@ def mean_memory(held: Sequence[RankMemory]) -> RankMemory:
     """Mean memory of some layouts, each on its worst stage."""
     return replace(
         held[0],
-        by_category=_mean_of_each([one.by_category for one in held]),
-        total_bytes=mean(one.total_bytes for one in held),
-        low_bytes=mean(one.low_bytes for one in held),
-        high_bytes=mean(one.high_bytes for one in held),
-        fit_probability=mean(one.fit_probability for one in held),
+        by_category=_mean_of_each([memory.by_category for memory in held]),
+        total_bytes=mean(memory.total_bytes for memory in held),
+        low_bytes=mean(memory.low_bytes for memory in held),
+        high_bytes=mean(memory.high_bytes for memory in held),
+        fit_probability=mean(memory.fit_probability for memory in held),
     )
 
 
@@ -155,7 +155,7 @@ def mean(numbers: Iterable[float]) -> float:
 
 
 def _mean_of_each(of: Sequence[Mapping[K, float]]) -> dict[K, float]:
-    return {name: mean(one.get(name, 0.0) for one in of) for one in of for name in one}
+    return {name: mean(part.get(name, 0.0) for part in of) for part in of for name in part}
 
 
 class PhaseFigures(Record):
@@ -172,8 +172,8 @@ def mean_phases(each: Sequence[Sequence[PhaseFigures]]) -> tuple[PhaseFigures, .
     return tuple(
         PhaseFigures(
             name=same[0].name,
-            step_time_s=mean(one.step_time_s or 0.0 for one in same),
-            memory=mean_memory([one.memory for one in same if one.memory])
+            step_time_s=mean(phase.step_time_s or 0.0 for phase in same),
+            memory=mean_memory([phase.memory for phase in same if phase.memory])
             if same[0].memory
             else None,
         )
@@ -263,7 +263,7 @@ def _most(
         max((pair[engine] for pair in pairs.values()), default=0.0) for engine in (0, 1)
     )
     pairs[WAITING] = _beyond(closed_s, first), _beyond(played_s, second)
-    name = max(pairs, key=lambda one: abs(pairs[one][1] - pairs[one][0]))
+    name = max(pairs, key=lambda pair: abs(pairs[pair][1] - pairs[pair][0]))
     return name, *pairs[name]
 
 

@@ -125,7 +125,11 @@ def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:
     chip, stack = efficiency.chip, efficiency.stack
     evidence = stack.provenance.evidence
     ranges = {
-        **{key: one for key, one in chip_ranges(chip).items() if not key.startswith(OF_KERNELS)},
+        **{
+            key: bounds
+            for key, bounds in chip_ranges(chip).items()
+            if not key.startswith(OF_KERNELS)
+        },
         **{
             join(CHIP_RELEASES, name): _range(factor, chip.provenance.evidence.get(key))
             for name, factor in chip.releases.items()
@@ -147,13 +151,13 @@ def ranges_of(efficiency: TrainingEfficiency) -> dict[str, Range]:
         **(_of_record(stack.experts, evidence, EXPERTS, EXPERTS) if stack.experts else {}),
         **(_of_record(stack.efa, evidence, EFA, EFA) if stack.efa else {}),
     }
-    return {key: one for key, one in ranges.items() if one is not None}
+    return {key: bounds for key, bounds in ranges.items() if bounds is not None}
 
 
 def chip_ranges(chip: ChipEfficiency) -> dict[str, Range]:
     """Range of every uncertain number of a chip's file, by key."""
     ranges = _of_record(chip, chip.provenance.evidence, "", CHIP)
-    return {key: one for key, one in ranges.items() if one is not None}
+    return {key: bounds for key, bounds in ranges.items() if bounds is not None}
 
 
 def chip_with(chip: ChipEfficiency, rows: Mapping[str, Numbers]) -> ChipEfficiency:
@@ -272,11 +276,7 @@ def _of_record(
 
 
 def _range(
-    value: Numbers,
-    evidence: Evidence | None,
-    *,
-    linear: bool = False,
-    most: float = math.inf,
+    value: Numbers, evidence: Evidence | None, *, linear: bool = False, most: float = math.inf
 ) -> Range | None:
     if evidence is None or evidence.low is None or evidence.high is None:
         return None

@@ -41,8 +41,8 @@ def sampled(
     return replaced(
         efficiency,
         {
-            key: np.append(one.at(drawn[drawn_with(key, ranges)]), best_of(key, one))
-            for key, one in ranges.items()
+            key: np.append(bounds.at(drawn[drawn_with(key, ranges)]), best_of(key, bounds))
+            for key, bounds in ranges.items()
         },
     )
 

@@ -129,9 +129,7 @@ def refuse_senseless(model: Model, layout: PartialLayout) -> None:
                 hint=f"add --job {knob.of_jobs[0]}, or leave {knob.option} out",
             )
     if layout["pipeline_layout"] is not None and "stage_split" in layout.said:
-        raise InputError(
-            "--pipeline-layout says what each stage has; leave --stage-split out",
-        )
+        raise InputError("--pipeline-layout says what each stage has; leave --stage-split out")
     if "loss" in layout.said and model.vocabulary is None:
         raise InputError(f"{model.name} has no logits of words; leave {KNOBS['loss'].option} out")
     moe = model.transformer is not None and model.transformer.moe is not None

@@ -15,11 +15,7 @@ from trnbench.facts.calibration.collective_stack import CollectiveStack, load_st
 from trnbench.facts.calibration.compiler import Compiler, compiler_of
 from trnbench.facts.calibration.coverage import DEGREES, Spread, load_beyond_rows
 from trnbench.facts.calibration.hosts import JobRates, load_job_rates
-from trnbench.facts.calibration.software import (
-    TrainingSoftware,
-    software_called,
-    software_on,
-)
+from trnbench.facts.calibration.software import TrainingSoftware, software_called, software_on
 from trnbench.facts.calibration.supports import Support
 from trnbench.facts.calibration.training_stack import (
     WITH_EXPERTS,

@@ -70,12 +70,7 @@ def _program(model: Model, layout: Layout) -> StepProgram:
     return training_step(model, layout)
 
 
-def predict(
-    setup: TrainSetup,
-    layout: Layout,
-    *,
-    playing: Playing | None = None,
-) -> Prediction:
+def predict(setup: TrainSetup, layout: Layout, *, playing: Playing | None = None) -> Prediction:
     """Time and memory of a step in a layout, or the reasons why it cannot run; played if asked."""
     return _predicted(setup, layout, playing).paced(setup.pace)
 
@@ -89,7 +84,7 @@ def _predicted(setup: TrainSetup, layout: Layout, playing: Playing | None) -> Pr
         return Prediction(reasons=refused, warnings=warnings)
     phases = phases_of(program)
     warnings = (*warnings, *host_warnings(setup, phases))
-    held = [_held(setup, one.program) for one in phases]
+    held = [_held(setup, phase.program) for phase in phases]
     on_host = host_states_bytes(program, setup.platform.ranks(setup.logical_size))
     lacking = host_states_refusal(setup.platform.instance, float(on_host))
     # Of equal phases the last one: in most jobs that is the phase that trains.
@@ -121,7 +116,7 @@ def _predicted(setup: TrainSetup, layout: Layout, playing: Playing | None) -> Pr
     if not np.isfinite(sum(times.values())):
         engine = f"an engine of tp={layout.tp} ranks does not fit on the nodes that write answers"
         return replace(prediction, reasons=(engine,))
-    by_name = {one.name: one.memory for one in prediction.phases}
+    by_name = {phase.name: phase.memory for phase in prediction.phases}
     prediction = replace(
         prediction,
         step=_closed_form(setup, prices),
@@ -144,7 +139,7 @@ def fits(setup: TrainSetup, layout: Layout) -> bool:
     program = _program(setup.model, layout)
     if _legality(setup, program)[0]:
         return False
-    return not any(_held(setup, one.program)[1] for one in phases_of(program))
+    return not any(_held(setup, phase.program)[1] for phase in phases_of(program))
 
 
 def _held(setup: TrainSetup, program: StepProgram) -> tuple[RankMemory, str | None]:
@@ -157,16 +152,10 @@ def _held(setup: TrainSetup, program: StepProgram) -> tuple[RankMemory, str | No
         logical_size=setup.logical_size,
     )
     known = LayoutMemory(
-        program=program,
-        platform=setup.platform,
-        stack=setup.stack,
-        logical_size=setup.logical_size,
+        program=program, platform=setup.platform, stack=setup.stack, logical_size=setup.logical_size
     )
     ends = known.held()
-    return (
-        RankMemory.of(held, (ends.low, ends.high), known.fit_probability),
-        held.refusal(),
-    )
+    return (RankMemory.of(held, (ends.low, ends.high), known.fit_probability), held.refusal())
 
 
 def predict_between(
@@ -177,13 +166,13 @@ def predict_between(
     Ends of the interval are those of the mean of the samples, as for measured rows of that kind.
     """
     parts = [predict(setup, layout, playing=playing) for layout in layouts]
-    first = next((one for one in parts if one.reasons), parts[0])
+    first = next((part for part in parts if part.reasons), parts[0])
     if first.reasons or len(parts) == 1:
         return first
     # Samples are averaged before the quantiles: layouts share what is uncertain, so the ends of
     # their own intervals must not be averaged.
-    steps = [one.step for one in parts if one.step is not None]
-    played = [one.played for one in parts if one.played is not None]
+    steps = [part.step for part in parts if part.step is not None]
+    played = [part.played for part in parts if part.played is not None]
     times_s = np.mean(
         [
             np.atleast_1d(
@@ -203,9 +192,9 @@ def predict_between(
         first,
         step=closed,
         played=mean_step(played, (ratio * ends[0], ratio * ends[1])) if played else None,
-        memory=mean_memory([one.memory for one in parts if one.memory is not None]),
-        phases=mean_phases([one.phases for one in parts]),
-        warnings=tuple(dict.fromkeys(warning for one in parts for warning in one.warnings)),
+        memory=mean_memory([part.memory for part in parts if part.memory is not None]),
+        phases=mean_phases([part.phases for part in parts]),
+        warnings=tuple(dict.fromkeys(warning for part in parts for warning in part.warnings)),
         timeline=None,
         differences=(),
     )
@@ -398,13 +387,13 @@ def _played(
     assert closed is not None
     times = {phase.name: phase.times for phase, _ in prices.phases}
     by_category: dict[StepCategory, float] = {
-        name: sum(times[p] * float(one.by_category.get(name, 0.0)) for p, one in parts.items())
+        name: sum(times[p] * float(part.by_category.get(name, 0.0)) for p, part in parts.items())
         for name in STEP_CATEGORIES
     }
     by_category["generation"] = closed.exposed_s.get("generation", 0.0)
     fetched_s = sum(float(prices.fetched_s(phase)) for phase, _ in prices.phases)
     by_category["host"] += fetched_s
-    time_s = sum(times[p] * one.time_s for p, one in parts.items()) + fetched_s
+    time_s = sum(times[p] * part.time_s for p, part in parts.items()) + fetched_s
     time_s += by_category["generation"]
     # Ends of the interval keep their ratio to the step time.
     ratio = time_s / closed.step_time_s
@@ -426,8 +415,8 @@ def _played(
             _added([(phase.times, busy(one)) for phase, one in prices.phases]),
             _added(
                 [
-                    (times[p], {name: run.busy for name, run in one.busy.items()})
-                    for p, one in parts.items()
+                    (times[p], {name: run.busy for name, run in part.busy.items()})
+                    for p, part in parts.items()
                 ]
             ),
         ),

@@ -208,7 +208,7 @@ class Against(Record):
     def failed(self) -> tuple[Worse, ...]:
         if self.allowed is None:
             return ()
-        return tuple(one for one in self.figures if one.by > self.allowed)
+        return tuple(figure for figure in self.figures if figure.by > self.allowed)
 
     @property
     def regressed(self) -> bool:
@@ -243,7 +243,7 @@ def _errors(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Worse,
     grown = []
     for name, section in before["sets"].items():
         was, now = (
-            one.get("errors", {}).get("all") for one in (section, after["sets"].get(name, {}))
+            scored.get("errors", {}).get("all") for scored in (section, after["sets"].get(name, {}))
         )
         if was and now:
             one, two = was["mape"], now["mape"]

@@ -107,9 +107,9 @@ def salvaged(path: Path) -> Iterator[tuple[sqlite3.Connection, list[str]]]:
     with tempfile.TemporaryDirectory(prefix="trnbench-") as folder:
         copy = Path(folder) / "copy"
         for ending in ENDINGS:
-            if (beside := path.with_name(path.name + ending)).is_file() and ending != "-shm":
+            if (companion := path.with_name(path.name + ending)).is_file() and ending != "-shm":
                 # SQLite rebuilds the shared-memory index from the log.
-                shutil.copyfile(beside, copy.with_name(copy.name + ending))
+                shutil.copyfile(companion, copy.with_name(copy.name + ending))
         clean = sqlite3.connect(Path(folder) / "clean", isolation_level=None)
         try:
             with closing(clean), closing(connected(copy)) as raw:

@@ -202,8 +202,8 @@ def found(connection: sqlite3.Connection, name: str) -> KeptRun:
         return begun[0]
     if begun:
         raise InputError(f"{name!r} begins the ids of several runs; give more of it")
-    known = connection.execute("SELECT DISTINCT tag FROM run WHERE tag IS NOT NULL")
-    raise UnknownNameError("run", name, [str(row[0]) for row in known])
+    tags = connection.execute("SELECT DISTINCT tag FROM run WHERE tag IS NOT NULL")
+    raise UnknownNameError("run", name, [str(row[0]) for row in tags])
 
 
 def _first(connection: sqlite3.Connection, where: str, *values: str) -> list[KeptRun]:

@@ -77,7 +77,9 @@ CREATE TABLE cell (
 
 def _seal(texts: str, *others: str) -> str:
     # Texts are sealed as bytes, because a damaged one may not decode.
-    return f"sealed({', '.join([*(f'CAST({one} AS BLOB)' for one in texts.split()), *others])})"
+    return (
+        f"sealed({', '.join([*(f'CAST({column} AS BLOB)' for column in texts.split()), *others])})"
+    )
 
 
 RUN_SEAL = _seal(

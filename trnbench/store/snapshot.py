@@ -34,8 +34,8 @@ class KeptFile(Record, kw_only=False):
 def put_blob(connection: sqlite3.Connection, data: bytes) -> str:
     """Keep a content once; the result is its name."""
     name = digest(data)
-    known = connection.execute("SELECT 1 FROM blob WHERE sha256 = ?", (name,)).fetchone()
-    if known is None:
+    stored = connection.execute("SELECT 1 FROM blob WHERE sha256 = ?", (name,)).fetchone()
+    if stored is None:
         connection.execute(
             "INSERT INTO blob (sha256, content, bytes) VALUES (?, ?, ?)", (name, *squeezed(data))
         )
@@ -94,11 +94,11 @@ def snapshot_name(files: Sequence[KeptFile]) -> str:
 
 def files_of(connection: sqlite3.Connection, snapshot: str) -> tuple[KeptFile, ...]:
     """Data files of a snapshot, by section and name; empty where they are not kept."""
-    found = connection.execute(
+    stored = connection.execute(
         "SELECT section, name, sha256 FROM snapshot_file WHERE snapshot = ? ORDER BY 1, 2",
         (snapshot,),
     )
-    files = tuple(starmap(KeptFile, found))
+    files = tuple(starmap(KeptFile, stored))
     if files and snapshot_name(files) != snapshot:
         raise Damaged(f"the list of data files {snapshot} is damaged", hint=CHECKS)
     return files

@@ -232,13 +232,15 @@ class TrnbenchApp(Exporting):
 
         if isinstance(self.screen, Palette):
             return
-        commands = {one.title: one for one in self.get_system_commands(self.screen)}
+        commands = {command.title: command for command in self.get_system_commands(self.screen)}
 
         def chosen(titles: tuple[str, ...] | None) -> None:
             for title in titles or ():
                 self.call_later(commands[title].callback)
 
-        self.push_screen(Palette({title: one.help for title, one in commands.items()}), chosen)
+        self.push_screen(
+            Palette({title: command.help for title, command in commands.items()}), chosen
+        )
 
     def action_turn(self, by: int) -> None:
         names = list(VIEWS)
@@ -298,7 +300,7 @@ class TrnbenchApp(Exporting):
 
     async def _leave(self, code: int = 0) -> None:
         """Leave once every widget stands: a half-made widget looks for parts that it lacks."""
-        while not all(one.is_mounted for one in self.screens_and_widgets()):
+        while not all(widget.is_mounted for widget in self.screens_and_widgets()):
             await asyncio.sleep(0)
         self._leaving = True
         self._keep_state()
@@ -363,7 +365,9 @@ class TrnbenchApp(Exporting):
     def _configured(self) -> tuple[Config, str]:
         path = config_path()
         try:
-            return read_config(path, lambda: [one.id for one in known_bindings() if one.id]), ""
+            return read_config(
+                path, lambda: [binding.id for binding in known_bindings() if binding.id]
+            ), ""
         except TrnbenchError as error:
             return Config(), error.message
 

@@ -175,7 +175,7 @@ class Asking(Screen[None]):
         panes = list(self.query(TablePane))
         if not panes:
             return
-        bad = next((one.spec.label for one in self.query(Field) if one.reason), None)
+        bad = next((field.spec.label for field in self.query(Field) if field.reason), None)
         behind = f"{bad} cannot be used as typed" if bad else self._behind
         table = panes[0].query_one(ResultTable)
         table.stale = bool(behind) and table.answers_something

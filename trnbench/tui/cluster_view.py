@@ -99,10 +99,10 @@ def _field(knob: Knob) -> FieldSpec:
 
 def _optional(knob: Knob) -> Callable[[str], Value | None]:
     """A parser for which no text leaves a knob open; `any` lets a search choose."""
-    one = knob_parser(knob, knob.title)
+    parse = knob_parser(knob, knob.title)
     if not knob.on_request:
-        return parsing.optional(one)
-    return lambda text: one(text) if text.strip() else None
+        return parsing.optional(parse)
+    return lambda text: parse(text) if text.strip() else None
 
 
 class ClusterView(View):

@@ -87,10 +87,10 @@ def theme_style(app: App[object], name: str, *, bold: bool = False, reverse: boo
 
 def series_colours(app: App[object], count: int) -> list[str]:
     """Colours of neighbouring series in a drawing; they repeat after eight."""
-    known = DARK if app.current_theme.dark else LIGHT
+    palette = DARK if app.current_theme.dark else LIGHT
     if app.theme.startswith("ansi"):
-        known = ANSI
-    return [known[number % len(known)] for number in range(count)]
+        palette = ANSI
+    return [palette[number % len(palette)] for number in range(count)]
 
 
 def filled(colour: str) -> Style:

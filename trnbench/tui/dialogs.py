@@ -75,10 +75,10 @@ class PathSuggester(Suggester):
             place = self._folder / Path(f"{head}/" if head or value.startswith("/") else ".")
             with os.scandir(place.expanduser()) as entries:
                 names = [
-                    f"{one.name}/" if one.is_dir() else one.name
-                    for one in entries
-                    if one.name.startswith(tail)
-                    and (one.is_dir() or one.name.endswith(self._ending))
+                    f"{entry.name}/" if entry.is_dir() else entry.name
+                    for entry in entries
+                    if entry.name.startswith(tail)
+                    and (entry.is_dir() or entry.name.endswith(self._ending))
                 ]
         except (OSError, RuntimeError):
             return None

@@ -80,9 +80,7 @@ def level_styles(app: App[object]) -> list[Style]:
 
 
 def draw_heat(
-    maps: Mapping[str, Mapping[tuple[int, int], float | None]],
-    width: int,
-    styles: Sequence[Style],
+    maps: Mapping[str, Mapping[tuple[int, int], float | None]], width: int, styles: Sequence[Style]
 ) -> Text:
     """Maps by title side by side as far as they fit; `styles` belong to the levels.
 
@@ -181,7 +179,7 @@ def draw_area(
     `here` is the instant under the cursor. Where several share a column, the one that holds most
     is drawn.
     """
-    names = [name for name in (instants or [{}])[0] if any(one[name] for one in instants)]
+    names = [name for name in (instants or [{}])[0] if any(instant[name] for instant in instants)]
     parts = parts_of(names)
     legend = _legend(parts, size[0], styles)
     columns = max(size[0] - SCALE - 1, 8)
@@ -193,8 +191,8 @@ def draw_area(
     scale = lines / highest if highest > 0 else 0.0
     wide = max(columns // max(len(groups), 1), 1)
     stacks = []
-    for one in drawn:
-        cells = cells_of([one.get(part.name, 0.0) for part in parts], scale)
+    for block in drawn:
+        cells = cells_of([block.get(part.name, 0.0) for part in parts], scale)
         stacks.append([part for part, n in zip(parts, cells, strict=True) for _ in range(n)])
     peak_line, limit_line = (min(round(held * scale), lines) - 1 for held in (peak, limit))
     marks = {peak_line: show(peak, Dimension.BYTES, digits=3)}

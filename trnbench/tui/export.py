@@ -103,11 +103,11 @@ class Exporting(ViewModes):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, f"{text}\n".encode(errors="replace"))
-            told = f"sent to the terminal's clipboard; also in {path}"
+            message = f"sent to the terminal's clipboard; also in {path}"
         except (OSError, TrnbenchError):
-            told = "sent to the terminal's clipboard"
+            message = "sent to the terminal's clipboard"
         shown = text if len(text) < 400 else f"{text[:400]} ..."
-        self.notify(f"{told}\n\n{folded(shown)}", title=what, timeout=12, markup=False)
+        self.notify(f"{message}\n\n{folded(shown)}", title=what, timeout=12, markup=False)
 
     def _write(self, stem: str, ending: str, data: bytes) -> None:
         now = datetime.datetime.now()

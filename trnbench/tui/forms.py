@@ -58,20 +58,20 @@ def plain(parse: Parser) -> FieldKind:
     return lambda label: parse
 
 
-def list_of(one: Parser) -> FieldKind:
+def list_of(parse: Parser) -> FieldKind:
     """The kind of a list with commas or blanks between entries."""
-    return lambda label: parsing.several(label, one)
+    return lambda label: parsing.several(label, parse)
 
 
 def name_field(catalog: Catalog, key: str, text: str) -> FieldSpec:
     """The field of a data file's name: a model or an instance."""
     section = f"{key}s"
-    known = tuple(entry.name for entry in catalog.entries(section))
+    names = tuple(entry.name for entry in catalog.entries(section))
     return field(
         key,
         plain(parsing.one_of(key, catalog.names(section))),
         text,
-        choices=known,
+        choices=names,
         known=titles(catalog, section),
     )
 

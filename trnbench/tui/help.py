@@ -43,12 +43,12 @@ def every_binding(owners: Iterable[type[DOMNode]]) -> Iterator[Binding]:
 
 def bindings_by_group(bindings: Iterator[Binding]) -> dict[str, dict[str, Binding]]:
     """Bindings by the group that begins their id; those without an id belong to Textual."""
-    found: dict[str, dict[str, Binding]] = {group: {} for group in GROUPS}
+    groups: dict[str, dict[str, Binding]] = {group: {} for group in GROUPS}
     for binding in bindings:
         group = (binding.id or "").partition(".")[0]
-        if binding.id and group in found:
-            found[group].setdefault(binding.id, binding)
-    return {group: each for group, each in found.items() if each}
+        if binding.id and group in groups:
+            groups[group].setdefault(binding.id, binding)
+    return {group: each for group, each in groups.items() if each}
 
 
 class HelpScreen(Dialog[None]):

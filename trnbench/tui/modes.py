@@ -39,7 +39,9 @@ class ViewModes(App[None]):
     @property
     def view(self) -> View | None:
         """The view below whatever lies over it."""
-        return next((one for one in reversed(self.screen_stack) if isinstance(one, View)), None)
+        return next(
+            (screen for screen in reversed(self.screen_stack) if isinstance(screen, View)), None
+        )
 
     def switch_mode(self, mode: str) -> AwaitMount:
         """Go to a view; after a change of theme the style sheet is read anew."""

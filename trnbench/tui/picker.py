@@ -74,12 +74,7 @@ class Picker(Dialog[tuple[str, ...] | None]):
     ]
 
     def __init__(
-        self,
-        title: str,
-        known: Sequence[tuple[str, str]],
-        marked: Sequence[str],
-        *,
-        several: bool,
+        self, title: str, known: Sequence[tuple[str, str]], marked: Sequence[str], *, several: bool
     ) -> None:
         super().__init__()
         self._title = title
@@ -198,6 +193,6 @@ def found(wanted: str, known: Sequence[str] | dict[str, str]) -> list[str]:
     scores = {name: matcher.match(name) for name in known}
     names = sorted((name for name in known if scores[name] > 0), key=lambda name: -scores[name])
     if isinstance(known, dict):
-        inside = (one for one in known if wanted.casefold() in known[one].casefold())
-        names += [one for one in inside if one not in names]
+        inside = (name for name in known if wanted.casefold() in known[name].casefold())
+        names += [name for name in inside if name not in names]
     return names

@@ -48,7 +48,7 @@ def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
     """The fields, filled with the job that the view opens with."""
     region = plain(_region(catalog))
     instances = list_of(parsing.one_of("instance", catalog.names("instances")))
-    known = (entry.name for entry in catalog.entries("instances"))
+    names = (entry.name for entry in catalog.entries("instances"))
     prices = "trn2.48xlarge=30"
     return [
         name_field(catalog, "model", "llama3.1-70b"),
@@ -74,7 +74,7 @@ def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
             "instances",
             instances,
             FIRST_INSTANCES,
-            choices=(FIRST_INSTANCES, *known),
+            choices=(FIRST_INSTANCES, *names),
             known=titles(catalog, "instances"),
             several=True,
         ),
@@ -146,7 +146,7 @@ def scenario_of(form: Form) -> Given:
     values["prices"] = tuple(text for text in own if not _is_assumed(text))
     values["assumed_prices"] = tuple(text for text in own if _is_assumed(text))
     options = scenario_options().items()
-    return {one.name: values[key] for key, one in options if values[key] not in (None, ())}
+    return {option.name: values[key] for key, option in options if values[key] not in (None, ())}
 
 
 def texts_of(scenario: Given) -> dict[str, str]:
@@ -154,12 +154,12 @@ def texts_of(scenario: Given) -> dict[str, str]:
     from trnbench.verbs.compare.scenario import scenario_options
 
     texts = {}
-    for key, one in scenario_options().items():
-        value = one.value(scenario.get(one.name))
+    for key, option in scenario_options().items():
+        value = option.value(scenario.get(option.name))
         if isinstance(value, tuple):
             texts[key] = ("; " if key == "phases" else ", ").join(map(str, value))
         else:
-            texts[key] = one.text(value) if value else ""
+            texts[key] = option.text(value) if value else ""
     own = [text for key in ("prices", "assumed_prices") if (text := texts.pop(key))]
     spaced = ", ".join(own)
     return {**texts, "prices": ", ".join(spaced.replace(" ", "").split(",")) if own else ""}
@@ -205,11 +205,7 @@ def _is_assumed(text: str) -> bool:
 
 
 def _own_price(text: str) -> str:
-    from trnbench.money.price_terms import (
-        parse_assumption,
-        parse_own_price,
-        parse_price_change,
-    )
+    from trnbench.money.price_terms import parse_assumption, parse_own_price, parse_price_change
     from trnbench.verbs.quotes.buying import IF_ASKED
 
     if _is_assumed(text):

@@ -19,13 +19,7 @@ from typing import Any, cast
 
 from trnbench.errors import EnvironmentFault
 from trnbench.facts.records import Record
-from trnbench.tui.served_tab import (
-    LARGEST_BYTES,
-    MalformedMessage,
-    asked_size,
-    tab_class,
-    use_tab,
-)
+from trnbench.tui.served_tab import LARGEST_BYTES, MalformedMessage, asked_size, tab_class, use_tab
 
 TOKEN = "token"
 """Names the secret in the address."""
@@ -192,11 +186,7 @@ def _server(served: Served, token: str, say: Callable[[str], object]) -> Any:  #
                 idle.cancel()
 
     return GuardedServer(
-        served.words,
-        host=served.host,
-        port=served.port,
-        title="trnbench",
-        public_url=address,
+        served.words, host=served.host, port=served.port, title="trnbench", public_url=address
     )
 
 

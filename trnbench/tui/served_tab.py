@@ -58,10 +58,7 @@ def read_message(text: str) -> TabMessage:
 
 def bounded(width: int, height: int) -> tuple[int, int]:
     """Nearest paintable columns and rows of a tab."""
-    return (
-        min(max(width, COLUMNS[0]), COLUMNS[1]),
-        min(max(height, ROWS[0]), ROWS[1]),
-    )
+    return (min(max(width, COLUMNS[0]), COLUMNS[1]), min(max(height, ROWS[0]), ROWS[1]))
 
 
 def asked_size(query: Mapping[str, str]) -> tuple[int, int]:

@@ -48,7 +48,7 @@ def read_config(path: Path, ids: Callable[[], Collection[str]]) -> Config:
     """The configuration; unknown keys, and ids that no binding has, are faults."""
     if not path.is_file():
         return Config()
-    known = ids()
+    actions = ids()
     table = read_toml(path)
     faults = [
         Fault(path=key, message=f"unknown key{did_you_mean(key, ('theme', 'keys'))}")
@@ -62,8 +62,8 @@ def read_config(path: Path, ids: Callable[[], Collection[str]]) -> Config:
         faults.append(Fault(path="keys", message="expected a table of ids and keys"))
         keys = {}
     for name, value in keys.items():
-        if name not in known:
-            message = f"unknown id{did_you_mean(name, known)}; help (?) lists them"
+        if name not in actions:
+            message = f"unknown id{did_you_mean(name, actions)}; help (?) lists them"
             faults.append(Fault(path=f"keys.{name}", message=message))
         elif not isinstance(value, str):
             faults.append(Fault(path=f"keys.{name}", message="expected a key such as 'f5'"))

@@ -69,15 +69,15 @@ def resume(folder: Path, trainer: Trainer, run: Mapping[str, object]) -> tuple[f
 
     A file that is damaged or of another run is an input error; the trainer is then as it was.
     """
-    found = checkpoints(folder)
-    if not found:
+    steps = checkpoints(folder)
+    if not steps:
         return None
     # Everything is checked before the first array is taken over.
-    arrays, theirs, losses = _read(found[-1], found[:-1])
-    _refuse_other(found[-1], theirs, _plain(run))
+    arrays, theirs, losses = _read(steps[-1], steps[:-1])
+    _refuse_other(steps[-1], theirs, _plain(run))
     if _shapes(arrays) != _shapes(_arrays(trainer)):
         raise InputError(
-            f"{found[-1]}: a checkpoint of a model with other weights",
+            f"{steps[-1]}: a checkpoint of a model with other weights",
             hint="give the same options, or another folder",
         )
     for i, (_, state) in enumerate(trainer.states()):

@@ -78,11 +78,11 @@ class Book:
 
     def by_operation(self) -> Mapping[tuple[str, str], MovedBytes]:
         """Bytes moved, by (operation, axis); messages between stages are along pp."""
-        found: dict[tuple[str, str], MovedBytes] = {}
+        totals: dict[tuple[str, str], MovedBytes] = {}
 
         def add(key: tuple[str, str], runs: int, sent: float) -> None:
-            before = found.get(key, MovedBytes(runs=0, sent_bytes=0.0))
-            found[key] = MovedBytes(runs=before.runs + runs, sent_bytes=before.sent_bytes + sent)
+            before = totals.get(key, MovedBytes(runs=0, sent_bytes=0.0))
+            totals[key] = MovedBytes(runs=before.runs + runs, sent_bytes=before.sent_bytes + sent)
 
         for message, runs in self._collectives.items():
             ranks = self._members(message).size
@@ -90,7 +90,7 @@ class Book:
             add((message.op, message.axis), runs * ranks, sent)
         for (_, _, _, elements, size), runs in self._sends.items():
             add(("send", "pp"), runs * self._per_stage, runs * self._per_stage * elements * size)
-        return dict(sorted(found.items()))
+        return dict(sorted(totals.items()))
 
     def links_bytes(self) -> Numbers:
         """[source, target] the bytes sent from rank to rank."""
@@ -218,12 +218,12 @@ def program_traffic(program: StepProgram) -> Mapping[tuple[str, str], MovedBytes
 
 def program_flop(program: StepProgram) -> Mapping[str, float]:
     """FLOP of a step of a scalar program over all ranks, by format of the operands."""
-    found: defaultdict[str, float] = defaultdict(float)
+    totals: defaultdict[str, float] = defaultdict(float)
     every = float(program.grid.ranks_per_stage * program.micro_batches)
     for block, instances in _instances(program):
         for op in block.computing:
-            found[op.format] += float(op.flop * op.count) * instances * every
-    return dict(sorted(found.items()))
+            totals[op.format] += float(op.flop * op.count) * instances * every
+    return dict(sorted(totals.items()))
 
 
 def _instances(program: StepProgram) -> Iterator[tuple[Block, float]]:

@@ -52,7 +52,9 @@ class BlockPlan:
         self.weight = Pass(shop, weight, lasting=lasting, sunk=sunk)
         self.given: tuple[Tensor, ...] = block.passes.backward.given if kept.ops else ()
         self.names = {gradient: name for name, gradient in block.gradients.items()}
-        shapes = [BucketShape(shop.ranks, block, one, block.passes.tied) for one in block.buckets]
+        shapes = [
+            BucketShape(shop.ranks, block, bucket, block.passes.tied) for bucket in block.buckets
+        ]
         self.buckets = [shape for shape in shapes if not shape.bucket.frozen]
         self.frozen = [shape for shape in shapes if shape.bucket.frozen]
         made = {write for op in forward for write in op.writes}

@@ -216,9 +216,9 @@ def _gather(shop: Workshop, op: ops.Gather) -> RunOperation:
     # ranks fills in.
     def lookup(arrays: Arrays) -> Arrays:
         rows, here = _rows(arrays[1] - first, arrays[0].shape[1])
-        found = arrays[0][np.arange(len(rows))[:, None, None], rows]
-        found[~here] = 0
-        return [found]
+        looked_up = arrays[0][np.arange(len(rows))[:, None, None], rows]
+        looked_up[~here] = 0
+        return [looked_up]
 
     def scatter(arrays: Arrays) -> Arrays:
         gradient, index = arrays

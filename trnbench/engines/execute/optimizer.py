@@ -142,14 +142,14 @@ class BucketState(HeldWeights):
     def whole(self) -> Mapping[StateName, Numbers]:
         """Weights and state over all elements of the bucket's whole weights, by name."""
         shape = self.shape
-        found: dict[StateName, Numbers] = {
+        state: dict[StateName, Numbers] = {
             "weights": self.whole_weights(),
             "mean": shape.joined(self.mean, shape.own_place),
             "square": shape.joined(self.square, shape.own_place),
         }
         if self.master is not None:
-            found["master"] = shape.joined(self.master, shape.own_place)
-        return found
+            state["master"] = shape.joined(self.master, shape.own_place)
+        return state
 
     def restore(self, whole: Mapping[StateName, Numbers]) -> None:
         """Take the arrays that `whole` returned, cut to this layout."""

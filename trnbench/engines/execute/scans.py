@@ -71,8 +71,8 @@ class ScanKernel:
         v, k, step, decay = (numbers[:, :, t] for numbers in tokens)
         s, a = step[..., None, None], np.exp(decay)[..., None, None]
         if self._erases:
-            told = np.einsum("rbhvk,rbhk->rbhv", state, k)
-            state = state - s * told[..., None] * k[..., None, :]
+            recalled = np.einsum("rbhvk,rbhk->rbhv", state, k)
+            state = state - s * recalled[..., None] * k[..., None, :]
         return np.asarray(a * state + s * v[..., None] * k[..., None, :])
 
     def _states(self, value: Numbers, k: Numbers, steps: Numbers, decays: Numbers) -> Numbers:
@@ -112,12 +112,12 @@ class ScanKernel:
                 back = left
                 # The erased part s (S k) k' is quadratic in k: its key gradient has two terms.
                 if self._erases:
-                    told = np.einsum("rbhvk,rbhk->rbhv", old, kt)
-                    kept = old - s[..., None, None] * told[..., None] * kt[..., None, :]
+                    recalled = np.einsum("rbhvk,rbhk->rbhv", old, kt)
+                    kept = old - s[..., None, None] * recalled[..., None] * kt[..., None, :]
                     back = left - s[..., None, None] * by_key[..., None] * kt[..., None, :]
-                    d_s[:, :, t] -= a * (by_key * told).sum(axis=-1)
+                    d_s[:, :, t] -= a * (by_key * recalled).sum(axis=-1)
                     erased = np.einsum("rbhvk,rbhv->rbhk", old, by_key)
-                    erased += np.einsum("rbhvk,rbhv->rbhk", left, told)
+                    erased += np.einsum("rbhvk,rbhv->rbhk", left, recalled)
                     d_k[:, :, t] -= (a * s)[..., None] * erased
                 d_a[:, :, t] = a * (left * kept).sum(axis=(-1, -2))
                 left = a[..., None, None] * back

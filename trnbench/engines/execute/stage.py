@@ -41,7 +41,9 @@ def parts_of(program: StepProgram) -> tuple[tuple[StagePart, ...], ...]:
     # A kind of layer whose experts are spread over ranks has a block of its own.
     kinds = [name if name in program.blocks else name + EXCHANGED for name in transformer.order]
     classes = [_class_of(program, number) for number in range(pp)]
-    per_part = [[_layers(one, chunk, vpp) for one in classes] for chunk in range(vpp)]
+    per_part = [
+        [_layers(stage_class, chunk, vpp) for stage_class in classes] for chunk in range(vpp)
+    ]
     made: list[list[StagePart]] = [[] for _ in range(pp)]
     again = repeated_layers(program.layout.recompute) or 0
     last = vpp * pp - 1

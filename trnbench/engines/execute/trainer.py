@@ -158,7 +158,7 @@ class Trainer:
         self._synchronise()
         # Tensor-parallel ranks hold the same losses.
         tp = int(self.program.layout.tp)
-        return sum(float(one[0][::tp].sum(dtype=np.float64)) for one in losses) / self.tokens
+        return sum(float(loss[0][::tp].sum(dtype=np.float64)) for loss in losses) / self.tokens
 
     def _texts(self) -> list[dict[str, Numbers]]:
         layout = self.program.layout
@@ -190,15 +190,15 @@ class Trainer:
     def _by_weight(
         self, flats: Iterable[tuple[BlockInstance, BucketState, Numbers]]
     ) -> Mapping[WeightName, Numbers]:
-        found: dict[WeightName, Numbers] = {}
+        whole: dict[WeightName, Numbers] = {}
         for block, state, flat in flats:
             start = 0
             for name, span in state.shape.spans.items():
                 shape = [int(dim.whole) for dim in span.weight.dims]
                 own = flat[start : start + prod(shape)].reshape(shape)
-                found[name, number_of(name, block.layer)] = own
+                whole[name, number_of(name, block.layer)] = own
                 start += prod(shape)
-        return found
+        return whole
 
     # The end of a step
 

@@ -110,10 +110,10 @@ class _Timed:
         weight = (self.case.hidden,)
 
         def run(*a: Array) -> tuple[Array, ...]:
-            one = self.pieces.joined(a[0], a[1], a[2])
+            joined = self.pieces.joined(a[0], a[1], a[2])
             other = self.pieces.joined(a[3], a[4], a[5])
             heads = self.pieces.heads(a[6], self.size)
-            return (*one, *other, *heads, self.pieces.merged(a[7]), self.pieces.gated(a[8]))
+            return (*joined, *other, *heads, self.pieces.merged(a[7]), self.pieces.gated(a[8]))
 
         return run, [wide, wide, weight, wide, wide, weight, mixed, context, ffn]
 
@@ -158,16 +158,16 @@ class _Timed:
         )
 
         def forward(sets: Any) -> Any:  # noqa: ANN401
-            return [tuple(x[None] for x in run(*(x[0] for x in one))) for one in sets]
+            return [tuple(x[None] for x in run(*(x[0] for x in arrays))) for arrays in sets]
 
         outs = self.machine.on_all(forward, mesh)(given)
 
         def backward(sets: Any, gradients: Any) -> Any:  # noqa: ANN401
-            found = []
-            for one, out in zip(sets, gradients, strict=True):
-                _, pull = jax.vjp(run, *(x[0] for x in one))
-                found.append(tuple(x[None] for x in pull(tuple(x[0] for x in out))))
-            return found
+            results = []
+            for arrays, out in zip(sets, gradients, strict=True):
+                _, pull = jax.vjp(run, *(x[0] for x in arrays))
+                results.append(tuple(x[None] for x in pull(tuple(x[0] for x in out))))
+            return results
 
         for phase, program, arguments in (
             (FORWARD, forward, (given,)),

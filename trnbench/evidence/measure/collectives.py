@@ -54,11 +54,11 @@ def exchanges(
     barrier = machine.jax.lax.optimization_barrier
 
     def several(buffers: tuple[Array, ...]) -> tuple[Array, ...]:
-        found = [run(buffers[0][0])]
+        parts = [run(buffers[0][0])]
         for buffer in buffers[1:]:
-            given, _ = barrier((buffer[0], found[-1]))
-            found.append(run(given))
-        return tuple(one[None] for one in found)
+            given, _ = barrier((buffer[0], parts[-1]))
+            parts.append(run(given))
+        return tuple(part[None] for part in parts)
 
     program = machine.on_all(several, mesh)
     for size in sizes:
@@ -69,14 +69,14 @@ def exchanges(
         counted = _counted(groups * ranks, elements)
         count = _SMALL_EXCHANGES if size <= _SMALL_BYTES else _EXCHANGES
         buffers = tuple(machine.placed(mesh, counted) for _ in range(count))
-        found = np.asarray(program(buffers)[0])
+        received = np.asarray(program(buffers)[0])
         expected = _expected(op, counted, ranks)
         yield ExchangeTime(
             op=op,
             ranks=ranks,
             size_bytes=float(elements * _ELEMENT_BYTES * (ranks if op == "all-gather" else 1)),
             timing=machine.time(program, buffers).each(count, less_s=launch_s),
-            check=float(np.abs(found - expected).max()),
+            check=float(np.abs(received - expected).max()),
         )
 
 
@@ -114,14 +114,14 @@ def _expected(op: Op, given: Array, ranks: int) -> Array:
     """Correct result on every device, a row each."""
     grouped = given.reshape(-1, ranks, given.shape[1])
     if op == "all-reduce":
-        found = np.repeat(grouped.sum(axis=1, keepdims=True), ranks, axis=1)
+        expected = np.repeat(grouped.sum(axis=1, keepdims=True), ranks, axis=1)
     elif op == "all-gather":
-        found = np.repeat(grouped.reshape(len(grouped), 1, -1), ranks, axis=1)
+        expected = np.repeat(grouped.reshape(len(grouped), 1, -1), ranks, axis=1)
     elif op == "reduce-scatter":
-        found = grouped.sum(axis=1).reshape(len(grouped), ranks, -1)
+        expected = grouped.sum(axis=1).reshape(len(grouped), ranks, -1)
     elif op == "all-to-all":
         parted = grouped.reshape(len(grouped), ranks, ranks, -1)
-        found = parted.transpose(0, 2, 1, 3).reshape(grouped.shape)
+        expected = parted.transpose(0, 2, 1, 3).reshape(grouped.shape)
     else:
-        found = np.roll(grouped, 1, axis=1)
-    return found.reshape(given.shape[0], -1)
+        expected = np.roll(grouped, 1, axis=1)
+    return expected.reshape(given.shape[0], -1)

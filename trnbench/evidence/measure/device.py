@@ -113,7 +113,7 @@ def capabilities(
             hint="--device cpu measures the host",
         )
     kind = first.device_kind
-    told = first.memory_stats() or {}
+    statistics = first.memory_stats() or {}
     size = environment.get("NEURON_LOGICAL_NC_CONFIG", "") if backend == "neuron" else ""
     return Capabilities(
         backend=backend,
@@ -127,7 +127,7 @@ def capabilities(
         shares_host=backend == "cpu",
         compiles_slowly=backend in _COMPILES_SLOWLY,
         fused_attention="cudnn" if backend == "cuda" else None,
-        memory_bytes=float(told["bytes_limit"]) if "bytes_limit" in told else None,
+        memory_bytes=float(statistics["bytes_limit"]) if "bytes_limit" in statistics else None,
     )
 
 
@@ -164,8 +164,8 @@ def open_devices(choice: DeviceChoice, host_devices: int) -> list[Device]:
 
 def peak_memory_bytes(devices: Sequence[Device]) -> float | None:
     """Peak memory of any device so far, bytes; None if the backend reports none."""
-    told = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in devices]
-    return float(max(filter(None, told))) if all(told) else None
+    peaks = [(device.memory_stats() or {}).get("peak_bytes_in_use") for device in devices]
+    return float(max(filter(None, peaks))) if all(peaks) else None
 
 
 def kept_variables(environment: Mapping[str, str] = os.environ) -> str:

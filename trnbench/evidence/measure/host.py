@@ -41,13 +41,13 @@ def memory_bytes() -> float:
 
 def software() -> str:
     """Releases of the measured software."""
-    known = [f"python {platform.python_version()}"]
+    versions = [f"python {platform.python_version()}"]
     for name in _PACKAGES:
         try:
-            known.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             continue
-    return "; ".join(known)
+    return "; ".join(versions)
 
 
 def driver(backend: str) -> dict[str, str]:

@@ -96,8 +96,10 @@ def product(
         )
 
     program = machine.on_all(run, mesh)
-    found = np.asarray(program(left, right)[0])[0].astype(np.float32)
-    given = _turned([np.asarray(one[0])[0].astype(np.float32) for one in (left, right)], across)
+    measured = np.asarray(program(left, right)[0])[0].astype(np.float32)
+    given = _turned(
+        [np.asarray(operand[0])[0].astype(np.float32) for operand in (left, right)], across
+    )
     timing = machine.time(program, left, right).each(_PRODUCTS, less_s=launch_s)
     yield KernelTime(
         kernel=PRODUCT,
@@ -109,15 +111,15 @@ def product(
             size * case.batch * case.k * (case.m + case.n)
             + element_bytes(out) * case.batch * case.m * case.n
         ),
-        check=_checked(found, given[0], given[1], case.format),
+        check=_checked(measured, given[0], given[1], case.format),
     )
 
 
 def _turned(operands: Sequence[Array], across: Sequence[bool]) -> list[Array]:
     """Operands in the product's orientation."""
     return [
-        one.swapaxes(-1, -2) if turned else one
-        for one, turned in zip(operands, across, strict=True)
+        operand.swapaxes(-1, -2) if turned else operand
+        for operand, turned in zip(operands, across, strict=True)
     ]
 
 

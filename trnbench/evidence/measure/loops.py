@@ -99,10 +99,10 @@ def timed(
         # Too few repeats have no meaningful quartiles.
         if len(taken) < rule.least:
             continue
-        found = _summed_up(taken, processor() - begun_processor)
+        timing = _summed_up(taken, processor() - begun_processor)
         spent = clock() - begun
-        if found.known_to <= rule.precision or len(taken) >= rule.most or spent >= rule.budget_s:
-            return found
+        if timing.known_to <= rule.precision or len(taken) >= rule.most or spent >= rule.budget_s:
+            return timing
 
 
 def _summed_up(taken: list[float], processor_s: float) -> Timing:

@@ -62,14 +62,14 @@ def machine_files(
 
     Training rows are ignored: their predictions must not depend on them.
     """
-    known = list(rows)
+    columns = list(rows)
     try:
-        kernels = rows_of_kind(known, *KERNEL_KINDS)
+        kernels = rows_of_kind(columns, *KERNEL_KINDS)
         if not kernels:
             raise InputError("no row of a kernel tells what the machine is: measure matrix, or all")
         called = name or kernels[0].needed("instance")
         kernels = [row for row in kernels if row.text("instance") == kernels[0].text("instance")]
-        exchanged = rows_of_kind(known, "collective")
+        exchanged = rows_of_kind(columns, "collective")
         timed = fits.TimedRows(rows=kernels, exchanges=exchanged, clock=clock)
         return _Maker(catalog, called, timed).files()
     except RowFault as fault:
@@ -265,19 +265,19 @@ class _Maker:
         return {"source": _SOURCE, "kind": "derived", "low": 1 / reach, "high": reach}
 
     def _collectives(self, machine: fits.MachineFit) -> FileTable:
-        tunings = {one.name: self._tuning(one) for one in machine.exchanges}
-        most = {one.op: one.ranks for one in machine.exchanges}
+        tunings = {exchange.name: self._tuning(exchange) for exchange in machine.exchanges}
+        most = {exchange.op: exchange.ranks for exchange in machine.exchanges}
         like_permute = ["permute", "send-receive", "broadcast"]
         rules = [
             {
                 **_measured(),
-                "algorithm": "ring" if one.op in fits.BY_RING else "direct",
-                "tuning": one.name,
-                "ops": like_permute if one.op == "permute" else [one.op],
-                **({} if one.ranks == most[one.op] else {"ranks_to": one.ranks}),
-                **({"below": _bytes(one.below_bytes)} if one.below_bytes else {}),
+                "algorithm": "ring" if exchange.op in fits.BY_RING else "direct",
+                "tuning": exchange.name,
+                "ops": like_permute if exchange.op == "permute" else [exchange.op],
+                **({} if exchange.ranks == most[exchange.op] else {"ranks_to": exchange.ranks}),
+                **({"below": _bytes(exchange.below_bytes)} if exchange.below_bytes else {}),
             }
-            for one in machine.exchanges
+            for exchange in machine.exchanges
         ]
         return {
             "name": f"{FILE_PREFIX}{self.name}",
@@ -290,17 +290,17 @@ class _Maker:
             "rules": rules,
         }
 
-    def _tuning(self, one: fits.ExchangeFit) -> FileTable:
+    def _tuning(self, exchange: fits.ExchangeFit) -> FileTable:
         nothing: FileTable = {"value": "0 s", **_derived_as("within the launch")}
         return {
             **_measured(),
-            "launch": _seconds(one.launch_s),
+            "launch": _seconds(exchange.launch_s),
             "step": nothing,
             "network_step": nothing,
             "message": nothing,
-            "on_chip": one.link_share,
-            "link": one.link_share,
-            "network": one.link_share,
+            "on_chip": exchange.link_share,
+            "link": exchange.link_share,
+            "network": exchange.link_share,
             "chunk": "1 GiB",
             "chunks": 1,
             "reduce_touches": {"value": 0.0, **_derived_as("within the rate of the links")},

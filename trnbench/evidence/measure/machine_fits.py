@@ -315,9 +315,7 @@ def _exchanges(timed: TimedRows) -> tuple[tuple[ExchangeFit, ...], float, float]
     return shared, links, median(scatters)
 
 
-def _lines(
-    points: Sequence[tuple[float, float]],
-) -> list[tuple[float | None, float, float, float]]:
+def _lines(points: Sequence[tuple[float, float]]) -> list[tuple[float | None, float, float, float]]:
     """One or two lines: upper size, launch in s, s per byte, and scatter.
 
     Sizes that fit in caches may have a line of their own.

@@ -39,8 +39,10 @@ class Pieces:
     def fused(self, query: Array, key: Array, value: Array, kernel: str | None) -> Array:
         """The context of the backend's fused causal attention, heads side by side."""
         by_token = (one.transpose(0, 2, 1, 3) for one in (query, key, value))
-        found = self.jax.nn.dot_product_attention(*by_token, is_causal=True, implementation=kernel)
-        return found.reshape(*found.shape[:2], -1)
+        context = self.jax.nn.dot_product_attention(
+            *by_token, is_causal=True, implementation=kernel
+        )
+        return context.reshape(*context.shape[:2], -1)
 
     def merged(self, context: Array) -> Array:
         batch, heads, tokens, size = context.shape

@@ -47,49 +47,49 @@ def provenance(can: Capabilities, *, instance: str, seed: int) -> Cells:
     )
 
 
-def kernel_row(found: KernelTime) -> Cells:
+def kernel_row(kernel: KernelTime) -> Cells:
     """The cells of a kernel, of whichever kind it is."""
-    launched = found.kernel in ("program", "kernel")
-    kind: MeasuredKind = "launch" if launched else "matrix" if found.flop else "stream"
-    seconds = found.timing.median_s
-    words = (found.kernel, found.format, found.shape.replace(" ", ""))
+    launched = kernel.kernel in ("program", "kernel")
+    kind: MeasuredKind = "launch" if launched else "matrix" if kernel.flop else "stream"
+    seconds = kernel.timing.median_s
+    words = (kernel.kernel, kernel.format, kernel.shape.replace(" ", ""))
     return _filled(
         kind=kind,
         id="-".join(("measured", kind, *words)).replace(" ", "-"),
-        kernel=found.kernel,
-        shape=found.shape,
-        dtype=found.format,
+        kernel=kernel.kernel,
+        shape=kernel.shape,
+        dtype=kernel.format,
         latency_ms=seconds * 1e3,
-        flop=found.flop or None,
-        bytes=found.bytes or None,
-        flop_per_s=found.flop / seconds if found.flop else None,
-        bytes_per_s=found.bytes / seconds if found.bytes and not found.flop else None,
-        check=found.check,
-        **timing_cells(found.timing),
+        flop=kernel.flop or None,
+        bytes=kernel.bytes or None,
+        flop_per_s=kernel.flop / seconds if kernel.flop else None,
+        bytes_per_s=kernel.bytes / seconds if kernel.bytes and not kernel.flop else None,
+        check=kernel.check,
+        **timing_cells(kernel.timing),
     )
 
 
-def exchange_row(found: ExchangeTime) -> Cells:
+def exchange_row(exchange: ExchangeTime) -> Cells:
     """The cells of a collective."""
-    words = (found.op, str(found.ranks), f"{found.size_bytes:.0f}")
+    words = (exchange.op, str(exchange.ranks), f"{exchange.size_bytes:.0f}")
     return _filled(
         kind="collective",
         id="-".join(("measured", *words)),
-        collective=found.op,
+        collective=exchange.op,
         dtype="fp32",
-        ranks=found.ranks,
-        size_bytes=found.size_bytes,
-        time_us=found.timing.median_s * 1e6,
-        algbw_bytes_per_s=found.algbw_bytes_per_s,
-        busbw_bytes_per_s=found.busbw_bytes_per_s,
-        check=found.check,
-        **timing_cells(found.timing),
+        ranks=exchange.ranks,
+        size_bytes=exchange.size_bytes,
+        time_us=exchange.timing.median_s * 1e6,
+        algbw_bytes_per_s=exchange.algbw_bytes_per_s,
+        busbw_bytes_per_s=exchange.busbw_bytes_per_s,
+        check=exchange.check,
+        **timing_cells(exchange.timing),
     )
 
 
-def step_row(found: StepRun) -> Cells:
+def step_row(step: StepRun) -> Cells:
     """The cells of a training step: its model by shapes, its layout by knobs."""
-    case, peak = found.case, found.peak_memory_bytes
+    case, peak = step.case, step.peak_memory_bytes
     layout = layout_of_case(case)
     knobs = ("tp", "pp", "dp", "micro_batch", "global_batch", "sequence", "zero", "recompute")
     said = {name: getattr(layout, name) for name in (*knobs, "attention", "precision")}
@@ -110,16 +110,16 @@ def step_row(found: StepRun) -> Cells:
         ranks=case.devices,
         framework=FRAMEWORK,
         outcome="measured",
-        step_time_s=found.timing.median_s,
+        step_time_s=step.timing.median_s,
         memory_gb=peak / GIB if peak else None,
-        compile_s=found.compile_s,
+        compile_s=step.compile_s,
         flop=float(program.hardware_flop) / case.devices,
-        compiled_flop=found.compiled_flop,
-        first_loss=found.losses[0],
-        last_loss=found.losses[-1],
-        check=found.check,
+        compiled_flop=step.compiled_flop,
+        first_loss=step.losses[0],
+        last_loss=step.losses[-1],
+        check=step.check,
         **cells_of(said),
-        **timing_cells(found.timing),
+        **timing_cells(step.timing),
     )
 
 

@@ -102,10 +102,10 @@ def _lines(stream: IO[bytes], cancel: Callable[[], bool]) -> Iterator[bytes | No
                 return
             if not ready.select(_POLL_S):
                 continue
-            found = os.read(stream.fileno(), 1 << 16)
-            if not found:
+            output = os.read(stream.fileno(), 1 << 16)
+            if not output:
                 return
-            *lines, rest = (rest + found).split(b"\n")
+            *lines, rest = (rest + output).split(b"\n")
             yield from lines
 
 

@@ -199,24 +199,24 @@ def decoders_for(can: Capabilities) -> tuple[DecoderCase, ...]:
 
 def decoder_sizes(text: str) -> DecoderSizes:
     """Sizes in a text such as `layers=4,hidden=512,tp=2`."""
-    found: dict[str, int | str] = {}
+    sizes: dict[str, int | str] = {}
     for part in text.split(","):
-        told, equals, value = (word.strip() for word in part.partition("="))
-        name = told.replace("-", "_")
+        key, equals, value = (word.strip() for word in part.partition("="))
+        name = key.replace("-", "_")
         if not equals or not value:
             raise InputError(f"--decoder: expected NAME=VALUE, found {part!r}")
         if name not in _COUNTS and name not in _WORDS:
-            known = [one.replace("_", "-") for one in (*_COUNTS, *_WORDS)]
-            raise UnknownNameError("size of a decoder", told, known)
-        if name in found:
-            raise InputError(f"--decoder: {told} stands twice")
-        what = f"--decoder: {told}"
+            keys = [key.replace("_", "-") for key in (*_COUNTS, *_WORDS)]
+            raise UnknownNameError("size of a decoder", key, keys)
+        if name in sizes:
+            raise InputError(f"--decoder: {key} stands twice")
+        what = f"--decoder: {key}"
         if name in _WORDS:
-            found[name] = parsing.one_of(what, _WORDS[name])(value)
+            sizes[name] = parsing.one_of(what, _WORDS[name])(value)
         else:
             kind = parsing.sequence if name == "sequence" else parsing.whole
-            found[name] = kind(what)(value)
-    return found
+            sizes[name] = kind(what)(value)
+    return sizes
 
 
 def with_given(suite: Suite, given: Sequence[DecoderSizes], can: Capabilities) -> Suite:

@@ -61,10 +61,7 @@ class Decoder(Record, eq=False):
         for i in range(case.layers):
             found |= {
                 f"{i}.norm.attention": ((case.hidden,), (None,)),
-                f"{i}.query-key-value": (
-                    (case.hidden, 3, case.heads * size),
-                    (None, None, "tp"),
-                ),
+                f"{i}.query-key-value": ((case.hidden, 3, case.heads * size), (None, None, "tp")),
                 f"{i}.output": ((case.heads * size, case.hidden), ("tp", None)),
                 f"{i}.norm.mlp": ((case.hidden,), (None,)),
                 f"{i}.gate-up": ((case.hidden, 2, case.ffn), (None, None, "tp")),
@@ -142,12 +139,12 @@ class Decoder(Record, eq=False):
             loss, gradients = 0.0, None
             for micro_batch in range(case.micro_batches):
                 found = jax.value_and_grad(self.loss)(own, words[micro_batch])
-                wide = jax.tree.map(lambda one: one.astype(jax.numpy.float32), found[1])
+                wide = jax.tree.map(lambda gradient: gradient.astype(jax.numpy.float32), found[1])
                 loss = loss + found[0]
                 gradients = (
                     wide if gradients is None else jax.tree.map(jax.numpy.add, gradients, wide)
                 )
-            gradients = jax.tree.map(lambda one: self._sum(one, "dp") / tokens, gradients)
+            gradients = jax.tree.map(lambda gradient: self._sum(gradient, "dp") / tokens, gradients)
             clip = 1.0 / jax.numpy.maximum(1.0, self._norm(gradients))
             kept = masters or weights
             updated = {
@@ -156,9 +153,9 @@ class Decoder(Record, eq=False):
                 )
                 for name in kept
             }
-            new = {name: one[0] for name, one in updated.items()}
+            new = {name: weight[0] for name, weight in updated.items()}
             moments = [{name: one[1][i] for name, one in updated.items()} for i in (0, 1)]
-            narrow = {name: one.astype(weights[name].dtype) for name, one in new.items()}
+            narrow = {name: weight.astype(weights[name].dtype) for name, weight in new.items()}
             state = (count + 1, narrow, new if masters else {}, *moments)
             return state, self._sum(loss, "dp") / tokens
 
@@ -191,9 +188,9 @@ class Decoder(Record, eq=False):
         for name, (shape, _) in self.shapes().items():
             drawn = rng.standard_normal(shape, dtype=numpy.float32) * _SCALE
             masters[name] = placed(name, np.ones(shape) if len(shape) == 1 else drawn)
-        weights = {name: one.astype(kind) for name, one in masters.items()}
+        weights = {name: master.astype(kind) for name, master in masters.items()}
         zeros = [
-            {name: placed(name, np.zeros_like(one)) for name, one in masters.items()}
+            {name: placed(name, np.zeros_like(master)) for name, master in masters.items()}
             for _ in range(2)
         ]
         whole = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec())

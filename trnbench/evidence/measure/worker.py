@@ -71,7 +71,7 @@ def work(request: WorkRequest, emit: TellEvent) -> None:
     shared = provenance(can, instance=name, seed=request.seed)
     emit({"event": "devices", "cells": shared, "remarks": host.remarks(can.backend)})
     machine = AllDevices(jax=jax, devices=devices, can=can, rule=_paced(request, suite))
-    launched = [kernel_row(found) for found in launch(machine)]
+    launched = [kernel_row(kernel) for kernel in launch(machine)]
     for row in launched:
         emit({"event": "row", "cells": shared | row})
     launch_s = float(launched[0]["latency_ms"]) * 1e-3
@@ -152,8 +152,8 @@ def main() -> None:
     try:
         work(request, emit)
     except TrnbenchError as error:
-        told = {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}
-        emit({"event": "failed", **told})
+        refusal = {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}
+        emit({"event": "failed", **refusal})
         return
     emit({"event": "done"})
 

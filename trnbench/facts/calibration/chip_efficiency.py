@@ -310,4 +310,4 @@ def check_shares(record: Any) -> None:  # noqa: ANN401
 
 @cache
 def _shares_of(kind: Any) -> tuple[tuple[str, RecordField], ...]:  # noqa: ANN401
-    return tuple((one.name, one) for one in fields(kind) if "most" in one.metadata)
+    return tuple((each.name, each) for each in fields(kind) if "most" in each.metadata)

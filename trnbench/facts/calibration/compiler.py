@@ -33,5 +33,5 @@ class Compiler(Sourced):
 def compiler_of(catalog: Catalog, chip: str) -> Compiler | None:
     """The compiler that checks the graphs of a chip, by the chip's name; None if there is none."""
     entries = catalog.entries("compilers")
-    found = (load_once(catalog, entry.path, Compiler) for entry in entries)
-    return next((one for one in found if chip in one.chips), None)
+    compilers = (load_once(catalog, entry.path, Compiler) for entry in entries)
+    return next((compiler for compiler in compilers if chip in compiler.chips), None)

@@ -72,8 +72,8 @@ def drawn(stack: TrainingStack, kind: KindOfSoftware) -> TrainingStack:
     )
 
 
-def _scaled(one: Evidence, level: float) -> Evidence:
-    if one.low is None or one.high is None:
-        return one
-    low, high = one.low * level, one.high * level
-    return replace(one, low=low, high=high, range_text=f"{low:.4g} to {high:.4g}")
+def _scaled(evidence: Evidence, level: float) -> Evidence:
+    if evidence.low is None or evidence.high is None:
+        return evidence
+    low, high = evidence.low * level, evidence.high * level
+    return replace(evidence, low=low, high=high, range_text=f"{low:.4g} to {high:.4g}")

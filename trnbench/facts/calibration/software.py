@@ -68,7 +68,7 @@ class TrainingSoftware(Sourced):
 
     def peak_flop_per_s(self, chip: str) -> float | None:
         """The rate of a chip over which it prints its MFU; None where it says none of its own."""
-        peaks = (one.per_chip_flop_per_s for one in self.mfu_peak if chip in one.chips)
+        peaks = (peak.per_chip_flop_per_s for peak in self.mfu_peak if chip in peak.chips)
         return next(peaks, None)
 
     def runs_on(self, platform: Platform) -> bool:
@@ -101,14 +101,14 @@ def software_called(catalog: Catalog, name: str) -> TrainingSoftware | None:
 
 def software_in(catalog: Catalog, platform: Platform, text: str) -> TrainingSoftware | None:
     """The software on a platform that a publication's words name first; None if they name none."""
-    found = [
+    places = [
         (place, -len(name), software)
         for software in all_software(catalog)
         for name in (*software.names, software.family or "")
         if (place := _place(name, text, part=name == software.family)) is not None
         and software.runs_on(platform)
     ]
-    return min(found, key=lambda one: one[:2])[2] if found else None
+    return min(places, key=lambda one: one[:2])[2] if places else None
 
 
 def _place(name: str, text: str, *, part: bool) -> int | None:
@@ -130,7 +130,9 @@ _ZERO = re.compile(r"zero[ -]?([0123])(?![0-9])|(fsdp2?|full[ _-]shard)|(shard[ 
 def execution_in(text: str) -> Execution | None:
     """Manner (eager, compiled) in which a publication says its software ran; None if unsaid."""
     words = text.lower()
-    return next((one for one, told in _EXECUTIONS.items() if re.search(told, words)), None)
+    return next(
+        (manner for manner, execution in _EXECUTIONS.items() if re.search(execution, words)), None
+    )
 
 
 def zero_in(text: str) -> ZeroStage | None:
@@ -147,9 +149,9 @@ def software_on(
 ) -> TrainingSoftware | None:
     """The software on a platform with the first known of these names; None if all are unknown."""
     known = {
-        name.lower(): one
-        for one in all_software(catalog)
-        if one.runs_on(platform)
-        for name in one.names
+        name.lower(): software
+        for software in all_software(catalog)
+        if software.runs_on(platform)
+        for name in software.names
     }
     return next((known[name.lower()] for name in names if name.lower() in known), None)

@@ -251,12 +251,12 @@ def _names_in(stack: TrainingStack, software: str) -> list[str]:
     return [name for name in stack.frameworks if name.lower() in text]
 
 
-def _release(stack: TrainingStack, releases: Collection[str], told: str) -> str | None:
+def _release(stack: TrainingStack, releases: Collection[str], release: str) -> str | None:
     """Release named in a text, or else the stack's release for all others."""
-    words = re.split(r"[\s,]+", told)
-    known = [name for name in releases if any(_is_release(name, word) for word in words)]
-    unknown = OTHER_RELEASE if told and OTHER_RELEASE in releases else stack.release
-    return max(known, key=len, default=unknown)
+    words = re.split(r"[\s,]+", release)
+    matching = [name for name in releases if any(_is_release(name, word) for word in words)]
+    unknown = OTHER_RELEASE if release and OTHER_RELEASE in releases else stack.release
+    return max(matching, key=len, default=unknown)
 
 
 def _is_release(name: str, word: str) -> bool:

@@ -98,20 +98,22 @@ class Habits(Record):
     """Format of frozen weights in adapter jobs with fp8 products."""
 
 
-def _between(one: Spread, other: Spread) -> Spread:
-    return Spread(low=(one.low * other.low) ** 0.5, high=(one.high * other.high) ** 0.5)
+def _between(first: Spread, other: Spread) -> Spread:
+    return Spread(low=(first.low * other.low) ** 0.5, high=(first.high * other.high) ** 0.5)
 
 
 def widest(*spreads: Spread) -> Spread:
     """The spread that contains all of these."""
-    return Spread(low=min(one.low for one in spreads), high=max(one.high for one in spreads))
+    return Spread(
+        low=min(spread.low for spread in spreads), high=max(spread.high for spread in spreads)
+    )
 
 
 def together(*spreads: Spread) -> Spread:
     """Spread of independent reasons to be wrong: logarithms add in squares."""
     return Spread(
-        low=math.exp(-math.hypot(*(math.log(one.low) for one in spreads))),
-        high=math.exp(math.hypot(*(math.log(one.high) for one in spreads))),
+        low=math.exp(-math.hypot(*(math.log(spread.low) for spread in spreads))),
+        high=math.exp(math.hypot(*(math.log(spread.high) for spread in spreads))),
     )
 
 
@@ -229,19 +231,19 @@ class TrainingStack(Sourced):
             raise ValueError("an overlap must be from 0 to 1")
         if twice := named_twice(self.supports):
             raise ValueError(f"`supports` names {twice!r} in two lines")
-        known = number_keys()
+        keys = number_keys()
         for key in dict.fromkeys(key for pair in self.correlated for key in pair):
             # A stack that takes over another's numbers keeps its correlations, but no releases.
-            if key not in known and not key.startswith(("releases.", "chip.releases.")):
-                near = did_you_mean(key, known)
+            if key not in keys and not key.startswith(("releases.", "chip.releases.")):
+                near = did_you_mean(key, keys)
                 raise ValueError(f"`correlations` names {key!r}, which is no number here{near}")
 
     @property
     def correlated(self) -> dict[tuple[str, str], float]:
         """Correlations by pair of keys."""
         return {
-            (one, other): value
-            for one, others in self.correlations.items()
+            (key, other): value
+            for key, others in self.correlations.items()
             for other, value in others.items()
         }
 

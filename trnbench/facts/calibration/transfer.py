@@ -52,10 +52,10 @@ def nearest_chip(catalog: Catalog, chip: str, known: Iterable[str]) -> str:
     own = load_named(catalog, "chips", chip, Chip)
     others = [load_named(catalog, "chips", name, Chip) for name in sorted(set(known))]
     # Shares of a systolic array say nothing of other compute units, however near the peaks are.
-    alike = [one for one in others if type(one.unit) is type(own.unit)]
+    alike = [other for other in others if type(other.unit) is type(own.unit)]
     if not alike:
         raise InputError(f"no calibrated chip has compute units of the kind of {chip}")
-    return min(alike, key=lambda one: _distance(one, own)).name
+    return min(alike, key=lambda other: _distance(other, own)).name
 
 
 def stack_file(
@@ -86,8 +86,8 @@ def nearest_instance(catalog: Catalog, own: Instance, known: Iterable[str]) -> N
     chip = load_named(catalog, "chips", own.chip, Chip)
     names = sorted(set(known) & {entry.name for entry in catalog.entries("instances")})
     others = [load_named(catalog, "instances", name, Instance) for name in names]
-    chips = {one.chip: load_named(catalog, "chips", one.chip, Chip) for one in others}
-    alike = [one for one in others if type(chips[one.chip].unit) is type(chip.unit)]
+    chips = {other.chip: load_named(catalog, "chips", other.chip, Chip) for other in others}
+    alike = [other for other in others if type(chips[other.chip].unit) is type(chip.unit)]
     if not alike:
         chips_known = ", ".join(sorted(chips)) or "no chip"
         raise InputError(
@@ -97,15 +97,15 @@ def nearest_instance(catalog: Catalog, own: Instance, known: Iterable[str]) -> N
         )
 
     # Compared in this order; the name at the end makes the choice repeatable.
-    def key(one: Instance) -> tuple[object, ...]:
+    def key(other: Instance) -> tuple[object, ...]:
         return (
-            one.chip not in (own.chip, chip.like),
-            chips[one.chip].family != chip.family,
-            one.scale_up_kind != own.scale_up_kind,
-            _transport(one) != _transport(own),
-            _distance(chips[one.chip], chip),
-            one.name != own.like,
-            one.name,
+            other.chip not in (own.chip, chip.like),
+            chips[other.chip].family != chip.family,
+            other.scale_up_kind != own.scale_up_kind,
+            _transport(other) != _transport(own),
+            _distance(chips[other.chip], chip),
+            other.name != own.like,
+            other.name,
         )
 
     nearest = min(alike, key=key)
@@ -175,7 +175,10 @@ def listing(catalog: Catalog, prefix: str, key: str, name: str) -> Entry | None:
 def widened(known: Provenance, factor: float) -> Provenance:
     """The same evidence with wider ranges, at best estimated."""
     return replace(
-        known, evidence={path: _wider(path, one, factor) for path, one in known.evidence.items()}
+        known,
+        evidence={
+            path: _wider(path, evidence, factor) for path, evidence in known.evidence.items()
+        },
     )
 
 
@@ -195,23 +198,27 @@ def most_of(path: str) -> float:
     return 1.0 if part else math.inf
 
 
-def _wider(path: str, one: Evidence, factor: float) -> Evidence:
-    if one.low is None or one.high is None:
-        return one
+def _wider(path: str, evidence: Evidence, factor: float) -> Evidence:
+    if evidence.low is None or evidence.high is None:
+        return evidence
     # Evidence holds the value as a text of the file; the middle of its range stands for it here.
-    value = (one.low * one.high) ** 0.5 if one.low > 0 else (one.low + one.high) / 2
-    low, high = wider_ends(value, one.low, one.high, factor, most=most_of(path))
+    value = (
+        (evidence.low * evidence.high) ** 0.5
+        if evidence.low > 0
+        else (evidence.low + evidence.high) / 2
+    )
+    low, high = wider_ends(value, evidence.low, evidence.high, factor, most=most_of(path))
     return replace(
-        one,
+        evidence,
         low=low,
         high=high,
-        kind=max(one.kind, Kind.ESTIMATED),
+        kind=max(evidence.kind, Kind.ESTIMATED),
         range_text=f"{low:.4g} to {high:.4g}",
     )
 
 
-def _distance(one: Chip, other: Chip) -> float:
-    return abs(math.log(_balance(one) / _balance(other)))
+def _distance(chip: Chip, other: Chip) -> float:
+    return abs(math.log(_balance(chip) / _balance(other)))
 
 
 def _transport(instance: Instance) -> str:

@@ -25,11 +25,11 @@ class Concept(Record):
 
 def concept(name: str) -> Concept:
     """The topic or glossary term with this name."""
-    found = explained(name)
-    if found is None:
+    explanation = explained(name)
+    if explanation is None:
         known = [*topic_titles(), *glossary()]
         raise UnknownNameError("topic", name, known, lists="trnbench help")
-    return found
+    return explanation
 
 
 def explained(name: str) -> Concept | None:

@@ -83,12 +83,12 @@ def load(path: Path, record: type[D], catalog: Catalog | None = None) -> D:
 
 def load_question(path: Path, record: type[D]) -> D:
     """The record of a file without sources, as of a fleet or study: or DataFileError."""
-    found = structure(read_toml(path), record)
-    if isinstance(found, list):
-        raise refused_with_all(path, found)
-    if faults := _misnamed(found, path):
+    structured = structure(read_toml(path), record)
+    if isinstance(structured, list):
+        raise refused_with_all(path, structured)
+    if faults := _misnamed(structured, path):
         raise DataFileError(str(path), faults)
-    return replace(found, provenance=Provenance(path=str(path)))  # type: ignore[type-var]
+    return replace(structured, provenance=Provenance(path=str(path)))  # type: ignore[type-var]
 
 
 def _misnamed(record: Documented, path: Path) -> list[Fault]:
@@ -185,7 +185,7 @@ def collect(
                 note=note.note if isinstance(note.note, str) else None,
             )
     # Notes above no number are checked too; a message that a number has brought is not repeated.
-    told = {fault.message for fault in faults}
+    messages = {fault.message for fault in faults}
     # Most notes repeat their table's source and kind: one look at each pair is enough.
     looked_at = set()
     for path, note in notes.items():
@@ -193,8 +193,8 @@ def collect(
             continue
         looked_at.add((note.source, note.kind))
         for problem in _unknown(note, sources):
-            if problem not in told:
-                told.add(problem)
+            if problem not in messages:
+                messages.add(problem)
                 faults.append(Fault(path, problem))
     return evidence, faults
 

@@ -132,8 +132,8 @@ def bounded_int(digits: str) -> int:
 
 
 def _digits_at(text: str) -> int:
-    found = _MANY_DIGITS.search(text)
-    return found.start() if found else 0
+    number = _MANY_DIGITS.search(text)
+    return number.start() if number else 0
 
 
 def _short(value: object, *, quoted: bool = True) -> str:

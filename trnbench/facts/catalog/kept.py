@@ -40,16 +40,16 @@ def kept(kind: str, digest: str) -> object:
             head, _, body = file.read().partition(b"\n")
         if head.decode("ascii", "replace") != hashlib.sha256(body).hexdigest():
             return None
-        found: object = json.loads(body)
+        content: object = json.loads(body)
     except (OSError, ValueError, RecursionError):
         return None
-    return found
+    return content
 
 
-def _is_ours(found: os.stat_result) -> bool:
+def _is_ours(status: os.stat_result) -> bool:
     # A cached answer is trusted, and its hash proves integrity, not authorship.
-    mine = found.st_uid in (os.geteuid(), 0) and not found.st_mode & (S_IWGRP | S_IWOTH)
-    return S_ISREG(found.st_mode) and mine and found.st_size <= MAX_BYTES + _HEAD_BYTES
+    mine = status.st_uid in (os.geteuid(), 0) and not status.st_mode & (S_IWGRP | S_IWOTH)
+    return S_ISREG(status.st_mode) and mine and status.st_size <= MAX_BYTES + _HEAD_BYTES
 
 
 def keep(kind: str, digest: str, content: object) -> None:

@@ -120,7 +120,7 @@ PROVENANCE = "provenance"
 
 
 def _contents(record: Any) -> tuple[object, ...]:  # noqa: ANN401
-    return tuple(getattr(record, one.name) for one in fields(record) if one.name != PROVENANCE)
+    return tuple(getattr(record, each.name) for each in fields(record) if each.name != PROVENANCE)
 
 
 class Note(Record):

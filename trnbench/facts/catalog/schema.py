@@ -71,7 +71,9 @@ def by_tag(form: TypeForm) -> dict[str, TypeForm]:
     inner = get_args(form)[0]
     if origin_of(inner) is tuple:
         each = tagged(get_args(inner)[0])
-        return {tag: types.GenericAlias(tuple, (one, ...)) for tag, one in each.items()}
+        return {
+            tag: types.GenericAlias(tuple, (record_type, ...)) for tag, record_type in each.items()
+        }
     return tagged(inner)
 
 

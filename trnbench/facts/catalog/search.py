@@ -126,9 +126,11 @@ class Catalog(Record, kw_only=False, weakref=True):
         """Names of an instance type without a file: that which was read, or its chip's."""
         for entry in self.entries("purchase"):
             seen = self.table(entry.path).get("seen")
-            for one in seen if isinstance(seen, list) else ():
-                if isinstance(one, Mapping) and name in (one.get("names") or ()):
-                    return f": seen in {one.get('seen_in')}, not confirmed launchable, no price"
+            for seen_type in seen if isinstance(seen, list) else ():
+                if isinstance(seen_type, Mapping) and name in (seen_type.get("names") or ()):
+                    return (
+                        f": seen in {seen_type.get('seen_in')}, not confirmed launchable, no price"
+                    )
         return self._with_chip(name)
 
     def _with_chip(self, name: str) -> str:
@@ -239,7 +241,7 @@ def open_catalog(
 
 def with_user_folder(catalog: Catalog) -> Catalog:
     """The same folders, with the user's folder if it exists by now."""
-    *others, built_in = (one for one in catalog.folders if one.origin != USER)
+    *others, built_in = (folder for folder in catalog.folders if folder.origin != USER)
     user = user_folder()
     mine = [Folder(user, USER)] if user.is_dir() else []
     return Catalog((*others, *mine, built_in))

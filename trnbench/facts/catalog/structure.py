@@ -133,8 +133,8 @@ def _under_tags(
     """Records of a union that stand under their tags, in the order of the union."""
     read: list[object] = []
     for tag in _there(value, tags):
-        one = _reader(tags[tag])(value[tag], join(path, tag), faults)
-        read += one if isinstance(one, tuple) else [one]
+        record = _reader(tags[tag])(value[tag], join(path, tag), faults)
+        read += record if isinstance(record, tuple) else [record]
     return tuple(read)
 
 

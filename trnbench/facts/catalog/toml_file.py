@@ -67,11 +67,11 @@ def _without_dates(table: dict[str, object]) -> dict[str, object]:
     return {"table": plain(table, []), "dates": dates}
 
 
-def _with_dates(found: Any) -> dict[str, object] | None:  # noqa: ANN401 - what JSON holds
+def _with_dates(content: Any) -> dict[str, object] | None:  # noqa: ANN401 - what JSON holds
     """The cached table with its dates; None if absent or malformed."""
     try:
-        table = found["table"]
-        for (*place, last), text in found["dates"]:
+        table = content["table"]
+        for (*place, last), text in content["dates"]:
             within = table
             for key in place:
                 within = within[key]

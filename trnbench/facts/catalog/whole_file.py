@@ -53,12 +53,12 @@ def put_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
     if path.is_symlink():
         raise OSError(errno.ELOOP, "its links lead round in a circle; remove one")
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
-    beside = path.parent / f"{_ours()}{os.getpid()}-{os.urandom(8).hex()}"
+    temporary = path.parent / f"{_ours()}{os.getpid()}-{os.urandom(8).hex()}"
     with signals_wait():
         _sweep(path.parent)
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-            with os.fdopen(os.open(beside, flags, 0o600), "w+b") as file:
+            with os.fdopen(os.open(temporary, flags, 0o600), "w+b") as file:
                 write(file)
                 file.flush()
                 with suppress(OSError):  # of file systems without modes
@@ -66,11 +66,11 @@ def put_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
                 os.fsync(file.fileno())
             # A rename within one folder is atomic; the fsync before makes sure that no empty file
             # wins.
-            beside.replace(path)
+            temporary.replace(path)
             _sync_folder(path.parent)
         except BaseException:
             with suppress(OSError):
-                beside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
             raise
 
 

@@ -130,8 +130,8 @@ def _merged(order: Sequence[SheetFigure], column: Sequence[SheetFigure]) -> Sequ
     merged = list(order)
     place = 0
     for figure in column:
-        known = [i for i, other in enumerate(merged) if other.key == figure.key]
-        if not known:
+        places = [i for i, other in enumerate(merged) if other.key == figure.key]
+        if not places:
             merged.insert(place, figure)
-        place = (known[0] if known else place) + 1
+        place = (places[0] if places else place) + 1
     return merged

@@ -117,7 +117,7 @@ class Instance(Sourced):
             self.domain_nodes > 1 and not all(isinstance(level, Switch) for level in inside)
         ):
             raise ValueError("`domain_nodes` is at least 1; only a switch joins more than 1")
-        joined = max((one.chips for one in self.fabric if isinstance(one, Switch)), default=0)
+        joined = max((level.chips for level in self.fabric if isinstance(level, Switch)), default=0)
         if joined > self.chips * self.domain_nodes:
             raise ValueError(f"its fabric joins {joined} chips, not {self.chips}")
         names = [level.name for level in self.fabric]
@@ -131,7 +131,9 @@ class Instance(Sourced):
     @property
     def scale_up_kind(self) -> tuple[str, ...]:
         """Topologies of the levels that join its chips, innermost first."""
-        return tuple(tag_of(one) for one in self.fabric if not isinstance(one, OnChip | Network))
+        return tuple(
+            tag_of(level) for level in self.fabric if not isinstance(level, OnChip | Network)
+        )
 
 
 class Platform(Record):
@@ -156,20 +158,20 @@ class Platform(Record):
 
     def joined(self, nodes: int) -> Platform:
         """The platform whose instance is `nodes` of these instances in one domain."""
-        one = self.instance
-        if nodes == 1 and one.domain_nodes == 1:
+        instance = self.instance
+        if nodes == 1 and instance.domain_nodes == 1:
             return self
 
         def times(value: float | None) -> float | None:
             return None if value is None else nodes * value
 
         host = replace(
-            one.host,
-            vcpus=one.host.vcpus and nodes * one.host.vcpus,
-            memory_bytes=times(one.host.memory_bytes),
-            network_bandwidth_bytes_per_s=times(one.host.network_bandwidth_bytes_per_s),
+            instance.host,
+            vcpus=instance.host.vcpus and nodes * instance.host.vcpus,
+            memory_bytes=times(instance.host.memory_bytes),
+            network_bandwidth_bytes_per_s=times(instance.host.network_bandwidth_bytes_per_s),
         )
-        chips = nodes * one.chips
+        chips = nodes * instance.chips
 
         def of_all(level: Level) -> Level:
             if isinstance(level, Network):
@@ -182,11 +184,11 @@ class Platform(Record):
             )
 
         joined = replace(
-            one,
+            instance,
             chips=chips,
-            hosts=nodes * one.hosts,
+            hosts=nodes * instance.hosts,
             host=host,
-            fabric=tuple(of_all(level) for level in one.fabric),
+            fabric=tuple(of_all(level) for level in instance.fabric),
             domain_nodes=1,
         )
         return replace(self, instance=joined, joined_nodes=nodes)

@@ -37,7 +37,7 @@ class RateTerm(Record):
 def rate_terms(owning: Owning) -> tuple[RateTerm, ...]:
     """Terms above 0 of the hourly rate of an owned instance."""
     overhead = owning.power_overhead
-    found = (
+    terms = (
         RateTerm(
             name="purchase",
             usd_per_hour=owning.capex_usd / (owning.years * HOURS_PER_YEAR),
@@ -57,7 +57,7 @@ def rate_terms(owning: Owning) -> tuple[RateTerm, ...]:
             note=f"{_usd(owning.staff_usd_per_year)} a year over {HOURS_PER_YEAR:,} hours",
         ),
     )
-    return tuple(term for term in found if term.usd_per_hour > 0)
+    return tuple(term for term in terms if term.usd_per_hour > 0)
 
 
 def _usd(value: float) -> str:

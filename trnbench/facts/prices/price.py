@@ -106,7 +106,7 @@ class PriceList(Sourced):
         if newest is None or newest.term_years is None:
             return newest
         terms = dict.fromkeys(row.terms for row in applying)
-        each = [_newest([row for row in applying if row.terms == one]) for one in terms]
+        each = [_newest([row for row in applying if row.terms == term]) for term in terms]
         stated = [row for row in each if row is not None and row.term_years is not None]
         wanted = [row for row in stated if row.term_years == term_years] or stated
         return min(wanted, key=lambda row: row.flexibility)
@@ -133,14 +133,14 @@ def _joined(catalog: Catalog, paths: Sequence[Path]) -> PriceList:
     under = _joined(catalog, paths[1:])
     first = len(under.price)
     # Two files may mean different things by one id of a source.
-    ids = {one: f"{one} in {own.provenance.path}" for one in own.provenance.sources}
+    ids = {source: f"{source} in {own.provenance.path}" for source in own.provenance.sources}
     moved = {
-        _ROW.sub(lambda found: f"price[{first + int(found[1])}]", path): replace(
-            one, source=ids[one.source]
+        _ROW.sub(lambda row: f"price[{first + int(row[1])}]", path): replace(
+            evidence, source=ids[evidence.source]
         )
-        for path, one in own.provenance.evidence.items()
+        for path, evidence in own.provenance.evidence.items()
     }
-    sources = {ids[one]: source for one, source in own.provenance.sources.items()}
+    sources = {ids[name]: source for name, source in own.provenance.sources.items()}
     return replace(
         under,
         aliases=tuple(dict.fromkeys((*under.aliases, *own.aliases))),

@@ -53,15 +53,15 @@ def job_defaults(given: Mapping[str, object]) -> Mapping[str, int | str]:
     named = (given.get("adapter_rank"), given.get("adapter_on"))
     packed = given.get("frozen_format") not in (None, "none")
     job = given.get("job")
-    found: dict[str, int | str] = {}
+    chosen: dict[str, int | str] = {}
     if job == "lora" or any(named) or packed:
-        found |= OF_ADAPTERS
+        chosen |= OF_ADAPTERS
     if job in REINFORCED:
-        found |= {**OF_ANSWERS, "reward": "model" if job == "ppo" else "verifier"}
+        chosen |= {**OF_ANSWERS, "reward": "model" if job == "ppo" else "verifier"}
         sequence = given.get("sequence")
         if isinstance(sequence, int):
-            found["response"] = max(sequence // 2, 1)
-    return found
+            chosen["response"] = max(sequence // 2, 1)
+    return chosen
 
 
 def sequences_per_sample(job: object) -> int:

@@ -78,7 +78,7 @@ class Fields:
         """A list of texts or numbers; empty if the key is absent."""
 
         def fits(value: object) -> bool:
-            return isinstance(value, list) and all(isinstance(one, str | int) for one in value)
+            return isinstance(value, list) and all(isinstance(item, str | int) for item in value)
 
         return self._fitting(key, list[object](), fits, "a list of texts or numbers")
 
@@ -197,8 +197,8 @@ class Scope:
         return found if isinstance(found, Mapping) else {}
 
     def _names(self, part: str) -> Sequence[str]:
-        found = self.family.get(part, ())
-        return [str(name) for name in found] if isinstance(found, list) else ()
+        listed = self.family.get(part, ())
+        return [str(name) for name in listed] if isinstance(listed, list) else ()
 
     def evaluate(self, text: str) -> object:
         """Value of an expression; None, and a fault, where it has no value."""
@@ -281,22 +281,22 @@ def _tree(text: str) -> ast.expr:
 
 
 def _name(node: ast.expr) -> str:
-    return next(one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+    return next(name.id for name in ast.walk(node) if isinstance(name, ast.Name))
 
 
 def _activation(scope: Scope, arguments: Sequence[ast.expr]) -> object:
     value = scope._of_node(arguments[0])
     if value not in ACTIVATIONS:
         hint = did_you_mean(str(value), ACTIVATIONS)
-        known = ", ".join(sorted(ACTIVATIONS))
-        scope.fault(_name(arguments[0]), f"{kind_of(value)} is not one of {known}{hint}")
+        names = ", ".join(sorted(ACTIVATIONS))
+        scope.fault(_name(arguments[0]), f"{kind_of(value)} is not one of {names}{hint}")
         return "gelu"
     return ACTIVATIONS[str(value)]
 
 
 def _divisor(scope: Scope, arguments: Sequence[ast.expr]) -> object:
     """The first argument, which must divide the second."""
-    parts, whole = (scope._of_node(one) for one in arguments)
+    parts, whole = (scope._of_node(argument) for argument in arguments)
     assert isinstance(whole, int)
     assert isinstance(parts, int)
     if whole % parts:
@@ -308,7 +308,7 @@ def _divisor(scope: Scope, arguments: Sequence[ast.expr]) -> object:
 
 def _rotary_base(scope: Scope, arguments: Sequence[ast.expr]) -> object:
     """Base under a key, or in the newer table, which may differ by kind of layer."""
-    plain, tables = (scope._of_node(one) for one in arguments)
+    plain, tables = (scope._of_node(argument) for argument in arguments)
     assert isinstance(tables, Mapping)
     by_layer = tables.get("full_attention")
     inner = Fields(by_layer if isinstance(by_layer, Mapping) else tables)
@@ -320,10 +320,10 @@ def _rotary_base(scope: Scope, arguments: Sequence[ast.expr]) -> object:
 def _task(scope: Scope, arguments: Sequence[ast.expr]) -> object:
     """The configuration's task of two named ones; the second if unstated."""
     key, *known = arguments
-    tasks = [scope._of_node(one) for one in known]
+    tasks = [scope._of_node(task) for task in known]
     named = scope._of_node(key)
     assert isinstance(named, Sequence)
-    if any(not isinstance(one, str) for one in named):
+    if any(not isinstance(name, str) for name in named):
         scope.fault(_name(key), f"expected a list of texts, found {kind_of(named)}")
     elif named and (len(named) > 1 or named[0] not in tasks):
         scope.fault(_name(key), f"only {tasks[1]} or {tasks[0]} can be imported")
@@ -331,7 +331,7 @@ def _task(scope: Scope, arguments: Sequence[ast.expr]) -> object:
 
 
 def _plain(function: Callable[..., object]) -> Callable[[Scope, Sequence[ast.expr]], object]:
-    return lambda scope, arguments: function(*(scope._of_node(one) for one in arguments))
+    return lambda scope, arguments: function(*(scope._of_node(argument) for argument in arguments))
 
 
 _FUNCTIONS: Mapping[str, Callable[[Scope, Sequence[ast.expr]], object]] = {

@@ -160,7 +160,7 @@ class FleetFile(Sourced):
     def __post_init__(self) -> None:
         for what, names in (
             ("job", [job.name for job in self.job]),
-            ("month", [one.month for one in self.month]),
+            ("month", [budget.month for budget in self.month]),
         ):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:

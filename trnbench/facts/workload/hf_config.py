@@ -166,7 +166,7 @@ def _family(config: Mapping[str, object], origin: str) -> str:
             return family
     # `model_type` is decisive; classes help with configurations that leave it out or rename it.
     for family, table in families().items():
-        if any(one in table.get("architectures", ()) for one in classes):  # type: ignore[operator]
+        if any(architecture in table.get("architectures", ()) for architecture in classes):  # type: ignore[operator]
             return family
     if not isinstance(name, str):
         message = "missing" if name is None else "expected a text"
@@ -190,9 +190,9 @@ class _Reader:
         self.parts: dict[str, _Reader] = {}
         self.nested = {str(inside)} if isinstance(nested, Mapping) else set()
         for key, about in self._tables("tables"):
-            found = config.get(key)
-            if isinstance(found, Mapping):
-                self.parts[key] = _Reader(str(about["like"]), found)
+            value = config.get(key)
+            if isinstance(value, Mapping):
+                self.parts[key] = _Reader(str(about["like"]), value)
                 self.scope.tables[key] = self.parts[key].part
         self._made: ConfigTable | None = None
 
@@ -270,13 +270,13 @@ class _Reader:
 
     def _at(self, expression: str, layer: int) -> str:
         self.scope.bound["i"] = layer
-        found = self.scope.evaluate(expression)
+        value = self.scope.evaluate(expression)
         del self.scope.bound["i"]
-        return str(found)
+        return str(value)
 
     def _of(self, part: str) -> Mapping[str, object]:
-        found = self.table.get(part, {})
-        return found if isinstance(found, Mapping) else {}
+        entries = self.table.get(part, {})
+        return entries if isinstance(entries, Mapping) else {}
 
     def _tables(self, part: str) -> Iterator[tuple[str, Mapping[str, object]]]:
         for key, about in self._of(part).items():
@@ -313,8 +313,8 @@ class _Reader:
     @property
     def predicted(self) -> tuple[tuple[str, object], ...]:
         tables = (self.config,) if self.inner is self.config else (self.config, self.inner)
-        found = ((key, table.get(key)) for table in tables for key in _PREDICTED)
-        return tuple((key, count) for key, count in found if count)
+        depths = ((key, table.get(key)) for table in tables for key in _PREDICTED)
+        return tuple((key, count) for key, count in depths if count)
 
     def without_depths(self) -> Iterator[str]:
         """Yield a remark on omitted modules of multi-token prediction."""
@@ -336,7 +336,7 @@ def _settle_layers(transformer: ConfigTable, scope: Scope) -> None:
     used = {name: kinds[name] for name in dict.fromkeys(order)}
     made = {name: LayerKind(**about) for name, about in used.items()}
     feeds, mixers = (
-        {getattr(one, part) for one in made.values()} for part in ("feed_forward", "mixer")
+        {getattr(layer, part) for layer in made.values()} for part in ("feed_forward", "mixer")
     )
     for part, there in (("mlp", feeds), ("moe", feeds), ("attention", mixers), ("scan", mixers)):
         if part not in there:
@@ -396,32 +396,32 @@ def _mamba_as_hugging_face(config: Mapping[str, object], origin: str) -> dict[st
         ),
     ]
     if mixer.get("layer") != "Mamba2":
-        found = mixer.get("layer", "Mamba1, the default")
-        message = f"only Mamba2 layers can be imported, found {found!s:.60}"
+        layer = mixer.get("layer", "Mamba1, the default")
+        message = f"only Mamba2 layers can be imported, found {layer!s:.60}"
         faults.insert(0, Fault(f"{_MIXER}.layer", message))
     if faults:
         raise DataFileError(origin, faults)
     read = {_MIXER, _PADDING, "tie_embeddings", *_KEYS, *_PLAIN, "rms_norm"}
-    found = {
+    layer = {
         "model_type": "mamba2",
         "tie_word_embeddings": config.get("tie_embeddings", True),
         **{key: value for key, value in config.items() if key not in read},
         **{name: config.get(key) for key, name in _KEYS.items()},
         **{name: mixer.get(key, default) for key, (name, default) in _MIXER_KEYS.items()},
     }
-    widths = [found[key] for key in ("expand", "hidden_size", "head_dim")]
+    widths = [layer[key] for key in ("expand", "hidden_size", "head_dim")]
     match widths:
         case [int(expand), int(hidden), int(head)] if head > 0:
-            found["num_heads"] = expand * hidden // head
+            layer["num_heads"] = expand * hidden // head
         case _:
             pass  # Whoever reads the numbers says which of them is none.
     words, multiple = config.get("vocab_size", 50277), config.get(_PADDING, 8)
     match words, multiple:
         case int(), int() if multiple > 0:
-            found["vocab_size"] = -(-words // multiple) * multiple
+            layer["vocab_size"] = -(-words // multiple) * multiple
         case _:
             raise refused(origin, "expected a whole number above 0", _PADDING)
-    return found
+    return layer
 
 
 def _unlike(config: Mapping[str, object], plain: Mapping[str, object], path: str) -> list[Fault]:

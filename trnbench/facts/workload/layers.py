@@ -97,17 +97,17 @@ def layer_order(pattern: str) -> tuple[str, ...]:
 
 def as_pattern(order: tuple[str, ...]) -> str:
     """The shortest pattern for these layers, of one repeated group or of runs."""
-    found = [_runs(order)]
+    spelled = [_runs(order)]
     for size in range(2, len(order) // 2 + 1):
         times = 1
         while order[times * size : (times + 1) * size] == order[:size]:
             times += 1
         if times > 1:
             rest = order[times * size :]
-            found.append(
+            spelled.append(
                 f"({_runs(order[:size])})*{times}" + (f" {as_pattern(rest)}" if rest else "")
             )
-    return min(found, key=len)
+    return min(spelled, key=len)
 
 
 def _runs(order: tuple[str, ...]) -> str:

@@ -358,8 +358,8 @@ class Layout(Record):
             elif value is None:
                 force_setattr(self, knob.name, own.get(knob.name))
             elif knob.choices and value not in knob.choices:
-                known = ", ".join(map(str, knob.choices))
-                raise ValueError(f"`{knob.name}` must be one of {known}; found {value!r}")
+                choices = ", ".join(map(str, knob.choices))
+                raise ValueError(f"`{knob.name}` must be one of {choices}; found {value!r}")
             elif knob.form is not None and value is not None:
                 force_setattr(self, knob.name, _formed(knob, value))
         for name in ("capacity_factor", "generation_tokens_per_s"):
@@ -431,25 +431,25 @@ class Knob(Record):
 
 def _knobs() -> Mapping[str, Knob]:
     hints = get_type_hints(Layout, include_extras=True)
-    found = {}
-    for one in fields(Layout):
-        about = dict(one.metadata)
-        kind, choices = _kind(hints[one.name])
+    knobs = {}
+    for each in fields(Layout):
+        about = dict(each.metadata)
+        kind, choices = _kind(hints[each.name])
         searched = about.pop("searched", False)
         if asked := about.get("on_request"):
-            told, default, rest = about["help"].partition("; default:")
-            about["help"] = f"{told}; any: {asked}{default}{rest}"
-        title = about.pop("title", one.name.replace("_", " "))
-        found[one.name] = Knob(
-            **{"name": one.name, "kind": kind, "choices": choices, "title": title},
-            default=None if one.default is MISSING else one.default,
-            needed=one.default is MISSING,
+            text, default, rest = about["help"].partition("; default:")
+            about["help"] = f"{text}; any: {asked}{default}{rest}"
+        title = about.pop("title", each.name.replace("_", " "))
+        knobs[each.name] = Knob(
+            **{"name": each.name, "kind": kind, "choices": choices, "title": title},
+            default=None if each.default is MISSING else each.default,
+            needed=each.default is MISSING,
             short=about.pop("short", title),
             searched=bool(searched),
             preferred=searched if isinstance(searched, tuple) else (),
             **about,
         )
-    return MappingProxyType(found)
+    return MappingProxyType(knobs)
 
 
 def _kind(form: object) -> tuple[type[Value], tuple[Value, ...]]:

@@ -194,5 +194,5 @@ def _unknown_in(fleet: FleetFile, catalog: Catalog) -> Iterator[Fault]:
                 message = f"a layout has no {name!r}{did_you_mean(name, KNOBS)}"
                 yield Fault(f"job[{i}].layout", message)
     for what in ("quota", "commitment", "block"):
-        for i, one in enumerate(getattr(fleet, what)):
-            yield from unknown_name(catalog, "instances", one.instance, f"{what}[{i}].instance")
+        for i, entry in enumerate(getattr(fleet, what)):
+            yield from unknown_name(catalog, "instances", entry.instance, f"{what}[{i}].instance")

@@ -131,7 +131,7 @@ class TrainCase(Record):
 
 def shown_degrees(layouts: Iterable[PartialLayout]) -> tuple[str, ...]:
     """Rank degrees worth showing: tp, pp, dp, and those above 1 in any layout."""
-    several = {name for one in layouts for name in RANK_DEGREES if one.degree(name) > 1}
+    several = {name for layout in layouts for name in RANK_DEGREES if layout.degree(name) > 1}
     return tuple(name for name in RANK_DEGREES if name in several or name in ALWAYS_SHOWN)
 
 
@@ -140,10 +140,10 @@ SWITCH = {"on": True, "off": False}
 
 def knob_parser(knob: Knob, what: str) -> Callable[[str], Value]:
     """Parser of a knob's values, and of `any` where a search may choose."""
-    one = value_parser(knob, what)
+    parse = value_parser(knob, what)
     if not (knob.searched or knob.on_request):
-        return one
-    return lambda text: ANY if text.strip() == ANY else one(text)
+        return parse
+    return lambda text: ANY if text.strip() == ANY else parse(text)
 
 
 def value_parser(knob: Knob, what: str) -> Callable[[str], Value]:
@@ -159,10 +159,10 @@ def value_parser(knob: Knob, what: str) -> Callable[[str], Value]:
     texts = knob_texts(knob)
     if not texts:
         return str
-    known = parsing.one_of(what, texts)
+    parse = parsing.one_of(what, texts)
     if knob.kind is bool:
-        return lambda text: SWITCH[known(text)]
-    return lambda text: knob.kind(known(text))
+        return lambda text: SWITCH[parse(text)]
+    return lambda text: knob.kind(parse(text))
 
 
 def _formed(form: Callable[[str], str], what: str, text: str) -> str:

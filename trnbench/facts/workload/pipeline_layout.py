@@ -52,7 +52,7 @@ def _stages(text: str) -> tuple[str, ...]:
         (EMBEDDING, "first", letters.startswith(EMBEDDING)),
         (LOSS, "last", letters.endswith(LOSS)),
     ):
-        places = [place for found, place in units if found == letter]
+        places = [place for unit, place in units if unit == letter]
         if len(places) != 1 or not at_end:
             there = f"; found at {', '.join(map(str, places[:3]))}" if places else "; there is none"
             raise ValueError(f"has {letter} ({_LETTERS[letter]}) once, {where} of all{there}")
@@ -141,8 +141,8 @@ def _repeated(units: Units) -> Iterator[tuple[str, int]]:
     while i < len(units):
         letter, place = units[i]
         if letter not in _LETTERS:
-            known = ", ".join(f"{one} ({what})" for one, what in _LETTERS.items())
-            raise _fault(place, f"{letter!r} is none of {known}, (...)*n, x*n")
+            letters = ", ".join(f"{character} ({what})" for character, what in _LETTERS.items())
+            raise _fault(place, f"{letter!r} is none of {letters}, (...)*n, x*n")
         times, i = (1, i + 1)
         if i < len(units) and units[i][0] == "*":
             times, i = _number(units, i, place)

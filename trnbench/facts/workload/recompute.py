@@ -36,12 +36,16 @@ def recompute_named(text: str) -> str:
     named = [part.strip() for part in text.split(",")]
     for name in named:
         if name not in MODULES:
-            known = ", ".join((*PLAIN, "full:4", *MODULES))
+            modes = ", ".join((*PLAIN, "full:4", *MODULES))
             near = did_you_mean(name, (*PLAIN, *MODULES))
-            raise ValueError(f"{name!r} is none of {known}{near}")
+            raise ValueError(f"{name!r} is none of {modes}{near}")
     if twice := next((name for name in named if named.count(name) > 1), None):
         raise ValueError(f"names {twice!r} twice")
-    return "selective" if named == [CORE] else ",".join(one for one in MODULES if one in named)
+    return (
+        "selective"
+        if named == [CORE]
+        else ",".join(module for module in MODULES if module in named)
+    )
 
 
 def modules_of(mode: str) -> tuple[Module, ...]:
@@ -72,7 +76,7 @@ def of_layers(mode: str) -> str:
 
 def without(mode: str, module: Module) -> str:
     """A mode without one of its modules."""
-    left = [one for one in modules_of(mode) if one != module]
+    left = [kept for kept in modules_of(mode) if kept != module]
     if len(left) == len(modules_of(mode)):
         return mode
     return recompute_named(",".join(left)) if left else "none"

@@ -106,7 +106,7 @@ def _is_table(value: object) -> bool:
 
 
 def _is_limit(limit: Mapping[str, object]) -> bool:
-    numbers = (isinstance(one, int | float) for one in limit.values())
+    numbers = (isinstance(number, int | float) for number in limit.values())
     return bool(limit) and set(limit) <= {*_BOUNDS} and all(numbers)
 
 
@@ -132,7 +132,7 @@ def cells_of(study: Study) -> Iterator[Cell]:
 
 def label_of(value: object) -> str:
     if isinstance(value, dict):
-        return " ".join(label_of(one) for one in value.values())
+        return " ".join(label_of(part) for part in value.values())
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -160,5 +160,5 @@ def _holds(value: object, limit: object) -> bool:
 
 def _option(value: object) -> object:
     if isinstance(value, bool | list):
-        return value if isinstance(value, bool) else [str(one) for one in value]
+        return value if isinstance(value, bool) else [str(item) for item in value]
     return str(value)

@@ -116,32 +116,32 @@ def _arguments(plan: LaunchPlan) -> Iterator[str]:
 def layout_of(flags: Flags) -> dict[str, Value]:
     """Knobs that overrides settle; the recipe's own values are unknown here."""
     overrides = flags.settings
-    found: dict[str, Value] = {
+    knobs: dict[str, Value] = {
         knob: whole(flags.of, key, overrides[key])
         for knob, key in DEGREES.items()
         if overrides.get(key, "null") != "null"
     }
     # "null" is a value here, which takes back the recipe's; a missing key leaves the recipe's.
     if overrides.get(DEGREES["vpp"]) == "null":
-        found["vpp"] = 1
+        knobs["vpp"] = 1
     if (drawn := overrides.get(DRAWN, "null").strip("'\"")) != "null":
-        found |= megatron.drawn_knobs(flags.of, drawn, int(found.get("pp", 1)))
-    if "vpp" in found:
-        found["schedule"] = "interleaved" if found["vpp"] != 1 else "1f1b"
+        knobs |= megatron.drawn_knobs(flags.of, drawn, int(knobs.get("pp", 1)))
+    if "vpp" in knobs:
+        knobs["schedule"] = "interleaved" if knobs["vpp"] != 1 else "1f1b"
     switches = {"true": True, "false": False}
     if (value := switches.get(overrides.get("model.sequence_parallel", "").lower())) is not None:
-        found["sequence_parallel"] = value
+        knobs["sequence_parallel"] = value
     if (
         value := switches.get(overrides.get("ddp.use_distributed_optimizer", "").lower())
     ) is not None:
-        found["zero"] = int(value)
+        knobs["zero"] = int(value)
     fsdp = {cut: stage for stage, cut in megatron.SHARDED.items()}
     cut = overrides.get("ddp.data_parallel_sharding_strategy", "")
     if overrides.get("ddp.use_megatron_fsdp", "").lower() == "true" and cut in fsdp:
-        found["zero"] = fsdp[cut]
+        knobs["zero"] = fsdp[cut]
     if (kept := overrides.get("model.recompute_granularity")) is not None:
         some = overrides.get("model.recompute_num_layers", "1")
-        found["recompute"] = megatron.recompute_of(
+        knobs["recompute"] = megatron.recompute_of(
             flags.of,
             kept,
             overrides.get("model.recompute_method"),
@@ -149,12 +149,12 @@ def layout_of(flags: Flags) -> dict[str, Value]:
             overrides.get("model.recompute_modules", "").replace("null", ""),
         )
     if (backend := overrides.get("model.attention_backend")) is not None:
-        found["attention"] = "naive" if backend in ("unfused", "local") else "fused"
+        knobs["attention"] = "naive" if backend in ("unfused", "local") else "fused"
     if (how := overrides.get("model.cp_comm_type")) in (
         megatron.HYBRID,
         *megatron.EXCHANGES.values(),
     ):
-        found["context_parallel"] = megatron.exchange_of(how, overrides.get(INSIDE))
+        knobs["context_parallel"] = megatron.exchange_of(how, overrides.get(INSIDE))
     recipes = {spelled: name for name, spelled in _PRECISIONS.items()}
     recipes["bf16_with_fp8_current_scaling_mixed"] = "fp8"
     if (recipe := overrides.get("mixed_precision", "null")) != "null":
@@ -164,30 +164,30 @@ def layout_of(flags: Flags) -> dict[str, Value]:
                 f"{', '.join(recipes)}",
                 hint="give --precision beside --config, and take it out of the file",
             )
-        found["precision"] = recipes[recipe]
+        knobs["precision"] = recipes[recipe]
     if overrides.get(EXPERT_TP, "null") != "null":
-        found["expert_tp"] = whole(flags.of, EXPERT_TP, overrides[EXPERT_TP])
+        knobs["expert_tp"] = whole(flags.of, EXPERT_TP, overrides[EXPERT_TP])
     if overrides.get(OFFLOAD, "").lower() == "true":
-        found["optimizer_offload"] = megatron.offload_of(
+        knobs["optimizer_offload"] = megatron.offload_of(
             flags.of, overrides.get(OFFLOAD_SHARE, "1.0")
         )
     if (depths := overrides.get(DEPTHS)) is not None:
-        found["mtp_depths"] = 0 if depths == "null" else whole(flags.of, DEPTHS, depths)
-    if found.get("ep", 1) != 1:
+        knobs["mtp_depths"] = 0 if depths == "null" else whole(flags.of, DEPTHS, depths)
+    if knobs.get("ep", 1) != 1:
         kind, backend = (overrides.get(f"model.{key}") for key in megatron.DISPATCHED_BY)
-        found |= megatron.dispatch_knobs(kind, backend)
+        knobs |= megatron.dispatch_knobs(kind, backend)
         if (meanwhile := switches.get(overrides.get(MEANWHILE, "").lower())) is not None:
-            found["overlapped"] = "on" if meanwhile else "off"
+            knobs["overlapped"] = "on" if meanwhile else "off"
     if (factor := overrides.get("model.moe_expert_capacity_factor")) is not None:
-        found["capacity_factor"] = number(flags.of, "model.moe_expert_capacity_factor", factor)
+        knobs["capacity_factor"] = number(flags.of, "model.moe_expert_capacity_factor", factor)
     modes = {spelled: job for job, spelled in _MODES.items()}
     if (mode := flags.text("mode")) in modes:
-        found["job"] = modes[mode]
-    if found.get("job") == "lora":
+        knobs["job"] = modes[mode]
+    if knobs.get("job") == "lora":
         wide = "linear_fc1" in overrides.get("peft.target_modules", "linear_fc1")
-        found["adapter_rank"] = whole(flags.of, "peft.dim", overrides.get("peft.dim"), 32)
-        found["adapter_on"] = "all-linear" if wide else "attention"
-    return found
+        knobs["adapter_rank"] = whole(flags.of, "peft.dim", overrides.get("peft.dim"), 32)
+        knobs["adapter_on"] = "all-linear" if wide else "attention"
+    return knobs
 
 
 FACTS = Framework(

@@ -61,7 +61,7 @@ def recompute_settings(mode: str) -> dict[str, object]:
     if mode == "none":
         return {}
     if modules := recompute.modules_of(mode):
-        spelled = [MODULES[one] for one in modules]
+        spelled = [MODULES[module] for module in modules]
         return {"recompute_granularity": "selective", "recompute_modules": spelled}
     some = recompute.repeated_layers(mode)
     return {
@@ -95,7 +95,7 @@ def _selected(of: str, modules: str) -> str:
     words = [word for word in re.split(r"[\s,\[\]'\"]+", modules) if word]
     if unknown := [word for word in dict.fromkeys(words) if word not in named]:
         raise InputError(
-            f"{of}: recompute of {listed([f'{one:.40}' for one in unknown[:MOST_NAMED]])} "
+            f"{of}: recompute of {listed([f'{module:.40}' for module in unknown[:MOST_NAMED]])} "
             f"is not modelled; modelled: {', '.join(named)}",
             hint=BESIDE,
         )
@@ -259,19 +259,19 @@ def refusals(plan: LaunchPlan) -> Iterator[str]:
 def layout_of(flags: Flags) -> dict[str, Value]:
     """Knobs that arguments settle."""
     named = {knob: flag.replace("-", "_") for knob, flag in DEGREES.items()}
-    found: dict[str, Value] = {
+    knobs: dict[str, Value] = {
         knob: flags.whole(named[knob], 1) for knob in ("tp", "pp", "cp", "ep", "vpp")
     }
     for knob in ("micro_batch", "global_batch", "sequence"):
         if named[knob] in flags:
-            found[knob] = flags.whole(named[knob])
+            knobs[knob] = flags.whole(named[knob])
     # The older flag gives layers of a chunk: the number of chunks follows from the model's layers.
     if "num_layers_per_virtual_pipeline_stage" in flags and "num_layers" in flags:
         held = flags.whole("num_layers_per_virtual_pipeline_stage")
         held *= flags.whole(named["pp"], 1)
-        found["vpp"] = max(flags.whole("num_layers") // held, 1)
+        knobs["vpp"] = max(flags.whole("num_layers") // held, 1)
     if (drawn := flags.text("pipeline_model_parallel_layout")) is not None:
-        found |= drawn_knobs(flags.of, drawn, flags.whole(named["pp"], 1))
+        knobs |= drawn_knobs(flags.of, drawn, flags.whole(named["pp"], 1))
     # The strategy counts only with Megatron FSDP; without it the distributed optimizer is stage 1.
     fsdp = {cut: stage for stage, cut in SHARDED.items()}
     cut = flags.text("data_parallel_sharding_strategy") or "optim_grads_params"
@@ -288,11 +288,11 @@ def layout_of(flags: Flags) -> dict[str, Value]:
         flags.text("recompute_modules") or "",
     )
     backend = flags.text("attention_backend")
-    found |= {
+    knobs |= {
         "zero": zero,
         "sequence_parallel": flags.true("sequence_parallel"),
         "recompute": again,
-        "schedule": "interleaved" if found["vpp"] != 1 else "1f1b",
+        "schedule": "interleaved" if knobs["vpp"] != 1 else "1f1b",
         "attention": "naive" if backend in ("unfused", "local") else "fused",
         "context_parallel": exchange_of(
             flags.text("cp_comm_type"), flags.text("hierarchical_context_parallel_sizes")
@@ -300,21 +300,21 @@ def layout_of(flags: Flags) -> dict[str, Value]:
         "precision": _precision(flags),
     }
     if "expert_tensor_parallel_size" in flags:
-        found["expert_tp"] = flags.whole("expert_tensor_parallel_size")
+        knobs["expert_tp"] = flags.whole("expert_tensor_parallel_size")
     if "mtp_num_layers" in flags:
-        found["mtp_depths"] = flags.whole("mtp_num_layers")
+        knobs["mtp_depths"] = flags.whole("mtp_num_layers")
     if flags.true("optimizer_cpu_offload"):
-        found["optimizer_offload"] = offload_of(
+        knobs["optimizer_offload"] = offload_of(
             flags.of, flags.text("optimizer_offload_fraction") or "1.0"
         )
-    if found["ep"] != 1:
+    if knobs["ep"] != 1:
         kind, backend = (flags.text(key) for key in DISPATCHED_BY)
-        found |= dispatch_knobs(kind, backend)
+        knobs |= dispatch_knobs(kind, backend)
         if flags.true(MEANWHILE):
-            found["overlapped"] = "on"
+            knobs["overlapped"] = "on"
     if (factor := flags.text("moe_expert_capacity_factor")) is not None:
-        found["capacity_factor"] = number(flags.of, "--moe-expert-capacity-factor", factor)
-    return found
+        knobs["capacity_factor"] = number(flags.of, "--moe-expert-capacity-factor", factor)
+    return knobs
 
 
 def exchange_of(kind: str | None, sizes: str | None) -> str:

@@ -115,7 +115,7 @@ def _config(plan: LaunchPlan) -> dict[str, object]:
             {"none": None, "full": "full"}.get(layout.recompute, "selective")
         ),
         "model.activations_checkpoint_recompute": (
-            [MODULES[one] for one in modules_of(layout.recompute)] or None
+            [MODULES[module] for module in modules_of(layout.recompute)] or None
         ),
         "model.fusions.softmax": True,
         "model.fusions.flash_attention": layout.attention == "fused" and layout.cp == 1,
@@ -156,7 +156,7 @@ def _alignment(plan: LaunchPlan) -> dict[str, object]:
     layout = plan.layout
     if layout.job == "pretrain":
         return {}
-    found: dict[str, object] = {
+    settings: dict[str, object] = {
         "data.seq_length": layout.sequence,
         "data.tokenizer.type": _GIVEN,
         "model.weight_init_only": True,
@@ -164,23 +164,23 @@ def _alignment(plan: LaunchPlan) -> dict[str, object]:
     # ORPO has a strategy of its own; packing belongs to supervised fine-tuning and its adapters.
     if layout.job == "orpo":
         # As here, a sample is a pair of answers: twice as many sequences are passed.
-        return found | {
+        return settings | {
             "model_alignment_strategy.orpo": {
                 "beta": 0.1,
                 "max_prompt_length": layout.sequence // 2,
                 "truncation_mode": "keep_start",
             }
         }
-    found["model_alignment_strategy.sft.packing"] = True
+    settings["model_alignment_strategy.sft.packing"] = True
     if layout.job == "lora" and layout.adapter_on is not None:
-        found["model_alignment_strategy.peft"] = {
+        settings["model_alignment_strategy.peft"] = {
             "lora_rank": layout.adapter_rank,
             **{"lora_alpha": 32, "lora_dropout": 0.05, "lora_bias": "none", "lora_verbose": True},
             "target_modules": _TARGETS[layout.adapter_on],
             **{"load_lora_from_ckpt": False, "save_lora_base": True, "merge_lora": False},
             **{"save_lora_config_adapter": True, "merge_sharded_lora": False},
         }
-    return found
+    return settings
 
 
 def _files(plan: LaunchPlan, stamp: str) -> Texts:
@@ -250,22 +250,22 @@ def layout_of(config: Mapping[str, Any]) -> dict[str, Value]:
             table = table.get(part) if isinstance(table, Mapping) else None
         return otherwise if table is None else table
 
-    found: dict[str, Value] = {
+    knobs: dict[str, Value] = {
         knob: at(key, 1)
         for knob, key in DEGREES.items()
         if at(key) is not None or knob not in ("micro_batch", "global_batch", "sequence")
     }
     if (length := at("data.seq_length")) is not None:
-        found["sequence"] = length
+        knobs["sequence"] = length
     recipes = {spelled: name for name, spelled in PRECISIONS.items()}
     # Read in both spellings; never written, as no recipe of PRECISIONS rounds a master copy so.
     recipes |= {"mixed_precisionSR": "bf16-sr-master", "mixed_precision_SR": "bf16-sr-master"}
     if (kind := at("precision.type")) in recipes:
-        found["precision"] = recipes[kind]
+        knobs["precision"] = recipes[kind]
     # Ring attention is a fused kernel, whatever the switch of flash attention says.
     ring = bool(at("model.fusions.ring_attention", False))
     fused = ring or bool(at("model.fusions.flash_attention", False))
-    found |= {
+    knobs |= {
         "zero": int(bool(at("distributed_strategy.zero1", False))),
         "sequence_parallel": bool(at("distributed_strategy.sequence_parallel", False)),
         "recompute": _recompute(
@@ -273,24 +273,24 @@ def layout_of(config: Mapping[str, Any]) -> dict[str, Value]:
             at("model.activations_checkpoint_recompute"),
         ),
         "attention": "fused" if fused else "naive",
-        "schedule": "interleaved" if found["vpp"] != 1 else "1f1b",
+        "schedule": "interleaved" if knobs["vpp"] != 1 else "1f1b",
         "context_parallel": "ring",
     }
     # Dropless routing drops no token, so a capacity factor beside it says nothing.
     if (factor := at("model.moe.capacity_factor")) and not at("model.moe.dropless", False):
-        found["capacity_factor"] = factor
+        knobs["capacity_factor"] = factor
     if at("model_alignment_strategy.dpo") or at("data.alignment_strategy.dpo"):
         raise ValueError(f"DPO of NxD Training is not modelled: {_NO_DPO}")
     peft = at("model_alignment_strategy.peft")
     if peft:
         every = set(peft.get("target_modules", ())) - set(_TARGETS["attention"])
-        found |= {"job": "lora", "adapter_rank": peft.get("lora_rank", 16)}
-        found["adapter_on"] = "all-linear" if every else "attention"
+        knobs |= {"job": "lora", "adapter_rank": peft.get("lora_rank", 16)}
+        knobs["adapter_on"] = "all-linear" if every else "attention"
     elif at("model_alignment_strategy.orpo"):
-        found["job"] = "orpo"
+        knobs["job"] = "orpo"
     elif at("model_alignment_strategy") or at("data.alignment_strategy"):
-        found["job"] = "finetune"
-    return found
+        knobs["job"] = "finetune"
+    return knobs
 
 
 FACTS = Framework(

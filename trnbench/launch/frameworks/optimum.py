@@ -77,8 +77,8 @@ def _refusals(plan: LaunchPlan) -> Iterator[str]:
 
 def layout_of(flags: Flags) -> dict[str, Value]:
     """Knobs that arguments settle."""
-    found: dict[str, Value] = {knob: flags.whole(name, 1) for knob, name in _PLAIN.items()}
-    found |= {
+    knobs: dict[str, Value] = {knob: flags.whole(name, 1) for knob, name in _PLAIN.items()}
+    knobs |= {
         **_batch(flags),
         "zero": int(flags.true("zero_1", otherwise=True)),
         "sequence_parallel": not flags.true("disable_sequence_parallel"),
@@ -88,14 +88,14 @@ def layout_of(flags: Flags) -> dict[str, Value]:
     }
     for name in ("sequence", "max_seq_length", "block_size"):
         if name in flags:
-            found["sequence"] = flags.whole(name)
+            knobs["sequence"] = flags.whole(name)
     job = flags.text("job")
     if job is not None:
-        found["job"] = job
+        knobs["job"] = job
     if job == "lora":
-        found["adapter_rank"] = flags.whole("adapter_rank", 16)
-        found["adapter_on"] = flags.text("adapter_on") or "all-linear"
-    return found
+        knobs["adapter_rank"] = flags.whole("adapter_rank", 16)
+        knobs["adapter_on"] = flags.text("adapter_on") or "all-linear"
+    return knobs
 
 
 def _batch(flags: Flags) -> dict[str, Value]:

@@ -45,7 +45,7 @@ def parallelism(plan: LaunchPlan) -> dict[str, object]:
     layout = plan.layout
     # Context ranks share a sequence and always shard: torchtitan multiplies by them itself.
     shards = 1 if layout.zero == 0 else (layout.shard or layout.dp * layout.cp) // layout.cp
-    found: dict[str, object] = {
+    settings: dict[str, object] = {
         "data_parallel_replicate_degree": layout.dp // shards,
         "data_parallel_shard_degree": shards,
         "fsdp_reshard_after_forward": "always" if layout.zero == 3 else "never",
@@ -55,10 +55,10 @@ def parallelism(plan: LaunchPlan) -> dict[str, object]:
     }
     if layout.pp > 1:
         parts = layout.pp * layout.vpp
-        found["pipeline_parallel_layers_per_stage"] = plan.transformer.layers // parts
-        found["pipeline_parallel_first_stage_less_layers"] = 0
-        found["pipeline_parallel_last_stage_less_layers"] = 0
-    return found
+        settings["pipeline_parallel_layers_per_stage"] = plan.transformer.layers // parts
+        settings["pipeline_parallel_first_stage_less_layers"] = 0
+        settings["pipeline_parallel_last_stage_less_layers"] = 0
+    return settings
 
 
 def _files(plan: LaunchPlan, stamp: str) -> Texts:
@@ -151,53 +151,53 @@ def _called(function: ast.expr) -> str:
             return ""
 
 
-def layout_of(of: str, told: Mapping[str, object]) -> dict[str, Value]:
+def layout_of(of: str, settings: Mapping[str, object]) -> dict[str, Value]:
     """Knobs that fields of a configuration settle, by their names."""
-    found: dict[str, Value] = {
-        knob: whole(of, field, told.get(field), 1) for knob, field in DEGREES.items()
+    knobs: dict[str, Value] = {
+        knob: whole(of, field, settings.get(field), 1) for knob, field in DEGREES.items()
     }
-    sequence = told.get("sequence", told.get("max_context_length", told.get("seq_len")))
+    sequence = settings.get("sequence", settings.get("max_context_length", settings.get("seq_len")))
     if sequence is not None:
-        found["sequence"] = whole(of, "sequence", sequence)
-    if "local_batch_size" in told:
-        found["micro_batch"] = whole(of, "local_batch_size", told["local_batch_size"])
-        if found["pp"] != 1 and "pipeline_parallel_microbatch_size" in told:
-            size = told["pipeline_parallel_microbatch_size"]
-            found["micro_batch"] = whole(of, "pipeline_parallel_microbatch_size", size)
-    if told.get("global_batch_size", -1) != -1:
-        found["global_batch"] = whole(of, "global_batch_size", told["global_batch_size"])
+        knobs["sequence"] = whole(of, "sequence", sequence)
+    if "local_batch_size" in settings:
+        knobs["micro_batch"] = whole(of, "local_batch_size", settings["local_batch_size"])
+        if knobs["pp"] != 1 and "pipeline_parallel_microbatch_size" in settings:
+            size = settings["pipeline_parallel_microbatch_size"]
+            knobs["micro_batch"] = whole(of, "pipeline_parallel_microbatch_size", size)
+    if settings.get("global_batch_size", -1) != -1:
+        knobs["global_batch"] = whole(of, "global_batch_size", settings["global_batch_size"])
     # As `launch` writes them; then the fields of newer versions, which count tokens.
     for knob in ("micro_batch", "global_batch"):
-        if knob in told:
-            found[knob] = whole(of, knob, told[knob])
+        if knob in settings:
+            knobs[knob] = whole(of, knob, settings[knob])
     for knob, field in (
         ("micro_batch", "num_tokens_per_microbatch_per_dp_rank"),
         ("global_batch", "num_tokens_per_train_step"),
     ):
-        if told.get(field, -1) != -1 and "sequence" in found:
-            found[knob] = whole(of, field, told[field]) // int(found["sequence"])
-    replicas = told.get("data_parallel_replicate_degree", 1)
-    shards = told.get("data_parallel_shard_degree", -1)
-    gathered = told.get("fsdp_reshard_after_forward", "default") != "never"
+        if settings.get(field, -1) != -1 and "sequence" in knobs:
+            knobs[knob] = whole(of, field, settings[field]) // int(knobs["sequence"])
+    replicas = settings.get("data_parallel_replicate_degree", 1)
+    shards = settings.get("data_parallel_shard_degree", -1)
+    gathered = settings.get("fsdp_reshard_after_forward", "default") != "never"
     # A single shard is plain data parallelism; in a pipeline, weights may stay gathered (stage 2).
-    alone = shards == 1 and found["cp"] == 1
-    found["zero"] = 0 if alone else 3 if gathered or found["pp"] == 1 else 2
+    alone = shards == 1 and knobs["cp"] == 1
+    knobs["zero"] = 0 if alone else 3 if gathered or knobs["pp"] == 1 else 2
     if isinstance(replicas, int) and isinstance(shards, int) and shards > 0:
-        found["dp"] = replicas * shards
+        knobs["dp"] = replicas * shards
         if replicas > 1 and not alone:
-            found["shard"] = shards * int(found["cp"])
-    schedule = _SCHEDULE_OF.get(str(told.get("pipeline_parallel_schedule", "1F1B")), "1f1b")
-    layers, held = told.get("LAYERS"), told.get("pipeline_parallel_layers_per_stage")
+            knobs["shard"] = shards * int(knobs["cp"])
+    schedule = _SCHEDULE_OF.get(str(settings.get("pipeline_parallel_schedule", "1F1B")), "1f1b")
+    layers, held = settings.get("LAYERS"), settings.get("pipeline_parallel_layers_per_stage")
     if schedule != "interleaved":
-        found["vpp"] = 1
+        knobs["vpp"] = 1
     elif isinstance(layers, int) and isinstance(held, int):
-        found["vpp"] = max(layers // (held * int(found["pp"])), 1)
-    pure = told.get("dtype") == "bfloat16"
-    plain = told.get("mixed_precision_param") == "float32"
-    mode = told.get("mode", "none")
-    return found | {
+        knobs["vpp"] = max(layers // (held * int(knobs["pp"])), 1)
+    pure = settings.get("dtype") == "bfloat16"
+    plain = settings.get("mixed_precision_param") == "float32"
+    mode = settings.get("mode", "none")
+    return knobs | {
         "schedule": schedule,
-        "sequence_parallel": bool(told.get("enable_sequence_parallel", True)),
+        "sequence_parallel": bool(settings.get("enable_sequence_parallel", True)),
         "recompute": mode if mode in _RECOMPUTE else "none",
         **{"attention": "fused", "context_parallel": "ring"},
         "precision": "bf16" if pure else "fp32" if plain else "bf16-master",

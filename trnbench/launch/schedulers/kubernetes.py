@@ -151,7 +151,7 @@ def _eks(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
         "trainjob.yaml": _train_job(plan, command),
     }
     return JobFiles(
-        texts={name: yaml_text(one, head=(stamp,)) for name, one in documents.items()},
+        texts={name: yaml_text(document, head=(stamp,)) for name, document in documents.items()},
         filled=tuple(documents),
         start=(*_making(plan), 'kubectl apply -f "$here/filled/${JOB_KIND}.yaml"'),
     )

@@ -69,7 +69,7 @@ def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
             for _, records in sorted(makers.items())
             for place, score in enumerate(records.entries.score.tolist())
         ),
-        key=lambda one: one[0],
+        key=lambda entry: entry[0],
     )
     near = [cluster.nearest for cluster in clusters if cluster.nearest is not None]
     nearest = None if fastest else min(near, key=lambda miss: miss.ratio, default=None)

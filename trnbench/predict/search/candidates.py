@@ -26,13 +26,7 @@ from trnbench.facts.workload.pipeline_layout import lighter_ends, written
 from trnbench.facts.workload.recompute import MODULES, recompute_named
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.program.blocks import layers_of
-from trnbench.program.features import (
-    DRAWN,
-    EXPERTS_APART,
-    HYBRID,
-    feature_of,
-    recompute_features,
-)
+from trnbench.program.features import DRAWN, EXPERTS_APART, HYBRID, feature_of, recompute_features
 from trnbench.program.grid import grid_of
 from trnbench.program.keeping import recompute_that_runs
 from trnbench.program.legality import absent_modules
@@ -94,7 +88,7 @@ def _exchange(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterato
 def _split(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[Value]:
     knob = KNOBS["stage_split"]
     if axes["pp"].max() > 1:
-        yield from (one for one in knob.choices if question.allows(feature_of(knob, one)))
+        yield from (choice for choice in knob.choices if question.allows(feature_of(knob, choice)))
 
 
 def _drawn(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterator[Value]:

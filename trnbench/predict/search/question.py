@@ -104,22 +104,30 @@ class SearchQuestion(Record):
         """Refusals of the model and the settled knobs by the stack, as text."""
         if self.assume_supported:
             return ()
-        refusals = dict.fromkeys(one for one in self._beyond() if one.status == "refused")
+        refusals = dict.fromkeys(
+            support for support in self._beyond() if support.status == "refused"
+        )
         return (
-            *(refusal(self.stack, one) for one in refusals),
-            *(refusal(self.stack, one) for one in map(self._none_of, self.layout.wanted) if one),
+            *(refusal(self.stack, support) for support in refusals),
+            *(
+                refusal(self.stack, support)
+                for support in map(self._none_of, self.layout.wanted)
+                if support
+            ),
         )
 
     def _beyond(self) -> Iterator[Support]:
         """Yield features that the stack is not known to run; open degrees count as 2."""
         yield from beyond(self.stack, self.model, self.layout)
         for name, _ in self.layout.pairs:
-            degrees = [one for one in KNOBS[name].acts_with if self.layout.number(one) is None]
+            degrees = [
+                partner for partner in KNOBS[name].acts_with if self.layout.number(partner) is None
+            ]
             if degrees:
                 of_knob = features_of_knob(KNOBS[name])
                 cut = self.layout.changed(**dict.fromkeys(degrees, 2))
-                found = beyond(self.stack, self.model, cut)
-                yield from (one for one in found if one.feature in of_knob)
+                supports = beyond(self.stack, self.model, cut)
+                yield from (support for support in supports if support.feature in of_knob)
 
     def _none_of(self, name: str) -> Support | None:
         """Support of an asked-for knob, if the stack refuses all its values but the plain one.
@@ -127,7 +135,7 @@ class SearchQuestion(Record):
         The plain value runs wherever a stack's file does not mention the knob.
         """
         plain = plain_features()
-        asked = [one for one in features_of_knob(KNOBS[name]) if one not in plain]
+        asked = [feature for feature in features_of_knob(KNOBS[name]) if feature not in plain]
         if any(map(self.allows, asked)):
             return None
         return support_of(self.stack, asked[0])

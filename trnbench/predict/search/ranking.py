@@ -33,7 +33,9 @@ class Entries(Record, eq=False):
 
     def at(self, chosen: IntArray) -> Entries:
         """Selected layouts, in the given order."""
-        return Entries(**{one.name: getattr(self, one.name)[chosen] for one in fields(Entries)})
+        return Entries(
+            **{field.name: getattr(self, field.name)[chosen] for field in fields(Entries)}
+        )
 
 
 class LayoutRanking:
@@ -80,7 +82,7 @@ class LayoutRanking:
         }
 
     def _keep_best(self) -> None:
-        names = [one.name for one in fields(Entries)]
+        names = [field.name for field in fields(Entries)]
         columns = {name: [getattr(part, name) for part in self._columns] for name in names}
         joined = Entries(**{name: np.concatenate(parts) for name, parts in columns.items()})
         # Scores in single precision: sums in another order must not decide between equal layouts.

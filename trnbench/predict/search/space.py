@@ -95,7 +95,7 @@ class Space(Record, eq=False):
     @cached_property
     def first(self) -> PartialLayout:
         """First value of every mode. Of modes with equal programs, the first one is searched."""
-        values = {name: found[0] for name, found in self.modes.items()}
+        values = {name: mode[0] for name, mode in self.modes.items()}
         return PartialLayout(schedule=self.schedules[0], **values)
 
     @cached_property

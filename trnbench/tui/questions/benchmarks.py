@@ -46,12 +46,12 @@ def matrix_heat(
 
     products = tuple(Product(m=m, k=k, n=n) for m in sizes for n in sizes)
     asked = question.settled(catalog).but(products=products)
-    found: dict[str, dict[tuple[int, int], float | None]] = {}
+    maps: dict[str, dict[tuple[int, int], float | None]] = {}
     for answer in run(catalog, asked, progress=hooks.progress):
         cell = (answer.product.m, answer.product.n)
         share = answer.utilization if answer.feasible else None
-        found.setdefault(f"{answer.chip} {answer.number_format}", {})[cell] = share
-    return found
+        maps.setdefault(f"{answer.chip} {answer.number_format}", {})[cell] = share
+    return maps
 
 
 def matrix_engines(
@@ -108,7 +108,7 @@ def collective_sweep(
         report=Report(
             verb="collective",
             inputs=base.inputs(),
-            rows=tuple({"on": one.on, "asked": one.asked, **one.answer.row()} for one in sizes),
+            rows=tuple({"on": size.on, "asked": size.asked, **size.answer.row()} for size in sizes),
             columns=SWEEP_COLUMNS,
         ),
         answers=tuple(sizes),
@@ -182,7 +182,7 @@ def run_suite(catalog: Catalog, kind: str, name: str, engine: str, hooks: WorkHo
     report = report_of(answers) if answers else none
     if done == len(pieces):
         question = suite_question(kind, name, engine)
-        hooks.keep(catalog, question, report, good=all(one.feasible for one in answers))
+        hooks.keep(catalog, question, report, good=all(answer.feasible for answer in answers))
     return SuiteRun(
         kind=kind,
         name=name,
@@ -208,7 +208,7 @@ def _matrix(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePieces:
         (product.label or f"product {number}", asked.but(products=(product,)))
         for number, product in enumerate(asked.products, start=1)
     ]
-    return pieces, run, lambda found: matrix_report(found, asked.inputs())
+    return pieces, run, lambda answers: matrix_report(answers, asked.inputs())
 
 
 def _collective(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePieces:
@@ -222,7 +222,7 @@ def _collective(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePie
         for where in asked.places
         for op in asked.ops
     ]
-    return pieces, run, lambda found: collective_report(found, asked.inputs())
+    return pieces, run, lambda answers: collective_report(answers, asked.inputs())
 
 
 def _training(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePieces:
@@ -232,7 +232,7 @@ def _training(catalog: Catalog, name: str, engines: Sequence[str]) -> SuitePiece
 
     asked = TrainQuestion(suite=name, engines=tuple(engines)).settled(catalog)
     pieces = [(case.label, asked.but(of_suite=(case,))) for case in asked.cases]
-    return pieces, run, lambda found: train_report(found, asked.inputs())
+    return pieces, run, lambda answers: train_report(answers, asked.inputs())
 
 
 _SUITES = {"matrix": _matrix, "collective": _collective, "training": _training}

@@ -70,7 +70,7 @@ def claim_rows(catalog: Catalog, price_date: datetime.date, hooks: WorkHooks) ->
 
 
 RUN_COLUMNS = columns(
-    *("started_at", "verb", "headline", "tag", "model", "instances", "seconds", "id", "version"),
+    *("started_at", "verb", "headline", "tag", "model", "instances", "seconds", "id", "version")
 )
 
 
@@ -110,9 +110,9 @@ def difference_text(catalog: Catalog, names: tuple[str, str], hooks: WorkHooks) 
     from trnbench.verbs.runs.diff import diff_runs
     from trnbench.verbs.runs.diff_text import diff_report
 
-    found = diff_runs(*names, None)
-    told = render(diff_report(found), "table", PLAIN).decode()
-    return f"{told}\ntrnbench runs diff {names[0]} {names[1]}   asks both again, part by part"
+    difference = diff_runs(*names, None)
+    text = render(diff_report(difference), "table", PLAIN).decode()
+    return f"{text}\ntrnbench runs diff {names[0]} {names[1]}   asks both again, part by part"
 
 
 def opened_run(catalog: Catalog, name: str, hooks: WorkHooks) -> AnsweredRun:
@@ -126,7 +126,7 @@ def scenario_of_options(options: Given) -> Given | None:
     from trnbench.tui.questions.scenarios import compare_question
     from trnbench.verbs.compare.scenario import NEEDED, scenario_options
 
-    shown = {one.name for one in scenario_options().values()}
+    shown = {option.name for option in scenario_options().values()}
     needed = {scenario_options()[key].name for key in NEEDED}
     if not needed <= options.keys() <= shown:
         return None

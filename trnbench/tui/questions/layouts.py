@@ -72,14 +72,14 @@ def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> Ranked
         {
             "rank": rank,
             **cast("Row", job.inputs()),
-            **PartialLayout.of(one.layout).plain,
-            "step_time_s": one.step_time_s,
-            "tokens_per_s": one.tokens_per_s,
-            "mfu": one.mfu,
-            "memory_bytes": one.memory_bytes,
-            "memory_capacity_bytes": one.memory_capacity_bytes,
+            **PartialLayout.of(answer.layout).plain,
+            "step_time_s": answer.step_time_s,
+            "tokens_per_s": answer.tokens_per_s,
+            "mfu": answer.mfu,
+            "memory_bytes": answer.memory_bytes,
+            "memory_capacity_bytes": answer.memory_capacity_bytes,
         }
-        for rank, one in enumerate(found.ranked, start=1)
+        for rank, answer in enumerate(found.ranked, start=1)
     ]
     shown = (*_SEARCHED, *(name for name in job.layout.wanted if name not in _SEARCHED))
     return RankedLayouts(
@@ -105,7 +105,7 @@ def layout_detail(
 def layout_pair(
     catalog: Catalog, job: TrainCase, layouts: Sequence[PartialLayout], hooks: WorkHooks
 ) -> tuple[TrainAnswer, ...]:
-    return tuple(_answered(catalog, step_question(job, one), hooks) for one in layouts)
+    return tuple(_answered(catalog, step_question(job, layout), hooks) for layout in layouts)
 
 
 def keep_step(

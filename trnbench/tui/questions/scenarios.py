@@ -103,12 +103,12 @@ def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> Compare
         hooks.keep(catalog, ("compare", question), report, good=answer.positive)
     return CompareFound(
         report=replace(report, columns=COMPARE_COLUMNS, people=None),
-        answers=tuple(one.quote for one in answer.compared),
-        points=tuple(point for one in explored for point in _points(one)),
+        answers=tuple(row.quote for row in answer.compared),
+        points=tuple(point for quote in explored for point in _points(quote)),
         one_size=question.by_nodes,
         verdict=_with_advice(compare_verdict_text(answer), answer.verdict),
         winner=answer.verdict.recommended,
-        rests_on=tuple(basis_text(one.quote) for one in answer.compared),
+        rests_on=tuple(basis_text(row.quote) for row in answer.compared),
         deadline_s=answer.deadline_s,
     )
 
@@ -125,7 +125,7 @@ def compare_points(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> tuple
 
     run = compare_question(scenario).run.but(nodes=())
     explored = explore_all(catalog, run, watch=watch_of(hooks))
-    return tuple(point for one in explored for point in _points(one))
+    return tuple(point for quote in explored for point in _points(quote))
 
 
 def _points(explored: Explored) -> Iterator[ClusterPoint]:
@@ -198,7 +198,11 @@ def plan_question(asked: Given) -> PlanQuestion:
     from trnbench.verbs.plan.question import PlanQuestion
 
     question = PlanQuestion.read(
-        {name: one for name, one in asked.items() if name != "max_nodes" or not asked.get("nodes")}
+        {
+            name: value
+            for name, value in asked.items()
+            if name != "max_nodes" or not asked.get("nodes")
+        }
     )
     return question.but(run=with_own_prices(question.run))
 

@@ -18,11 +18,7 @@ from trnbench.program.collective import op_named
 from trnbench.tui.colours import theme_style
 from trnbench.tui.drawings import draw_planes
 from trnbench.tui.forms import field, list_of, plain
-from trnbench.tui.questions.benchmarks import (
-    SweptSize,
-    collective_rounds,
-    collective_sweep,
-)
+from trnbench.tui.questions.benchmarks import SweptSize, collective_rounds, collective_sweep
 from trnbench.tui.view import View, evidence_facts
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
@@ -61,11 +57,11 @@ class CollectiveView(View):
         catalog = self.trnbench.catalog
         place = parsing.place("on", parsing.one_of("instance", catalog.names("instances")))
         places = list_of(lambda text: place_text(*place(text)))
-        known = [entry.name for entry in catalog.entries("instances")]
+        names = [entry.name for entry in catalog.entries("instances")]
         algorithms = (AUTO, "auto, ring", "ring, kangaring", "halving")
         return (
             field("op", plain(op_named), "all-reduce", choices=OPS, label="operation"),
-            field("on", places, FIRST_PLACES, choices=known),
+            field("on", places, FIRST_PLACES, choices=names),
             field("algorithms", list_of(_algorithm), AUTO, choices=algorithms),
             field("min_size", parsing.size, "1KiB", label="from"),
             field("max_size", parsing.size, "1GiB", label="to"),
@@ -73,15 +69,12 @@ class CollectiveView(View):
         )
 
     def pictures(self) -> Mapping[str, Picture]:
-        return {
-            "busbw/size": Chart(),
-            LINKS: TextPanel(),
-        }
+        return {"busbw/size": Chart(), LINKS: TextPanel()}
 
     def command(self) -> str:
         asked = self._question()
-        lines = (asked.but(algorithm=one) for one in self._algorithms())
-        return "\n".join(self.line("collective", one) for one in lines)
+        lines = (asked.but(algorithm=algorithm) for algorithm in self._algorithms())
+        return "\n".join(self.line("collective", line) for line in lines)
 
     def facts(self) -> tuple[str, ...]:
         rows = [size.answer.row() for size in self._sizes]
@@ -100,7 +93,7 @@ class CollectiveView(View):
         self.show_table(value, "on", "asked", "size_bytes")
         if first and self._sizes:
             # Where the links are loaded most: the largest size on the first cluster.
-            mine = [n for n, one in enumerate(self._sizes) if one.on == self._sizes[0].on]
+            mine = [n for n, size in enumerate(self._sizes) if size.on == self._sizes[0].on]
             largest = max(mine, key=lambda n: self._sizes[n].answer.size_bytes)
             table = self.query_one(ResultTable)
             table.go_to(table.source.keys[largest])

@@ -180,7 +180,7 @@ class CompareView(ScenarioView):
                 return time_chart(quotes, picked)
             case "difference":
                 pinned = [cast("Quote", line.answer) for line in table.pinned[:2]]
-                pair = [(cluster_label(one), one.step) for one in pinned]
+                pair = [(cluster_label(answer), answer.step) for answer in pinned]
                 return difference_text(pair, self.room.width, less_and_more(self.app))
             case _:
                 place = found.answers.index(here) if here in found.answers else None
@@ -225,4 +225,4 @@ def _why(row: Row | None, told: tuple[str, str]) -> str:
 
 
 def _texts(cell: object) -> list[str]:
-    return [str(one) for one in cell] if isinstance(cell, list | tuple) else [str(cell)]
+    return [str(item) for item in cell] if isinstance(cell, list | tuple) else [str(cell)]

@@ -49,11 +49,7 @@ class EvidenceView(View):
         self._claims = False
 
     def pictures(self) -> Mapping[str, Picture]:
-        return {
-            "scatter": Chart(),
-            "errors": TextPanel(),
-            "row": TextPanel(wrap=True),
-        }
+        return {"scatter": Chart(), "errors": TextPanel(), "row": TextPanel(wrap=True)}
 
     def command(self) -> str:
         """The command line of the rows."""
@@ -134,10 +130,10 @@ def _statistics(errors: Mapping[str, Errors]) -> str:
         f"{'predicted / measured - 1':<44}{'rows':>6}"
         + "".join(f"{name:>9}" for name in ("mean", "median", "largest", "bias"))
     ]
-    for name, one in errors.items():
-        shares = (one.mape, one.median, one.largest)
+    for name, error in errors.items():
+        shares = (error.mape, error.median, error.largest)
         cells = "".join(f"{100 * share:>7.1f} %" for share in shares)
-        lines.append(f"{name:<44}{one.rows:>6}{cells}{100 * one.bias:>+7.1f} %")
+        lines.append(f"{name:<44}{error.rows:>6}{cells}{100 * error.bias:>+7.1f} %")
     return "\n".join(lines)
 
 

@@ -72,11 +72,7 @@ class LayoutsView(ClusterView, LaunchingView):
         return table, Static("", id="layouts-verdict", markup=False), pictures
 
     def pictures(self) -> Mapping[str, Picture]:
-        return {
-            "step time": StackedBars(),
-            "memory": StackedBars(),
-            "difference": TextPanel(),
-        }
+        return {"step time": StackedBars(), "memory": StackedBars(), "difference": TextPanel()}
 
     def command(self) -> str:
         """The command line of the layout by hand, or of the layout under the cursor."""
@@ -120,7 +116,7 @@ class LayoutsView(ClusterView, LaunchingView):
                 self.draw()
             case _:
                 answer, by_hand = cast("tuple[TrainAnswer, bool]", value)
-                others = [one for one in self._looked if one.layout != answer.layout]
+                others = [other for other in self._looked if other.layout != answer.layout]
                 self._looked = [answer, *others[: MOST_BESIDE - 1]]
                 self._verdict(_verdict_text(answer, by_hand=by_hand))
                 self.draw()
@@ -167,7 +163,7 @@ class LayoutsView(ClusterView, LaunchingView):
         if row is None:
             return
         self._look(partial_layout_of(row), by_hand=False)
-        pinned = [partial_layout_of(one.row) for one in self.query_one(ResultTable).pinned[:2]]
+        pinned = [partial_layout_of(line.row) for line in self.query_one(ResultTable).pinned[:2]]
         if pinned != self._paired and len(pinned) == 2:
             self.ask("pair", layout_pair, self.job, pinned)
         self._paired = pinned
@@ -181,7 +177,9 @@ class LayoutsView(ClusterView, LaunchingView):
     def drawn(self, picture: str) -> object:
         """Bars of the layouts that were looked at, or the difference of two."""
         if picture == "difference":
-            pair = [(_layout_text(one), one) for one in self._pair if len(self._paired) == 2]
+            pair = [
+                (_layout_text(answer), answer) for answer in self._pair if len(self._paired) == 2
+            ]
             return difference_text(pair, self.room.width, less_and_more(self.app))
         labels = [_layout_text(answer) for answer in self._looked]
         newest = self._looked[0] if self._looked else None

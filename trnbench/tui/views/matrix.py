@@ -14,11 +14,7 @@ from trnbench.facts.units import Dimension
 from trnbench.show.charts.record import Bar, BarChart, ChartAxis, parts_of
 from trnbench.tui.drawings import POWERS, draw_heat, level_styles, sizes_for
 from trnbench.tui.forms import field, list_of, plain
-from trnbench.tui.questions.benchmarks import (
-    matrix_engines,
-    matrix_heat,
-    matrix_rows,
-)
+from trnbench.tui.questions.benchmarks import matrix_engines, matrix_heat, matrix_rows
 from trnbench.tui.view import View
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
@@ -43,7 +39,7 @@ class MatrixView(View):
     NAME: ClassVar[str] = "matrix"
     DELTAS = frozenset({"time_s", "flop_per_s", "utilization", "bytes"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        offered("c", "turn", "Chart", "matrix.chart", "The next chart"),
+        offered("c", "turn", "Chart", "matrix.chart", "The next chart")
     ]
 
     def __init__(self) -> None:
@@ -57,7 +53,7 @@ class MatrixView(View):
         catalog = self.trnbench.catalog
         chips, suites = catalog.names("chips"), catalog.names("matrix")
         suite = plain(parsing.one_of("matrix suite", suites))
-        pairs = [f"{one}, {other}" for one in chips for other in chips if one < other]
+        pairs = [f"{chip}, {other}" for chip in chips for other in chips if chip < other]
         formats = ("bf16", "fp8", "fp32", "bf16, fp8")
         sparsities = ("4:16", "4:8", "2:4")
         return (
@@ -77,11 +73,7 @@ class MatrixView(View):
         )
 
     def pictures(self) -> Mapping[str, Picture]:
-        return {
-            "roofline": Chart(),
-            "heat map": TextPanel(),
-            "engines": StackedBars(),
-        }
+        return {"roofline": Chart(), "heat map": TextPanel(), "engines": StackedBars()}
 
     def command(self) -> str:
         return self.line("matrix", self._question().settled(self.trnbench.catalog))
@@ -190,9 +182,9 @@ def _format_name(text: str) -> str:
     from trnbench.errors import UnknownNameError
     from trnbench.facts.numbers.formats import FORMATS
 
-    known = (*FORMATS, "fp8")
-    if text not in known:
-        raise UnknownNameError("number format", text, known)
+    formats = (*FORMATS, "fp8")
+    if text not in formats:
+        raise UnknownNameError("number format", text, formats)
     return text
 
 

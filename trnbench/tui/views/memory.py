@@ -95,7 +95,8 @@ class MemoryView(ClusterView):
             at = None if here is None else held.instants.index(here)
             size = (self.room.width, self.room.height - 1)
             instants = [
-                {str(name): size for name, size in one.by_category.items()} for one in held.instants
+                {str(name): size for name, size in instant.by_category.items()}
+                for instant in held.instants
             ]
             limit = answer.memory.available_bytes
             return draw_area(instants, limit, at, size, hue_styles(self.app))

@@ -33,7 +33,7 @@ class PlanView(ScenarioView):
     DELTAS = frozenset({"days", "cost_usd", "mfu", "goodput"})
     BEST: ClassVar[Mapping[str, int]] = {"days": -1, "cost_usd": -1}
     BINDINGS: ClassVar[list[BindingType]] = [
-        offered("c", "turn", "Chart", "plan.chart", "The next chart"),
+        offered("c", "turn", "Chart", "plan.chart", "The next chart")
     ]
 
     def __init__(self) -> None:
@@ -46,10 +46,7 @@ class PlanView(ScenarioView):
 
     def pictures(self) -> Mapping[str, Picture]:
         texts = ("purchase", "what if", "break-even", "needs", "in words")
-        return {
-            "cost/time": Chart(),
-            **{name: TextPanel(wrap=True) for name in texts},
-        }
+        return {"cost/time": Chart(), **{name: TextPanel(wrap=True) for name in texts}}
 
     def action_again(self) -> None:
         self.ask("plan", plan_rows, self._plan_asked)
@@ -66,7 +63,7 @@ class PlanView(ScenarioView):
         assert isinstance(value, PlanFound)
         self._found = value
         quotes, best = value.answers, value.plan.best
-        chosen = next((place for place, one in enumerate(quotes) if one is best), None)
+        chosen = next((place for place, quote in enumerate(quotes) if quote is best), None)
         self.show_table(value, "instance", "nodes", "purchase", chosen=chosen)
         if chosen is not None:
             table = self.query_one(ResultTable)
@@ -77,7 +74,7 @@ class PlanView(ScenarioView):
 
     @property
     def _plan_asked(self) -> Given:
-        values, limits = self.form.values, [one.key for one in plan_fields()]
+        values, limits = self.form.values, [spec.key for spec in plan_fields()]
         return {**self.scenario, **{key: values[key] for key in limits if values[key] is not None}}
 
     @on(ResultTable.Chosen)

@@ -52,11 +52,7 @@ class ScheduleView(ClusterView):
 
     def main(self) -> Iterable[Widget]:
         """Title, chart and times."""
-        return (
-            Static("", id="schedule-title", markup=False),
-            TextPanel(),
-            StackedBars(),
-        )
+        return (Static("", id="schedule-title", markup=False), TextPanel(), StackedBars())
 
     def begin(self) -> None:
         self.take_cluster()

@@ -39,9 +39,7 @@ class Chart(Vertical):
     Chart PlotWidget > .plot--label { color: $foreground; text-style: none; }
     Chart PlotWidget:focus > .plot--axis { color: $primary; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("z", "reset", "Whole chart", "chart.reset"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [hidden("z", "reset", "Whole chart", "chart.reset")]
 
     def __init__(self) -> None:
         super().__init__()
@@ -127,7 +125,7 @@ class Chart(Vertical):
         series = data.drawn
         styles = self._styles(series)
         drawn = list(zip(series, marks_of(series), styles, strict=True))
-        at = [[(data.x.place(x), data.y.place(y)) for x, y in one.points] for one in series]
+        at = [[(data.x.place(x), data.y.place(y)) for x, y in line.points] for line in series]
         (left, right), (low, high) = data.spans
         for guide in data.guides:
             xs = (left, right) if guide.x is None else (data.x.place(guide.x),) * 2
@@ -139,13 +137,16 @@ class Chart(Vertical):
         for one, _, style in drawn:
             for ends in data.intervals(one):
                 plot.plot(*_columns(ends), line_style=style, hires_mode=fine)
-        plot.intervals = tuple(ends for one in series for ends in data.intervals(one))
+        plot.intervals = tuple(ends for line in series for ends in data.intervals(line))
         of_mark = sorted(zip(drawn, at, strict=True), key=lambda each: each[0][0].strong)
         for (one, mark, style), places in of_mark:
             if one.marked:
                 plot.scatter(*_columns(places), marker=mark, marker_style=style)
         plot.marks = tuple(
-            point for one, places in zip(series, at, strict=True) if one.marked for point in places
+            point
+            for line, places in zip(series, at, strict=True)
+            if line.marked
+            for point in places
         )
         plot.tags = tuple(
             PlotTag(*places[-1], one.tag, style)
@@ -159,17 +160,19 @@ class Chart(Vertical):
         entries = [(f"{data.y.heading}{over} ", Style(bold=True))] if data.y.title else []
         series = data.drawn
         entries += [
-            (f"{mark} {one.label}", Style.parse(style))
-            for one, mark, style in zip(series, marks_of(series), self._styles(series), strict=True)
-            if one.label
+            (f"{mark} {line.label}", Style.parse(style))
+            for line, mark, style in zip(
+                series, marks_of(series), self._styles(series), strict=True
+            )
+            if line.label
         ]
         entries += [(f": {guide.label}", Style(dim=True)) for guide in data.guides]
-        entries += [(told, Style(dim=True)) for told in (data.missing,) if told]
+        entries += [(note, Style(dim=True)) for note in (data.missing,) if note]
         return flowed(entries, self.size.width)
 
     def _styles(self, series: Sequence[Series]) -> list[str]:
         colours = series_colours(self.app, HUES)
-        return [str(Style(color=colours[one.hue or 0], bold=one.strong)) for one in series]
+        return [str(Style(color=colours[line.hue or 0], bold=line.strong)) for line in series]
 
 
 def _titled(data: PointChart) -> str:

@@ -152,7 +152,7 @@ class Field(Widget):
 
     def _completions(self) -> tuple[str, ...]:
         names = self.spec.known() if self.spec.known is not None else ()
-        return (*(one for one in self.spec.choices if one), *(name for name, _ in names))
+        return (*(choice for choice in self.spec.choices if choice), *(name for name, _ in names))
 
     def action_pick(self) -> None:
         if self.spec.known is not None:
@@ -244,11 +244,11 @@ class Form(VerticalScroll, can_focus=False):
 
     @property
     def texts(self) -> dict[str, str]:
-        return {key: one.good_text for key, one in self.fields.items()}
+        return {key: field.good_text for key, field in self.fields.items()}
 
     @property
     def values(self) -> dict[str, Any]:
-        return {key: one.value for key, one in self.fields.items()}
+        return {key: field.value for key, field in self.fields.items()}
 
     def put(self, texts: Mapping[str, str]) -> None:
         for key, text in texts.items():
@@ -256,8 +256,8 @@ class Form(VerticalScroll, can_focus=False):
                 self.fields[key].put(text)
 
     def look(self) -> None:
-        for one in self.fields.values():
-            one.look()
+        for field in self.fields.values():
+            field.look()
 
     @property
     def first(self) -> Input:

@@ -174,7 +174,7 @@ class KeyLine(Widget):
                 text = Text().append(self.app.get_key_display(binding), key_style + here)
                 shown[binding.action] = text.append(f" {binding.description}", label_style + here)
         keys = list(shown.values())
-        while len(keys) > LAST_KEYS and sum(len(one) + 1 for one in keys) > self.size.width + 1:
+        while len(keys) > LAST_KEYS and sum(len(key) + 1 for key in keys) > self.size.width + 1:
             del keys[-LAST_KEYS - 1]
         return Text(" ", no_wrap=True, end="").join(keys)
 

@@ -66,7 +66,7 @@ def completed(text: str, known: Sequence[str]) -> str | None:
         word = text[start:]
         if not word:
             continue
-        for one in known:
-            if one.casefold().startswith(word.casefold()) and one.casefold() != word.casefold():
-                return text + one[len(word) :]
+        for name in known:
+            if name.casefold().startswith(word.casefold()) and name.casefold() != word.casefold():
+                return text + name[len(word) :]
     return None

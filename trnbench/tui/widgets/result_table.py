@@ -287,7 +287,7 @@ class ResultTable(ScrollView, can_focus=True):
         """
         if not self.shown.widths:
             return {}
-        ranges = {one.key for one in self.source.report.columns if one.interval}
+        ranges = {column.key for column in self.source.report.columns if column.interval}
         widths = {0: self._wide(0)}
         room = self.size.width - 1 - GUTTER - widths[0]
         for i in range(first, len(self.shown.widths)):

@@ -68,12 +68,7 @@ class TableSource(Record):
     """Key of the row that an answer settles on."""
 
     @classmethod
-    def of(
-        cls,
-        report: Report,
-        *columns: str,
-        answers: tuple[object, ...] = (),
-    ) -> TableSource:
+    def of(cls, report: Report, *columns: str, answers: tuple[object, ...] = ()) -> TableSource:
         """A report's rows, keyed by these columns, numbered where they are alike."""
         seen: Counter[str] = Counter()
         keys = []
@@ -233,15 +228,15 @@ def _in_order(
     keys: Sequence[str], rows: Mapping[str, Row], column: str, *, descending: bool
 ) -> list[str]:
     """The keys sorted by a column; rows without a value stand last either way."""
-    known = [key for key in keys if rows[key].get(column) is not None]
+    filled = [key for key in keys if rows[key].get(column) is not None]
     unknown = [key for key in keys if rows[key].get(column) is None]
-    numbers = all(_is_number(rows[key].get(column)) for key in known)
+    numbers = all(_is_number(rows[key].get(column)) for key in filled)
 
     def value(key: str) -> float | str:
         cell = rows[key].get(column)
         return float(cell) if numbers and isinstance(cell, int | float) else str(cell)
 
-    return [*sorted(known, key=value, reverse=descending), *unknown]
+    return [*sorted(filled, key=value, reverse=descending), *unknown]
 
 
 def _is_number(cell: Cell) -> bool:

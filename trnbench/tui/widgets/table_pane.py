@@ -99,16 +99,16 @@ class TablePane(Vertical):
         if hidden:
             parts.append(f"{counted(len(hidden), 'more column')} ->")
         parts += filter(None, (self._standing, self._note))
-        told, whole = JOINT.join(parts), JOINT.join(filter(None, (*parts, self._legend)))
+        text, whole = JOINT.join(parts), JOINT.join(filter(None, (*parts, self._legend)))
         wide = not short_of_lines(self.screen) or len(whole) <= self.size.width
-        told = whole if wide else told
+        text = whole if wide else text
         # A short table leaves the room that it does not need to what stands below it.
-        below = 1 if len(told) <= self.size.width else 2
+        below = 1 if len(text) <= self.size.width else 2
         rows = max(shown.total + 1, LEAST_TABLE)
         height = rows + below + self.query_one(Input).display
         # To lay out the whole screen anew is most of what a key costs.
         others = (height, below, self.size.width) != self._laid_out
         self._laid_out = height, below, self.size.width
-        self.query_one(".count", Static).update(told, layout=others)
+        self.query_one(".count", Static).update(text, layout=others)
         if others:
             self.styles.max_height = height

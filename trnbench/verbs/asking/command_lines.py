@@ -64,8 +64,8 @@ def command_line(verb: str, *arguments: str, **options: Value | Sequence[str]) -
         elif isinstance(value, str | int | float):
             words += [option, value if isinstance(value, str) else number_text(value)]
         else:
-            for one in value or ():
-                words += [option, one]
+            for item in value or ():
+                words += [option, item]
     return shlex.join(words)
 
 
@@ -74,7 +74,7 @@ def with_folders(line: str, catalog: Catalog) -> str:
 
     Those of the environment and of defaults are among them: another shell has others.
     """
-    asked = [one.path for one in catalog.folders if one.origin not in (USER, BUILT_IN)]
+    asked = [folder.path for folder in catalog.folders if folder.origin not in (USER, BUILT_IN)]
     return line + "".join(f" --spec-dir {shlex.quote(str(path.resolve()))}" for path in asked)
 
 
@@ -87,5 +87,7 @@ def _plain(value: Value | Sequence[str]) -> str | list[str]:
 
 
 def command_question(verb: str, question: Question) -> CommandQuestion:
-    spelled = {one.name: one.spelled for one in question.options().values() if one.spelled}
+    spelled = {
+        option.name: option.spelled for option in question.options().values() if option.spelled
+    }
     return CommandQuestion(verb=verb, options=question.said(), spelled=spelled)

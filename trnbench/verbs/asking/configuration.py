@@ -56,8 +56,8 @@ class Configuration(Record):
     def options(self, verb: str) -> dict[str, str | list[str]]:
         """Return the defaults of a command's options."""
         return {
-            SETTINGS[key].option: one.value
-            for key, one in self.values.items()
+            SETTINGS[key].option: value.value
+            for key, value in self.values.items()
             if verb in SETTINGS[key].verbs
         }
 
@@ -65,9 +65,9 @@ class Configuration(Record):
     def environment(self) -> dict[str, str]:
         """Variables that are set for a command, where the user has not set them."""
         return {
-            SETTINGS[key].variable: str(one.value)
-            for key, one in self.values.items()
-            if SETTINGS[key].variable not in ("", one.origin) and one.value
+            SETTINGS[key].variable: str(value.value)
+            for key, value in self.values.items()
+            if SETTINGS[key].variable not in ("", value.origin) and value.value
         }
 
 
@@ -105,13 +105,13 @@ def _folders(value: object, file: Path) -> str:
     folders = [value] if isinstance(value, str) else value
     if not isinstance(folders, list) or not folders:
         raise InputError("expected a list of folders")
-    found = [file.parent / Path(_text(one, file)).expanduser() for one in folders]
-    for folder in found:
+    paths = [file.parent / Path(_text(one, file)).expanduser() for one in folders]
+    for folder in paths:
         if not folder.is_dir():
             raise InputError(f"{folder} is not a folder")
         if not any((folder / section).is_dir() for section in SECTIONS):
             raise InputError(f"{folder} has none of the folders {', '.join(SECTIONS)}")
-    return os.pathsep.join(str(folder.resolve()) for folder in found)
+    return os.pathsep.join(str(folder.resolve()) for folder in paths)
 
 
 def _switch(said: str) -> Read:
@@ -188,8 +188,8 @@ CURRENT: ContextVar[Configuration | None] = ContextVar("configuration", default=
 
 def configuration() -> Configuration:
     """Return the settings of this user in this folder; refuse unknown keys."""
-    if found := CURRENT.get():
-        return found
+    if current := CURRENT.get():
+        return current
     from platformdirs import user_config_path
 
     files = (user_config_path("trnbench") / FILE, Path.cwd() / FILE)
@@ -214,7 +214,7 @@ def configuration() -> Configuration:
 def _of_file(file: Path) -> Mapping[str, Configured]:
     from trnbench.facts.catalog.toml_file import read_toml
 
-    found: dict[str, Configured] = {}
+    settings: dict[str, Configured] = {}
     faults: list[Fault] = []
     for key, value in read_toml(file).items():
         if key not in SETTINGS:
@@ -222,25 +222,25 @@ def _of_file(file: Path) -> Mapping[str, Configured]:
             continue
         try:
             read = SETTINGS[key].read(value, file)
-            found[key] = Configured(value=read, said=_said(value), origin=str(file))
+            settings[key] = Configured(value=read, said=_said(value), origin=str(file))
         except InputError as error:
             faults.append(Fault(path=key, message=error.message))
     if faults:
         also = "; ".join(map(str, faults[1:])) or f"keys: {', '.join(SETTINGS)}"
         raise InputError(f"{file}: {faults[0]}", hint=also)
-    return found
+    return settings
 
 
 def template() -> str:
     lines = ["# Defaults of trnbench. What a command line says wins; `trnbench info` shows both."]
-    lines += [f"# {key} = {one.example}  # {one.help}" for key, one in SETTINGS.items()]
+    lines += [f"# {key} = {setting.example}  # {setting.help}" for key, setting in SETTINGS.items()]
     return "\n".join(lines) + "\n"
 
 
 def _said(value: object) -> str:
     match value:
         case dict():
-            return ", ".join(f"{name}={one}" for name, one in value.items())
+            return ", ".join(f"{name}={item}" for name, item in value.items())
         case list():
             return ", ".join(map(str, value))
         case bool():

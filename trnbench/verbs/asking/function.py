@@ -41,11 +41,11 @@ def verb_of(name: str, question: type[Q], run: Callable[..., A]) -> AskedVerb[Q,
     its parts.
     """
     options = question.options()
-    names = {argument_name(one): one.name for one in options.values()}
-    places = [one.name for one in options.values() if one.argument]
-    known = inspect.signature(run).parameters
-    watched = "watch" in known and str(known["watch"].annotation).startswith("Watch")
-    known = inspect.signature(_watch).parameters if watched else known
+    names = {argument_name(option): option.name for option in options.values()}
+    places = [option.name for option in options.values() if option.argument]
+    parameters = inspect.signature(run).parameters
+    watched = "watch" in parameters and str(parameters["watch"].annotation).startswith("Watch")
+    parameters = inspect.signature(_watch).parameters if watched else parameters
 
     def request(*arguments: Any, catalog: Catalog | None = None, **given: Any) -> Q:  # noqa: ANN401
         if len(arguments) > len(places):
@@ -56,16 +56,18 @@ def verb_of(name: str, question: type[Q], run: Callable[..., A]) -> AskedVerb[Q,
 
     def verb(*arguments: Any, catalog: Catalog | None = None, **given: Any) -> A:  # noqa: ANN401
         catalog = catalog or open_catalog()
-        hooks = {one: given.pop(one) for one in NO_OPTIONS if one in given and one in known}
+        hooks = {
+            hook: given.pop(hook) for hook in NO_OPTIONS if hook in given and hook in parameters
+        }
         hooks = {"watch": _watch(**hooks)} if watched else hooks
         return run(catalog, request(*arguments, catalog=catalog, **given), **hooks)
 
     verb.__name__ = verb.__qualname__ = name
     verb.__module__ = run.__module__
-    lines = [f"    {argument_name(one)}: {one.help}" for one in options.values()]
+    lines = [f"    {argument_name(option)}: {option.help}" for option in options.values()]
     verb.__doc__ = "\n".join([inspect.getdoc(run) or "", "", "Options:", "", *lines, ""])
     answer = inspect.signature(run).return_annotation
-    hooks = [known[one] for one in NO_OPTIONS[1:] if one in known]
+    hooks = [parameters[hook] for hook in NO_OPTIONS[1:] if hook in parameters]
     verb.__signature__ = signature_of(options, answer, hooks)  # type: ignore[attr-defined]
     verb.request = request  # type: ignore[attr-defined]
     return cast("AskedVerb[Q, A]", verb)
@@ -80,22 +82,22 @@ def signature_of(
 ) -> inspect.Signature:
     """Return the signature of a function that takes options, a catalogue and hooks by name."""
     catalog = Parameter("catalog", Parameter.KEYWORD_ONLY, default=None, annotation=_CATALOG)
-    arguments = [_argument(one) for one in options.values()]
-    arguments.sort(key=lambda one: one.kind)
-    own = [*arguments, catalog, *(one.replace(kind=Parameter.KEYWORD_ONLY) for one in hooks)]
+    arguments = [_argument(option) for option in options.values()]
+    arguments.sort(key=lambda argument: argument.kind)
+    own = [*arguments, catalog, *(hook.replace(kind=Parameter.KEYWORD_ONLY) for hook in hooks)]
     return inspect.Signature(own, return_annotation=answer)
 
 
-def argument_name(one: Option) -> str:
+def argument_name(option: Option) -> str:
     """Name of the argument of an option; that of its field for --with, a word of Python's."""
-    return one.field if iskeyword(one.name) else one.name
+    return option.field if iskeyword(option.name) else option.name
 
 
-def _argument(one: Option) -> Parameter:
-    kind = Parameter.POSITIONAL_OR_KEYWORD if one.argument else Parameter.KEYWORD_ONLY
-    form = one.kind.__name__ if one.kind in (bool, str) else f"{one.kind.__name__} | str"
-    form = f"str | Sequence[{form}]" if one.several in ("commas", "repeated") else form
-    form = f"{form} | None" if one.default is None else form
-    default = one.text(one.default) if one.several == "one text" else one.default
-    default = Parameter.empty if one.required else default
-    return Parameter(argument_name(one), kind, default=default, annotation=form)
+def _argument(option: Option) -> Parameter:
+    kind = Parameter.POSITIONAL_OR_KEYWORD if option.argument else Parameter.KEYWORD_ONLY
+    form = option.kind.__name__ if option.kind in (bool, str) else f"{option.kind.__name__} | str"
+    form = f"str | Sequence[{form}]" if option.several in ("commas", "repeated") else form
+    form = f"{form} | None" if option.default is None else form
+    default = option.text(option.default) if option.several == "one text" else option.default
+    default = Parameter.empty if option.required else default
+    return Parameter(argument_name(option), kind, default=default, annotation=form)

@@ -49,11 +49,7 @@ class GivenRun(GivenPlace):
 
     layout: PartialLayout = group(GIVEN_KNOBS)
     logical_size: int | None = option(
-        "Physical NeuronCores in a logical one.",
-        default=None,
-        name="lnc",
-        read=whole,
-        shown=False,
+        "Physical NeuronCores in a logical one.", default=None, name="lnc", read=whole, shown=False
     )
 
     @property

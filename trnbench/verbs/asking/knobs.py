@@ -68,14 +68,14 @@ class _Knobs:
 
 
 def _option(knob: Knob, about: str) -> Option:
-    told = knob.help.partition("; default:")[0].partition("; any:")[0].rstrip(".")
-    numbers = [one for one in knob.choices if isinstance(one, int)]
+    text = knob.help.partition("; default:")[0].partition("; any:")[0].rstrip(".")
+    numbers = [choice for choice in knob.choices if isinstance(choice, int)]
     bounded = knob.kind is int and bool(numbers)
     plain = knob.kind is bool or bounded
     return Option(
         name=knob.name,
         field=knob.name,
-        help=f"{about}{told}." if about else knob.help,
+        help=f"{about}{text}." if about else knob.help,
         kind=knob.kind if plain else str,
         metavar=None if plain else knob.metavar or "N",
         bounds=(min(numbers), max(numbers)) if bounded else None,

@@ -34,17 +34,17 @@ _FOR_A_LOG = "a log of steps needs --model, --on, --global-batch and --sequence"
 
 def measured_files(catalog: Catalog, paths: Sequence[Path], given: GivenRun) -> list[EvidenceFile]:
     """Return files of measurements: tables, collectives, logs as tables of one row, and folders."""
-    found: list[EvidenceFile] = []
+    files: list[EvidenceFile] = []
     for path in paths:
         if path.is_dir():
-            found += _folder(catalog, path, given)
+            files += _folder(catalog, path, given)
         else:
             says_where = given.instance is not None and names_instance(path)
             # Sweeps do not say where they ran; the option is then theirs alone.
             of_sweeps = says_where and any(one.is_file() and is_sweep(one) for one in paths)
             own = given.but(on=None) if of_sweeps else given
-            found.append(_file(catalog, path, own))
-    return found
+            files.append(_file(catalog, path, own))
+    return files
 
 
 def unread(paths: Iterable[Path]) -> Iterator[str]:
@@ -132,14 +132,14 @@ def _row(given: GivenRun, catalog: Catalog, path: Path, name: str) -> EvidenceFi
     cluster = _cluster(given, catalog, path)
     ranks = cluster.ranks
     layout = given.layout
-    known = {knob: layout.degree(knob) for knob in ("global_batch", "sequence") if layout[knob]}
-    steps = read_steps(path, RunSize(ranks=ranks, **known))
+    settled = {knob: layout.degree(knob) for knob in ("global_batch", "sequence") if layout[knob]}
+    steps = read_steps(path, RunSize(ranks=ranks, **settled))
     if steps.global_batch is None or (steps.sequence is None and not layout["sequence"]):
         raise InputError(f"{path}: {_FOR_A_LOG}")
     read = {"global_batch": steps.global_batch, "sequence": steps.sequence}
-    told = {knob: value for knob, value in read.items() if value is not None}
+    stated = {knob: value for knob, value in read.items() if value is not None}
     cells = {
-        **cells_of({**told, **layout.given}),
+        **cells_of({**stated, **layout.given}),
         "instance": cluster.instance,
         "ranks": str(ranks),
         "model": given.model,

@@ -79,14 +79,14 @@ class Option(NamedTuple):
         listed = tuple(given) if many else (given,)
         if self.several == "commas" and isinstance(given, str):
             listed = parsing.names(self.flag, given)
-        return tuple(self._one(one) for one in listed)
+        return tuple(self._one(item) for item in listed)
 
     def text(self, value: Any) -> Any:  # noqa: ANN401
         """Return a value as the command line takes it: a text, a switch, or a list of texts."""
         if self.is_switch:
             return value
         if self.several not in ("", "one text"):
-            texts = [self._text(one) for one in value]
+            texts = [self._text(item) for item in value]
             return texts if self.argument or self.several == "repeated" else ",".join(texts)
         return self._text(value)
 

@@ -174,17 +174,17 @@ class Question:
 
     def __init__(self, **values: Any) -> None:  # noqa: ANN401
         """Take the values given, and defaults for the others."""
-        for name, one in self._fields.items():
+        for name, declared in self._fields.items():
             if name in values:
                 value = values.pop(name)
-            elif isinstance(one, Option):
-                value = one.default if one.factory is None else one.factory()
-            elif hasattr(one, "options"):
-                value = one.value({})
-            elif one is ...:
+            elif isinstance(declared, Option):
+                value = declared.default if declared.factory is None else declared.factory()
+            elif hasattr(declared, "options"):
+                value = declared.value({})
+            elif declared is ...:
                 raise TypeError(f"{type(self).__name__} needs {name}")
             else:
-                value = one
+                value = declared
             self.__dict__[name] = value
         if values:
             raise TypeError(f"{type(self).__name__} has no field {', '.join(values)}")
@@ -206,11 +206,11 @@ class Question:
     def options(cls) -> dict[str, Option]:
         """Return every option by its name."""
         found: dict[str, Option] = {}
-        for one in cls._fields.values():
-            if isinstance(one, Option):
-                found[one.name] = one
-            elif hasattr(one, "options"):
-                found |= one.options()
+        for field in cls._fields.values():
+            if isinstance(field, Option):
+                found[field.name] = field
+            elif hasattr(field, "options"):
+                found |= field.options()
         return found
 
     @classmethod
@@ -244,23 +244,23 @@ class Question:
 
     def said(self) -> dict[str, Any]:
         """Return the options that ask this again, as texts: those that are not at their default."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for field, one in self._fields.items():
             value = getattr(self, field)
             if isinstance(one, Option):
                 if value != one.default and one.shown:
-                    found[one.name] = one.text(value)
+                    values[one.name] = one.text(value)
             elif hasattr(one, "options"):
-                found |= one.said(value)
-        return found
+                values |= one.said(value)
+        return values
 
     def inputs(self) -> dict[str, object]:
         """Return the question as plain data, for outputs that repeat what was asked."""
-        found: dict[str, object] = {}
+        values: dict[str, object] = {}
         for field, one in self._fields.items():
             value = getattr(self, field)
-            found |= one.inputs(value) if hasattr(one, "inputs") else {field: _plain(value)}
-        return found
+            values |= one.inputs(value) if hasattr(one, "inputs") else {field: _plain(value)}
+        return values
 
     def __eq__(self, other: object) -> bool:
         """Compare field by field."""
@@ -285,9 +285,9 @@ def _plain(value: object) -> object:
 
 
 def _shown(question: Question) -> Iterator[str]:
-    for name, one in question._fields.items():
+    for name, field in question._fields.items():
         value = getattr(question, name)
-        if not (isinstance(one, Option) and value == one.default):
+        if not (isinstance(field, Option) and value == field.default):
             yield f"{name}={value!r}"
 
 
@@ -308,5 +308,5 @@ def _kind_of(form: object) -> tuple[type, tuple[str, ...], bool]:
         return kind, choices, True
     if isinstance(form, type):
         return (form if form in (bool, int, float, Path) else str), (), False
-    several = [one for one in get_args(form) if one is not type(None)]
+    several = [member for member in get_args(form) if member is not type(None)]
     return _kind_of(several[0]) if several else (str, (), False)

@@ -76,17 +76,19 @@ def parts_of(
     if tokens is None:
         raise InputError(f"--phase: {phases[0]!r} is a share of --tokens; give them too")
     whole = read(parsing.count("--tokens"), tokens)
-    found = tuple(_phase(text, whole) for text in phases)
-    told = sum(part.tokens or 0.0 for part in found) / whole
-    if abs(told - WHOLE) > ROUNDING:
-        raise InputError(f"--phase: the parts add up to {100 * told:.6g} % of --tokens, not 100 %")
-    return found
+    parts = tuple(_phase(text, whole) for text in phases)
+    stated = sum(part.tokens or 0.0 for part in parts) / whole
+    if abs(stated - WHOLE) > ROUNDING:
+        raise InputError(
+            f"--phase: the parts add up to {100 * stated:.6g} % of --tokens, not 100 %"
+        )
+    return parts
 
 
 def _phase(text: str, whole: float | None) -> Part:
     length, *knobs = text.split(",")
-    amount, found, sequence = length.partition("@")
-    if not found:
+    amount, sign, sequence = length.partition("@")
+    if not sign:
         raise InputError(f"--phase: {text!r} is not {FORM}")
     if whole is None:
         tokens = parsing.count("--phase")(amount)
@@ -102,8 +104,8 @@ def _knobs(text: str, words: Sequence[str]) -> PartialLayout:
     given: dict[str, str] = {}
     name = ""
     for word in words:
-        key, found, value = word.partition("=")
-        if found:
+        key, sign, value = word.partition("=")
+        if sign:
             name = key.strip().lstrip("-").replace("-", "_").casefold()
             if name not in KNOBS:
                 near = did_you_mean(name, KNOBS)

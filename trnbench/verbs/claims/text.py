@@ -53,9 +53,9 @@ def _draw(claims: Sequence[Claimed], counts: Mapping[str, int], style: Style) ->
         blocks.append(_table(known, style))
         blocks += [_moves(claim, style) for claim in known if claim.finding.moves]
         blocks.append(_sources(known, style))
-    told = [f"{_said(term)}: {meaning}" for term, meaning in CONVENTIONS.items()]
+    conventions = [f"{_said(term)}: {meaning}" for term, meaning in CONVENTIONS.items()]
     total = ", ".join(f"{_said(verdict)} {count}" for verdict, count in counts.items())
-    blocks.append("\n".join(style.faint(style.wrap(line)) for line in told))
+    blocks.append("\n".join(style.faint(style.wrap(line)) for line in conventions))
     blocks.append(f"{counted(len(claims), 'claim')}: {total}")
     return "\n\n".join(blocks)
 
@@ -116,5 +116,5 @@ def _best(move: Move) -> tuple[str, str]:
 
 
 def _sources(claims: Sequence[Claimed], style: Style) -> str:
-    found = {words.by: words.source for claim in claims for words in claim.said}
-    return style.lines(f"[{by}] {source.title}, {source.date}" for by, source in found.items())
+    sources = {words.by: words.source for claim in claims for words in claim.said}
+    return style.lines(f"[{by}] {source.title}, {source.date}" for by, source in sources.items())

@@ -83,6 +83,6 @@ class CollectiveAnswer(Record):
         }
         if links:
             row["links"] = [
-                cells(one, "link=name level busy bytes=size_bytes") for one in self.links
+                cells(link, "link=name level busy bytes=size_bytes") for link in self.links
             ]
         return row

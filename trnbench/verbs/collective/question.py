@@ -197,7 +197,7 @@ class CollectiveQuestion(Question):
         if self.suite is not None:
             from trnbench.facts.workload.library import load_collective_suite
 
-            if self.places or any(one is not None for one in ends):
+            if self.places or any(end is not None for end in ends):
                 raise InputError(
                     "a suite brings its own places and sizes; leave out --on and sizes"
                 )

@@ -104,9 +104,9 @@ def _answers(
         evidence=stack.provenance.weakest(),
         warnings=strangers(catalog, platform, (stack,)),
     )
-    found = cluster_verdict(platform, where.nodes)
-    if not found.legal:
-        yield from _refused(question, blank, found)
+    support = cluster_verdict(platform, where.nodes)
+    if not support.legal:
+        yield from _refused(question, blank, support)
         return
     placement = place(
         platform, nodes=where.nodes, logical_size=question.logical_size, faults=question.faults
@@ -141,15 +141,15 @@ def _sizes(
         exchange = Collective(
             op=op, ranks=blank.group_size, size_bytes=size_bytes, element_bytes=element
         )
-        found = verdict(placement, exchange, groups)
+        support = verdict(placement, exchange, groups)
         here = replace(
             blank,
             size_bytes=size_bytes,
             elements=exchange.elements,
-            warnings=(*blank.warnings, *found.warnings),
+            warnings=(*blank.warnings, *support.warnings),
         )
-        if not found.legal:
-            yield from _refused(question.but(sizes_bytes=(size_bytes,)), here, found)
+        if not support.legal:
+            yield from _refused(question.but(sizes_bytes=(size_bytes,)), here, support)
             continue
         if selected is None:
             selected = selected_of(
@@ -238,9 +238,9 @@ def _beside(
         exchange = Collective(
             op=neighbour.op, ranks=int(groups.shape[1]), size_bytes=neighbour.size_bytes
         )
-        found = verdict(placement, exchange, groups)
-        if not found.legal:
-            return found
+        support = verdict(placement, exchange, groups)
+        if not support.legal:
+            return support
         selected = selected_of(stack, placement, neighbour.op, groups, symmetric=False)
         if isinstance(selected, Refusal):
             return PlacementVerdict(reasons=(selected.reason,))
@@ -258,10 +258,10 @@ def _stream(choice: Selected, size_bytes: float) -> ChunkStream:
 
 def _check(question: CollectiveQuestion, placed: Placed, here: CollectiveAnswer) -> str:
     elements = max(min(here.elements, CHECK_ELEMENTS, most_checked(placed.plan)), 1)
-    found = _checked(placed.plan, elements, question.seed or 0)
-    if found.passed:
+    check = _checked(placed.plan, elements, question.seed or 0)
+    if check.passed:
         return "ok" if elements == here.elements else f"ok ({elements:,} el.)"
-    return f"FAILED ({found.wrong_elements:,} wrong)"
+    return f"FAILED ({check.wrong_elements:,} wrong)"
 
 
 @lru_cache(maxsize=32)

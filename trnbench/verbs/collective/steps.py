@@ -102,7 +102,7 @@ def collective_steps(
         blank,
         algorithm=choice.algorithm.label,
         whole=_step(placed, placed.rounds, size_bytes, over_s=time_s, whole=True),
-        steps=tuple(_step(placed, (found,), size_bytes) for found in placed.rounds),
+        steps=tuple(_step(placed, (round_,), size_bytes) for round_ in placed.rounds),
     )
 
 
@@ -119,9 +119,9 @@ def _step(
     whole: bool = False,
 ) -> CollectiveStep:
     carried = np.zeros(placed.link_count + 1)
-    for found in rounds:
-        weights = np.repeat(found.share * (found.times if whole else 1), found.links.shape[1])
-        carried += np.bincount(found.links.ravel(), weights=weights, minlength=len(carried))
+    for round_ in rounds:
+        weights = np.repeat(round_.share * (round_.times if whole else 1), round_.links.shape[1])
+        carried += np.bincount(round_.links.ravel(), weights=weights, minlength=len(carried))
     carried = carried[:-1] * size_bytes
     busy_s = busy_time(carried, placed.capacity[:-1])
     over_s = over_s or float(busy_s.max(initial=0.0))
@@ -129,8 +129,8 @@ def _step(
     return CollectiveStep(
         phase=rounds[0].phase if rounds else 0,
         round=rounds[0].round_ if rounds else 0,
-        times=sum(found.times for found in rounds) if whole else rounds[0].times,
-        messages=sum(len(found.source) * (found.times if whole else 1) for found in rounds),
+        times=sum(round_.times for round_ in rounds) if whole else rounds[0].times,
+        messages=sum(len(round_.source) * (round_.times if whole else 1) for round_ in rounds),
         over_s=over_s,
         planes=tuple(_planes(placed, loads)),
         busiest=link_loads(placed, loads, carried, BUSIEST),

@@ -57,25 +57,25 @@ def collective_report(
 
 def collective_verdict(answers: Sequence[CollectiveAnswer]) -> str:
     """Sentence of the cluster that is faster at the largest size and at 1 MiB."""
-    timed = [one for one in answers if one.time_s and one.engine == answers[0].engine]
+    timed = [answer for answer in answers if answer.time_s and answer.engine == answers[0].engine]
     if not timed:
         return ""
-    sizes = sorted({one.size_bytes for one in timed})
+    sizes = sorted({answer.size_bytes for answer in timed})
     small = MIB if MIB in sizes else sizes[0]
-    ops = dict.fromkeys(one.op for one in timed)
-    clusters = {(one.instance, one.nodes) for one in timed}
+    ops = dict.fromkeys(answer.op for answer in timed)
+    clusters = {(answer.instance, answer.nodes) for answer in timed}
     names = [instance for instance, _ in clusters]
-    told = []
+    sentences = []
     for op in ops:
         for size in dict.fromkeys((sizes[-1], small)):
             of = f"{op} of " if len(ops) > 1 else ""
             what = f"{of}{show(size, Dimension.BYTES)}"
-            for one in timed:
-                alone = names.count(one.instance) == 1
-                who = one.instance if alone else f"{one.instance}:{one.nodes}"
-                if (one.op, one.size_bytes) == (op, size):
-                    told.append((who, what, one.time_s or 0.0))
-    return faster_text(told)
+            for answer in timed:
+                alone = names.count(answer.instance) == 1
+                who = answer.instance if alone else f"{answer.instance}:{answer.nodes}"
+                if (answer.op, answer.size_bytes) == (op, size):
+                    sentences.append((who, what, answer.time_s or 0.0))
+    return faster_text(sentences)
 
 
 def collective_trace(answers: Sequence[CollectiveAnswer]) -> bytes:
@@ -92,8 +92,8 @@ def _draw(
     notes = dict.fromkeys(note for answer in answers for note in _notes(answer))
     if notes:
         blocks.append(style.lines(notes))
-    if told := collective_verdict(answers):
-        blocks.append(style.strong(style.wrap(told)))
+    if sentence := collective_verdict(answers):
+        blocks.append(style.strong(style.wrap(sentence)))
     if links:
         largest = {(a.op, a.instance, a.nodes): a for a in answers if a.links}
         blocks += [_link_block(answer, style) for answer in largest.values()]
@@ -166,8 +166,8 @@ def busbw_chart(
         for label, points in lines.items()
     ]
     ops = dict.fromkeys(answer.op for answer in answers)
-    refused = [one.label for one in series if not one.points]
-    every = [point for one in series for point in one.points]
+    refused = [line.label for line in series if not line.points]
+    every = [point for line in series for point in line.points]
     return PointChart(
         title=f"bus bandwidth over size: {', '.join(ops)}",
         caption="GB/s are 1e9 bytes/s",

@@ -39,9 +39,9 @@ def info(catalog: Catalog) -> Mapping[str, object]:
 
 
 def _defaults() -> Mapping[str, str]:
-    found = settings.configuration()
-    said = {key: f"{one.said} ({one.origin})" for key, one in found.values.items()}
-    return said or {"none": f"{found.files[0]}, then {settings.FILE} of the working folder"}
+    configured = settings.configuration()
+    said = {key: f"{value.said} ({value.origin})" for key, value in configured.values.items()}
+    return said or {"none": f"{configured.files[0]}, then {settings.FILE} of the working folder"}
 
 
 def _kept_runs() -> str:

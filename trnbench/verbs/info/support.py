@@ -108,11 +108,11 @@ def _cell(
 
 
 def _status(stack: TrainingStack, model: Model) -> tuple[SupportStatus, str | None]:
-    found = beyond(stack, model, _OPEN)
-    refused = [one for one in found if one.status == "refused"]
+    supports = beyond(stack, model, _OPEN)
+    refused = [one for one in supports if one.status == "refused"]
     if refused:
         return "refused", f"{refused[0].feature}: {refused[0].words}".rstrip(": ")
-    return ("untested", found[0].feature) if found else ("modelled", None)
+    return ("untested", supports[0].feature) if supports else ("modelled", None)
 
 
 def _measured(catalog: Catalog) -> Mapping[tuple[str, str, str], int]:

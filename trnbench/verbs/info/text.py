@@ -58,7 +58,9 @@ def support_report(cells: Sequence[SupportCell]) -> Report:
     return Report(
         verb="info-support",
         inputs={},
-        rows=tuple(row(one, "family stack instance status measured_rows reason") for one in cells),
+        rows=tuple(
+            row(cell, "family stack instance status measured_rows reason") for cell in cells
+        ),
         columns=columns("stack", "instance", "family", "status", "measured_rows", "reason"),
         summary={"meanings": MEANINGS},
         people=lambda _, style: _draw(cells, style),
@@ -69,11 +71,11 @@ def support_table(cells: Sequence[SupportCell]) -> TextTable:
     """Return the matrix: lines of stacks and instances, columns of kinds of models."""
     families = tuple(dict.fromkeys(cell.family for cell in cells))
     rows: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    grid: dict[tuple[str, str], dict[str, str]] = {}
     for cell in cells:
         said = f"{cell.status} {cell.measured_rows}" if cell.measured_rows else cell.status
-        found.setdefault((cell.stack, cell.instance), {})[cell.family] = said
-    for (stack, instance), by_family in found.items():
+        grid.setdefault((cell.stack, cell.instance), {})[cell.family] = said
+    for (stack, instance), by_family in grid.items():
         said_of = tuple(by_family[family] for family in families)
         rows.setdefault((stack, said_of), []).append(instance)
     return text_table(
@@ -87,7 +89,7 @@ def jobs_report(cells: Sequence[SupportCell]) -> Report:
     return Report(
         verb="info-jobs",
         inputs={},
-        rows=tuple(row(one, "stack job status measured_rows reason") for one in cells),
+        rows=tuple(row(cell, "stack job status measured_rows reason") for cell in cells),
         columns=columns("stack", "job", "status", "measured_rows", "reason"),
         summary={"meanings": OF_JOBS},
         people=lambda _, style: _draw_jobs(cells, style),
@@ -96,12 +98,12 @@ def jobs_report(cells: Sequence[SupportCell]) -> Report:
 
 def jobs_table(cells: Sequence[SupportCell]) -> TextTable:
     """Return the matrix: lines of stacks that run all jobs alike, columns of jobs."""
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for cell in cells:
         said = f"{cell.status} {cell.measured_rows}" if cell.measured_rows else cell.status
-        found.setdefault(cell.stack, []).append(said)
+        groups.setdefault(cell.stack, []).append(said)
     rows: dict[tuple[str, ...], list[str]] = {}
-    for stack, said_of in found.items():
+    for stack, said_of in groups.items():
         rows.setdefault(tuple(said_of), []).append(stack)
     return text_table(
         (*dict.fromkeys(cell.job for cell in cells), "stacks"),
@@ -110,7 +112,7 @@ def jobs_table(cells: Sequence[SupportCell]) -> TextTable:
 
 
 def _draw(cells: Sequence[SupportCell], style: Style) -> str:
-    refused = (f"{one.stack}, {one.family}: {one.reason}" for one in cells if _refused(one))
+    refused = (f"{cell.stack}, {cell.family}: {cell.reason}" for cell in cells if _refused(cell))
     return _drawn(support_table(cells), MEANINGS, refused, style)
 
 
@@ -131,8 +133,8 @@ def _drawn(
 ) -> str:
     words = [style.wrap(f"{word}: {text}") for word, text in meanings.items()]
     reasons = [style.wrap(reason, "  ") for reason in dict.fromkeys(refused)]
-    told = ["", style.strong("Refused"), *reasons] if reasons else []
-    return "\n".join([draw(table, style), "", *words, *told])
+    lines = ["", style.strong("Refused"), *reasons] if reasons else []
+    return "\n".join([draw(table, style), "", *words, *lines])
 
 
 def info_report(facts: Mapping[str, object]) -> Report:

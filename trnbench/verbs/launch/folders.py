@@ -35,8 +35,8 @@ def launch_choices(catalog: Catalog, row: Mapping[str, Any]) -> LaunchChoices:
     platform = load_platform(catalog, str(row["instance"]))
     return LaunchChoices(
         stack=framework_of_row(catalog, row),
-        frameworks=tuple(one.name for one in frameworks_on(catalog, platform)),
-        schedulers=tuple(one.name for one in schedulers_on(platform)),
+        frameworks=tuple(framework.name for framework in frameworks_on(catalog, platform)),
+        schedulers=tuple(scheduler.name for scheduler in schedulers_on(platform)),
     )
 
 
@@ -55,10 +55,10 @@ def launch_row(
     options = options_of_row(catalog, row)
     options["stack"] = stack or options["stack"]
     if options["stack"] is None:
-        known = ", ".join(launch_choices(catalog, row).frameworks) or "none"
+        names = ", ".join(launch_choices(catalog, row).frameworks) or "none"
         raise InputError(
             "no framework that files are written for stands for the training stack of this row",
-            hint=f"frameworks on {row['instance']}: {known}",
+            hint=f"frameworks on {row['instance']}: {names}",
         )
     question = LaunchQuestion.asked(catalog, {**options, "with": scheduler})
     return run(catalog, question, progress=progress), question

@@ -24,11 +24,11 @@ _ANSWERS = ("plan", "compare", "train", "launch")
 
 def options_of_answer(catalog: Catalog, path: Path, number: int = 1) -> dict[str, Any]:
     """A row of an answer in JSON as `launch` reads it; rows count from 1."""
-    told = read_object(path)
-    rows = told.get("rows")
-    if told.get("schema") not in [f"trnbench.{verb}/1" for verb in _ANSWERS]:
-        known = ", ".join(_ANSWERS)
-        raise refused(path, f"is no answer in JSON of {known}: `trnbench plan ... --json`")
+    answer = read_object(path)
+    rows = answer.get("rows")
+    if answer.get("schema") not in [f"trnbench.{verb}/1" for verb in _ANSWERS]:
+        verbs = ", ".join(_ANSWERS)
+        raise refused(path, f"is no answer in JSON of {verbs}: `trnbench plan ... --json`")
     if not isinstance(rows, list) or not rows:
         raise refused(path, "has no rows: nothing kept what was asked")
     if not 1 <= number <= len(rows):

@@ -91,13 +91,13 @@ def run(catalog: Catalog, question: LaunchQuestion, *, progress: Progress = quie
         step = blank_answer(setup, layout, ())
     else:
         (step,) = step_answers(setup, layout, progress=progress)
-    found = Launched(step=step, framework=framework, scheduler=scheduler)
+    launched = Launched(step=step, framework=framework, scheduler=scheduler)
     if reasons or step.step is None:
-        return found.refused(reasons or step.reasons)
+        return launched.refused(reasons or step.reasons)
     plan = _plan(catalog, setup, step, question)
     reasons = (*framework.reasons(plan), *scheduler.refusals(plan))
     if reasons:
-        return found.refused(reasons)
+        return launched.refused(reasons)
     return Launched(
         step=step,
         framework=framework,
@@ -163,19 +163,19 @@ def _reserved(instance: Instance, purchase: str | None) -> bool:
 
 def _in_words(step: TrainAnswer) -> tuple[tuple[str, str], ...]:
     """Return the prediction as titles and texts."""
-    known, memory = step.step, step.memory
-    assert known is not None
+    figures, memory = step.step, step.memory
+    assert figures is not None
     assert memory is not None
 
     def seconds(value: float) -> str:
         return show(value, Dimension.SECONDS, digits=4)
 
-    ends = f"{seconds(known.low_step_time_s)} to {seconds(known.high_step_time_s)}"
-    rows = [("step", f"{seconds(known.step_time_s)} (80 % interval {ends})")]
+    ends = f"{seconds(figures.low_step_time_s)} to {seconds(figures.high_step_time_s)}"
+    rows = [("step", f"{seconds(figures.step_time_s)} (80 % interval {ends})")]
     each = step.tokens_per_sample
     if each:
-        slow, fast = known.high_step_time_s, known.low_step_time_s
-        per_s = [step.per_s(time_s, each) for time_s in (known.step_time_s, slow, fast)]
+        slow, fast = figures.high_step_time_s, figures.low_step_time_s
+        per_s = [step.per_s(time_s, each) for time_s in (figures.step_time_s, slow, fast)]
         rows.append(("tokens/s", f"{per_s[0]:,.0f} ({per_s[1]:,.0f} to {per_s[2]:,.0f})"))
     held, room = (
         show(value, Dimension.BYTES, digits=3)
@@ -193,15 +193,15 @@ def pairs(catalog: Catalog, instances: tuple[str, ...] = ()) -> tuple[Row, ...]:
     """Rows of frameworks on instances, with the schedulers that can start them."""
     platforms = [
         load_platform(catalog, name)
-        for name in instances or [one.name for one in catalog.entries("instances")]
+        for name in instances or [entry.name for entry in catalog.entries("instances")]
     ]
     return tuple(
         {
             "instance": platform.instance.name,
-            "framework": one.name,
+            "framework": framework.name,
             "schedulers": tuple(scheduler.name for scheduler in schedulers_on(platform)),
-            **cells(one, "jobs versions"),
+            **cells(framework, "jobs versions"),
         }
         for platform in platforms
-        for one in frameworks_on(catalog, platform)
+        for framework in frameworks_on(catalog, platform)
     )

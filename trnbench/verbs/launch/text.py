@@ -27,10 +27,10 @@ def launch_report(answer: Launched, inputs: Mapping[str, object]) -> Report:
             "framework": answer.framework.versions,
             "files": sorted(folder.texts) if folder else [],
             "values": [
-                {"name": one.name, "help": one.help, "default": one.default}
-                for one in (folder.values if folder else ())
+                {"name": value.name, "help": value.help, "default": value.default}
+                for value in (folder.values if folder else ())
             ],
-            "to_fill_in": [one.name for one in folder.empty] if folder else [],
+            "to_fill_in": [value.name for value in folder.empty] if folder else [],
             "assumes": folder.assumes if folder else (),
         },
         people=lambda report, style: _draw(report, answer, style),

@@ -92,12 +92,12 @@ class StepsVerdict(Record):
     def says(self) -> str:
         """Verdict as one sentence."""
         of_wall, of_processor = _median(self.wall), _median(self.processor)
-        known = [step for step in self.wall if step.error is not None]
+        predicted = [step for step in self.wall if step.error is not None]
         if of_wall is None:
             return f"No training step could be predicted: {self.wall[0].reason}"
-        each = ", ".join(f"{step.error:+.0%}" for step in known)
+        each = ", ".join(f"{step.error:+.0%}" for step in predicted)
         busy = f"; by processor time {of_processor:.0%}" if of_processor is not None else ""
-        count = counted(len(known), "training step")
+        count = counted(len(predicted), "training step")
         return (
             f"Verdict: {count} predicted from the other rows: median error {of_wall:.0%} "
             f"({each}){busy}"
@@ -129,9 +129,9 @@ class MeasureAnswer(Record):
 
     def row_list(self) -> tuple[Row, ...]:
         steps = {step.id: step for step in self.verdict.wall} if self.verdict else {}
-        found = ((one.row(), steps.get(one.cells["id"])) for one in self.rows)
-        told = "predicted_s low_s high_s error"
-        return tuple({**row, **cells(step, told)} if step else row for row, step in found)
+        pairs = ((one.row(), steps.get(one.cells["id"])) for one in self.rows)
+        keys = "predicted_s low_s high_s error"
+        return tuple({**row, **cells(step, keys)} if step else row for row, step in pairs)
 
     @property
     def unsteady(self) -> tuple[MeasuredRow, ...]:

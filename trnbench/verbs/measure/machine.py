@@ -19,16 +19,16 @@ _ORIGIN = "measured"
 
 def with_machines(catalog: Catalog, files: Sequence[EvidenceFile]) -> Catalog:
     """Return the catalogue, and in it the machines of measured files that it does not know."""
-    found: list[MachineFiles] = []
+    machines: list[MachineFiles] = []
     for file in files:
         names = [row.text("instance") for row in file.rows if row.fault is None]
         if file.set != "measured" or not names or load_published(catalog, names[0], ""):
             continue
         try:
-            found.append(machine_files(catalog, file.rows))
+            machines.append(machine_files(catalog, file.rows))
         except InputError:
             continue  # too few rows tell of it: each row says that its instance is unknown
-    return beside(catalog, [machine.texts() for machine in found])
+    return beside(catalog, [machine.texts() for machine in machines])
 
 
 def beside(catalog: Catalog, files: Sequence[Mapping[tuple[str, str], str]]) -> Catalog:

@@ -80,7 +80,7 @@ def verdict_of(catalog: Catalog, file: EvidenceFile) -> StepsVerdict | None:
         compared = compare_training(Reader(beside(catalog, [machine.texts()])), steps[0])
         by_id = {row.id: row for row in steps[0].rows}
         clocks[clock] = tuple(
-            replace(one, measured_s=_measured_s(by_id[one.id], clock)) for one in compared
+            replace(step, measured_s=_measured_s(by_id[step.id], clock)) for step in compared
         )
     return StepsVerdict(rests_on=rested, wall=clocks["wall"], processor=clocks.get("processor", ()))
 

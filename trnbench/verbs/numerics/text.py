@@ -40,8 +40,8 @@ def numerics_report(answer: NumericsAnswer, inputs: Mapping[str, object]) -> Rep
         ),
         summary={
             "conventions": NOTES,
-            "sums": [asdict(one) for one in answer.sums],
-            "products": [asdict(one) for one in answer.products],
+            "sums": [asdict(total) for total in answer.sums],
+            "products": [asdict(demo) for demo in answer.products],
         },
         people=lambda report, style: _draw(report, answer, style),
         charts=(loss_chart(means, ", mean of the seeds"),),
@@ -65,11 +65,11 @@ def _draw(report: Report, answer: NumericsAnswer, style: Style) -> str:
 def _sums(answer: NumericsAnswer, style: Style) -> str:
     cells = [
         (
-            one.format,
-            f"{significant(one.start)} + {one.count:,} x {significant(one.step)}",
-            *(significant(n) for n in (one.exact, one.nearest, one.stochastic)),
+            demo.format,
+            f"{significant(demo.start)} + {demo.count:,} x {significant(demo.step)}",
+            *(significant(n) for n in (demo.exact, demo.nearest, demo.stochastic)),
         )
-        for one in answer.sums
+        for demo in answer.sums
     ]
     return style.table(("adding in", "one by one", ">exact", ">to nearest", ">stochastic"), cells)
 
@@ -77,10 +77,10 @@ def _sums(answer: NumericsAnswer, style: Style) -> str:
 def _products(answer: NumericsAnswer, style: Style) -> str:
     cells = [
         (
-            f"{one.format}, {one.pattern} sparse" if one.pattern else one.format,
-            *(f"{significant(100 * error, 3)} %" for error in (one.near_one, one.small)),
+            f"{demo.format}, {demo.pattern} sparse" if demo.pattern else demo.format,
+            *(f"{significant(100 * error, 3)} %" for error in (demo.near_one, demo.small)),
         )
-        for one in answer.products
+        for demo in answer.products
     ]
     scale = significant(answer.products[0].scale, 2)
     return style.table(("products cast to", ">error", f">of numbers near {scale}"), cells)

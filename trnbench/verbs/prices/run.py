@@ -89,7 +89,7 @@ def run(catalog: Catalog, question: PriceHistoryQuestion) -> PriceHistory:
         for move in claim.finding.moves
         if move.region is None
     ]
-    verdicts.sort(key=lambda one: one[:2])
+    verdicts.sort(key=lambda verdict: verdict[:2])
     return PriceHistory(prices=prices, rows=tuple(rows), verdicts=tuple(verdicts))
 
 
@@ -147,7 +147,7 @@ def _from_aws(
     instances = [load_instance(catalog, name) for name in names]
     now = datetime.datetime.now(tz=datetime.UTC)
     question = AwsQuestion(
-        instances=[one for one in instances if one.provider.casefold() == AWS],
+        instances=[instance for instance in instances if instance.provider.casefold() == AWS],
         regions=tuple(regions) or (rules.regions if rules else ()),
         quotas=rules.quota if rules else (),
         known=_names(catalog).get,
@@ -155,13 +155,13 @@ def _from_aws(
     )
     if not question.instances:
         raise InputError(f"none of {', '.join(names)} is sold by AWS")
-    found = read_aws(question, clients)
+    reading = read_aws(question, clients)
     return replace(
-        _joined(catalog, found.readings, AWS),
-        failures=tuple(found.failures),
-        offers=tuple(found.offers),
-        limits=tuple(found.limits),
-        held=tuple(found.held),
+        _joined(catalog, reading.readings, AWS),
+        failures=tuple(reading.failures),
+        offers=tuple(reading.offers),
+        limits=tuple(reading.limits),
+        held=tuple(reading.held),
     )
 
 
@@ -179,9 +179,9 @@ def _joined(catalog: Catalog, readings: Sequence[RatesRead], source: str) -> Ref
         for name, rates in mine.items():
             newest = max(rate.day for rate in rates)
             where = Source(title=reading.title, date=newest, url=reading.url)
-            known = find_prices(catalog, name)
-            found = compared(rates, known, where, reading.kind)
-            by_instance.setdefault(name, []).extend(found)
+            listed = find_prices(catalog, name)
+            rates_of = compared(rates, listed, where, reading.kind)
+            by_instance.setdefault(name, []).extend(rates_of)
     files = []
     for name, rows in sorted(by_instance.items()):
         new = [row for row in rows if row.change != "known"]

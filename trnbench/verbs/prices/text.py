@@ -66,12 +66,12 @@ def _draw_history(report: Report, history: PriceHistory, style: Style) -> str:
         return f"{blocks[0]}\nnone since then"
     blocks.append(draw_rows(report, style))
     drawn = _series(history.rows)
-    if any(len(one.points) > 1 for one in drawn):
+    if any(len(line.points) > 1 for line in drawn):
         blocks.append(chart_text(_rates(drawn), style))
     if history.verdicts:
         lines = [
-            f"{day}: " + ", ".join(f"{claim} {verdict}" for claim, verdict in found)
-            for day, found in _by_day(history)
+            f"{day}: " + ", ".join(f"{claim} {verdict}" for claim, verdict in prices)
+            for day, prices in _by_day(history)
         ]
         heading = style.strong("claims that turn on its price, from the day on")
         blocks.append("\n".join([heading, *(style.wrap(line, "  ") for line in lines)]))
@@ -91,7 +91,7 @@ def _by_day(history: PriceHistory) -> Iterable[tuple[datetime.date, list[tuple[s
 
 def _rates(series: tuple[Series, ...]) -> PointChart:
     """Rates over the days on which they were read."""
-    longest = sorted(series, key=lambda one: -len(one.points))
+    longest = sorted(series, key=lambda line: -len(line.points))
     left = len(longest) - MOST_SERIES
     return PointChart(
         title="rates over time",
@@ -105,14 +105,14 @@ def _rates(series: tuple[Series, ...]) -> PointChart:
 
 def _series(rows: Iterable[Price]) -> tuple[Series, ...]:
     """Return rates over time by option and terms; regions that always cost the same are one."""
-    found: dict[tuple[str, str, str], dict[float, float]] = {}
+    days: dict[tuple[str, str, str], dict[float, float]] = {}
     for row in rows:
         if row.usd_per_hour is not None:
-            points = found.setdefault((row.option, row.terms or "", row.region), {})
+            points = days.setdefault((row.option, row.terms or "", row.region), {})
             points[float(row.applies_from.toordinal())] = row.usd_per_hour
             points[float(row.date_to.toordinal())] = row.usd_per_hour
     alike: dict[tuple[str, str, tuple[tuple[float, float], ...]], list[str]] = {}
-    for (option, terms, region), points in found.items():
+    for (option, terms, region), points in days.items():
         alike.setdefault((option, terms, tuple(sorted(points.items()))), []).append(region)
     return tuple(
         Series(
@@ -138,11 +138,11 @@ def policy_report() -> Report:
 
 def refresh_report(refresh: Refresh, inputs: Mapping[str, object], *, dry_run: bool) -> Report:
     """Return the report of a refresh: a row a rate, beside the newest one known before."""
-    counts = Counter(one.change for one in refresh.rates)
+    counts = Counter(rate.change for rate in refresh.rates)
     return Report(
         verb="prices-refresh",
         inputs=inputs,
-        rows=tuple(_refresh_row(one) for one in refresh.rates),
+        rows=tuple(_refresh_row(rate) for rate in refresh.rates),
         columns=(
             *columns("instance", "region", "purchase"),
             *columns("before_usd_per_hour", "usd_per_hour", "change", "date_from"),
@@ -156,47 +156,47 @@ def refresh_report(refresh: Refresh, inputs: Mapping[str, object], *, dry_run: b
             "ignored": refresh.ignored,
             "warnings": refresh.warnings,
             "failures": refresh.failures,
-            "offers": [asdict(one) for one in refresh.offers],
-            "quotas": [asdict(one) for one in refresh.limits],
-            "reservations": [asdict(one) for one in refresh.held],
+            "offers": [asdict(offer) for offer in refresh.offers],
+            "quotas": [asdict(limit) for limit in refresh.limits],
+            "reservations": [asdict(held) for held in refresh.held],
         },
         people=lambda report, style: _draw_refresh(report, refresh, dry_run, style),
     )
 
 
-def _refresh_row(one: ComparedRate) -> Row:
+def _refresh_row(rate: ComparedRate) -> Row:
     return {
-        **cells(one.rate, "instance region purchase=option terms usd_per_hour low_usd_per_hour"),
-        **cells(one.rate, "high_usd_per_hour zones"),
-        **cells(one, "before_usd_per_hour=before.usd_per_hour change"),
-        "date_from": one.rate.day.isoformat(),
-        **cells(one, "source=source.title note=rate.note"),
+        **cells(rate.rate, "instance region purchase=option terms usd_per_hour low_usd_per_hour"),
+        **cells(rate.rate, "high_usd_per_hour zones"),
+        **cells(rate, "before_usd_per_hour=before.usd_per_hour change"),
+        "date_from": rate.rate.day.isoformat(),
+        **cells(rate, "source=source.title note=rate.note"),
     }
 
 
 def _draw_refresh(report: Report, refresh: Refresh, dry_run: bool, style: Style) -> str:
-    counts = Counter(one.change for one in refresh.rates)
+    counts = Counter(rate.change for rate in refresh.rates)
     many = len(refresh.rates)
-    told = ", ".join(f"{counts[one]:,} {one}" for one in sorted(counts)) or "none"
-    blocks = [style.strong(f"{many:,} rate{'s' * (many != 1)} read: {told}")]
+    changes = ", ".join(f"{counts[change]:,} {change}" for change in sorted(counts)) or "none"
+    blocks = [style.strong(f"{many:,} rate{'s' * (many != 1)} read: {changes}")]
     shown = tuple(row for row in report.rows if row["change"] in ("new", "changed", "older"))
     if shown:
         blocks.append(draw_rows(replace(report, rows=shown), style))
     lines = [f"left out: {refresh.ignored:,} of other machines or systems"] * bool(refresh.ignored)
-    lines += [style.wrap(f"warning: {one}", "  ") for one in refresh.warnings]
-    lines += [style.wrap(f"not answered: {one}", "  ") for one in refresh.failures]
+    lines += [style.wrap(f"warning: {warning}", "  ") for warning in refresh.warnings]
+    lines += [style.wrap(f"not answered: {failure}", "  ") for failure in refresh.failures]
     lines += [
-        f"{one.kind}: {one.size} x {one.instance} in {one.zone} for {one.days:g} days from "
-        f"{one.starts_at[:10]}, {significant(one.usd, 6)} USD"
-        for one in refresh.offers
+        f"{offer.kind}: {offer.size} x {offer.instance} in {offer.zone} for {offer.days:g} days "
+        f"from {offer.starts_at[:10]}, {significant(offer.usd, 6)} USD"
+        for offer in refresh.offers
     ]
     lines += [
-        f"quota in {one.region}: {one.vcpus:,.0f} vCPU of {one.name!r} ({one.code})"
-        for one in refresh.limits
+        f"quota in {limit.region}: {limit.vcpus:,.0f} vCPU of {limit.name!r} ({limit.code})"
+        for limit in refresh.limits
     ]
     lines += [
-        f"reserved: {one.nodes} x {one.instance} in {one.region}, {one.free} free"
-        for one in refresh.held
+        f"reserved: {held.nodes} x {held.instance} in {held.region}, {held.free} free"
+        for held in refresh.held
     ]
     verb = "would get" if dry_run else "got"
     lines += [f"{path} {verb} the rates not there yet" for path, _ in refresh.files]

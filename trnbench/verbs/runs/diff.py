@@ -127,9 +127,9 @@ def _only_part(
     return [(part, two.answer.rows)]
 
 
-def _side(connection: Connection, one: AnsweredRun, place: Path) -> _Side | str:
+def _side(connection: Connection, answered: AnsweredRun, place: Path) -> _Side | str:
     """Return the inputs of an answer, its files restored; or the reason that keeps it from this."""
-    run = one.run
+    run = answered.run
     files = snapshot.files_of(connection, run.snapshot)
     if not files:
         return f"the data files of {run.id} are not kept here"

@@ -60,22 +60,22 @@ def diff_report(diff: RunDiff) -> Report:
 
 def _moved_chart(diff: RunDiff) -> BarChart:
     """The largest changes of figures, in parts of what they were."""
-    known = [(one, one.change) for one in diff.moved if one.change is not None]
-    largest = sorted(known, key=lambda pair: -abs(pair[1]))[:_MOST_BARS]
+    changed = [(figure, figure.change) for figure in diff.moved if figure.change is not None]
+    largest = sorted(changed, key=lambda pair: -abs(pair[1]))[:_MOST_BARS]
     return BarChart(
         title="change of figures",
         caption="in parts of what they were in the first answer, the largest changes first",
         axis=ChartAxis(title="change", dimension=Dimension.RATIO),
         bars=tuple(
             Bar(
-                label=f"{one.label}: {_title(one)}",
+                label=f"{figure.label}: {_title(figure)}",
                 start=min(change, 0.0),
                 parts={"change": abs(change)},
             )
-            for one, change in largest
+            for figure, change in largest
         ),
         parts=parts_of(["change"]),
-        missing=f"{len(known) - len(largest)} smaller" if len(known) > len(largest) else "",
+        missing=f"{len(changed) - len(largest)} smaller" if len(changed) > len(largest) else "",
     )
 
 
@@ -84,7 +84,7 @@ def diff_verdict(diff: RunDiff) -> str:
     if not diff.moved:
         gone = bool(diff.only_first or diff.only_second)
         return "the rows that both have are the same" if gone else "the same answer"
-    most = max(diff.moved, key=lambda one: (_weight(one), one.change is not None))
+    most = max(diff.moved, key=lambda figure: (_weight(figure), figure.change is not None))
     change = most.change
     if change is None:
         text = f"{most.label}: {_title(most)} {_value(most.before, most)} -> "
@@ -94,24 +94,26 @@ def diff_verdict(diff: RunDiff) -> str:
     return f"{text}{_because(most)}; {len(diff.moved):,} figures differ"
 
 
-def _weight(one: MovedFigure) -> tuple[int, float]:
+def _weight(figure: MovedFigure) -> tuple[int, float]:
     # Money and time are what is asked first.
     first = ("cost_usd", "days", "step_time_s", "time_s", "error", "final_loss")
-    return (one.key in first, abs(one.change or 0.0))
+    return (figure.key in first, abs(figure.change or 0.0))
 
 
-def _because(one: MovedFigure) -> str:
-    if one.parts and one.before:
-        told = [f"{part} {_percent(add / abs(one.before))}" for part, add in one.parts.items()]
-        return f" ({', '.join(told)})"
-    return f" ({', '.join(one.by)})" if one.by else ""
+def _because(figure: MovedFigure) -> str:
+    if figure.parts and figure.before:
+        reasons = [
+            f"{part} {_percent(add / abs(figure.before))}" for part, add in figure.parts.items()
+        ]
+        return f" ({', '.join(reasons)})"
+    return f" ({', '.join(figure.by)})" if figure.by else ""
 
 
-def _row(one: MovedFigure) -> Row:
+def _row(figure: MovedFigure) -> Row:
     return {
-        **cells(one, "row=label figure=key before after change"),
-        "by": list(one.by),
-        **{f"from_{part}": one.parts.get(part) for part in PARTS},
+        **cells(figure, "row=label figure=key before after change"),
+        "by": list(figure.by),
+        **{f"from_{part}": figure.parts.get(part) for part in PARTS},
     }
 
 
@@ -138,49 +140,54 @@ def _draw(report: Report, diff: RunDiff, style: Style) -> str:
         blocks.append(style.lines(notes))
     if diff.moved:
         shown = sorted(diff.moved, key=_weight, reverse=True)[:_MOST]
-        shown = [one for one in diff.moved if one in shown]
+        shown = [figure for figure in diff.moved if figure in shown]
         blocks.append(_table(shown, style))
         if len(diff.moved) > len(shown):
             left = len(diff.moved) - len(shown)
             blocks.append(style.faint(f"{left:,} more (--format csv has all)"))
-    parts = dict.fromkeys(part for one in diff.moved for part in one.by)
+    parts = dict.fromkeys(part for figure in diff.moved for part in figure.by)
     if parts:
-        told = "; ".join(f"{part}: {FROM[part]}" for part in parts)
+        sources = "; ".join(f"{part}: {FROM[part]}" for part in parts)
         order = ", ".join(PARTS)
-        blocks.append(style.faint(style.wrap(f"{told}; exchanged in the order {order}")))
+        blocks.append(style.faint(style.wrap(f"{sources}; exchanged in the order {order}")))
     return "\n\n".join(blocks)
 
 
 def _table(shown: Sequence[MovedFigure], style: Style) -> str:
-    parts = [part for part in PARTS if any(part in one.by for one in shown)]
+    parts = [part for part in PARTS if any(part in figure.by for figure in shown)]
     rows = (
         (
-            *(one.label, _title(one), _value(one.before, one), _value(one.after, one)),
-            "" if one.change is None else _percent(one.change),
-            *(_part(one, part) for part in parts),
+            *(
+                figure.label,
+                _title(figure),
+                _value(figure.before, figure),
+                _value(figure.after, figure),
+            ),
+            "" if figure.change is None else _percent(figure.change),
+            *(_part(figure, part) for part in parts),
         )
-        for one in shown
+        for figure in shown
     )
     figures = (">before", ">after", ">change", *(f">{part}" for part in parts))
     return style.table(("row", "figure", *figures), rows)
 
 
-def _part(one: MovedFigure, part: str) -> str:
-    if part in one.parts and one.before:
-        return _percent(one.parts[part] / abs(one.before))
-    return "changed" if part in one.by else ""
+def _part(figure: MovedFigure, part: str) -> str:
+    if part in figure.parts and figure.before:
+        return _percent(figure.parts[part] / abs(figure.before))
+    return "changed" if part in figure.by else ""
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:+.3g} %"
 
 
-def _title(one: MovedFigure) -> str:
-    return figure_or_key(one.key).title or one.key
+def _title(figure: MovedFigure) -> str:
+    return figure_or_key(figure.key).title or figure.key
 
 
-def _value(value: Any, one: MovedFigure) -> str:  # noqa: ANN401 - a cell
-    return cell_text(value, figure_or_key(one.key))
+def _value(value: Any, figure: MovedFigure) -> str:  # noqa: ANN401 - a cell
+    return cell_text(value, figure_or_key(figure.key))
 
 
 def _plain(value: Any) -> str:  # noqa: ANN401 - an option
@@ -221,16 +228,18 @@ def _against_lines(against: Against) -> list[str]:
     run = against.run
     when = f" of {run.started_at[:10]}" if run.started_at else ""
     lines = [f"against {run.tag or run.id}{when} (trnbench {run.version}):"]
-    for one in against.figures:
-        points = one.key == MEAN_ERROR
-        title = MEAN_ERROR if points else figure_of(one.key).title
+    for figure in against.figures:
+        points = figure.key == MEAN_ERROR
+        title = MEAN_ERROR if points else figure_of(figure.key).title
         was, now = (
-            f"{100 * value:.3g} %" if points else cell_text(value, figure_of(one.key))
-            for value in (one.before, one.after)
+            f"{100 * value:.3g} %" if points else cell_text(value, figure_of(figure.key))
+            for value in (figure.before, figure.after)
         )
         unit = "points" if points else "%"
-        mark = ": worse than allowed" if one in against.failed else ""
-        lines.append(f"{one.label}: {title} {was} -> {now} ({100 * one.by:+.3g} {unit}){mark}")
+        mark = ": worse than allowed" if figure in against.failed else ""
+        lines.append(
+            f"{figure.label}: {title} {was} -> {now} ({100 * figure.by:+.3g} {unit}){mark}"
+        )
     lines += [f"{label}: no longer feasible" for label in against.lost]
     if against.allowed is not None:
         allowed = f"--fail-over {100 * against.allowed:g}%"
@@ -243,6 +252,7 @@ def _against_cells(against: Against) -> Mapping[str, object]:
         **cells(against, "run=run.id tag=run.tag version=run.version fail_over=allowed regressed"),
         "lost": list(against.lost),
         "figures": [
-            cells(one, "row=label figure=key before after change=by") for one in against.figures
+            cells(figure, "row=label figure=key before after change=by")
+            for figure in against.figures
         ],
     }

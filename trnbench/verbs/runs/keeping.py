@@ -156,13 +156,13 @@ def kept_answer(report: Report) -> KeptAnswer:
 
 def named_in(report: Report, catalog: Catalog, section: str, *keys: str) -> tuple[str, ...]:
     """Return names of a section in rows and inputs under any of some keys, once each."""
-    known = {entry.name for entry in catalog.entries(section)}
+    names = {entry.name for entry in catalog.entries(section)}
     found: dict[str, None] = {}
     for part in (report.inputs, *report.rows):
         for key in keys:
             value = part.get(key)
             values = value if isinstance(value, list | tuple) else (value,)
-            found |= {one: None for one in values if isinstance(one, str) and one in known}
+            found |= {name: None for name in values if isinstance(name, str) and name in names}
     return tuple(found)
 
 

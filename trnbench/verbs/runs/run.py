@@ -81,8 +81,12 @@ def export_runs(names: Sequence[str], *, redact: bool) -> list[Mapping[str, Any]
     with read(store_path()) as connection:
         exported = [read_run(connection, name) for name in names]
     return [
-        {"run": asdict(one.run), "answer": asdict(one.answer), "own_prices": one.has_own_prices}
-        for one in (map(redacted, exported) if redact else exported)
+        {
+            "run": asdict(answered.run),
+            "answer": asdict(answered.answer),
+            "own_prices": answered.has_own_prices,
+        }
+        for answered in (map(redacted, exported) if redact else exported)
     ]
 
 
@@ -91,10 +95,10 @@ def remove_runs(names: Sequence[str]) -> list[KeptRun]:
     if not names:
         raise InputError("which runs? give ids; `trnbench runs list` shows them")
     with read(store_path()) as connection:
-        found = {run.id: run for run in (store.found(connection, name) for name in names)}
+        runs = {run.id: run for run in (store.found(connection, name) for name in names)}
     with opened(store_path()) as connection:
-        store.remove(connection, [*found.values()])
-    return [*found.values()]
+        store.remove(connection, [*runs.values()])
+    return [*runs.values()]
 
 
 def check_runs() -> tuple[int, list[RunFault]]:
@@ -128,7 +132,7 @@ def recover_runs(named: Path | None, *, say: Say) -> tuple[Path, Recovered]:
 def redacted(one: AnsweredRun) -> AnsweredRun:
     """Return a run without money: no price, discount or bill, and no ratio that tells one."""
     run, answer = one.run, one.answer
-    told = money_told(answer.inputs, *answer.rows, answer.summary)
+    sums = money_told(answer.inputs, *answer.rows, answer.summary)
     options = {
         name: REDACTED if name in OWN_MONEY else value for name, value in run.options.items()
     }
@@ -137,12 +141,12 @@ def redacted(one: AnsweredRun) -> AnsweredRun:
             run,
             options=options,
             command=without_own_options(run.command),
-            headline=without_money(run.headline, told),
+            headline=without_money(run.headline, sums),
         ),
         answer=KeptAnswer(
-            inputs=redacted_cells(answer.inputs, told),
-            rows=tuple(redacted_cells(row, told) for row in answer.rows),
-            summary=redacted_cells(answer.summary, told),
+            inputs=redacted_cells(answer.inputs, sums),
+            rows=tuple(redacted_cells(row, sums) for row in answer.rows),
+            summary=redacted_cells(answer.summary, sums),
             columns=answer.columns,
         ),
     )

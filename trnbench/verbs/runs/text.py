@@ -69,8 +69,8 @@ def checked_report(count: int, found: Sequence[RunFault]) -> Report:
 
 def recovered_report(source: Path, recovered: Recovered) -> Report:
     """Return the report of a recovery: a row for each run or cell that is lost."""
-    told = cells(recovered, "runs cells known")
-    summary = {"from": str(source), **told, "lost": len(recovered.lost)}
+    counts = cells(recovered, "runs cells known")
+    summary = {"from": str(source), **counts, "lost": len(recovered.lost)}
     notes = (
         f"brought over from {source}: {counted(recovered.runs, 'run')}, "
         f"{counted(recovered.cells, 'cell')}; there already: {counted(recovered.known, 'run')}; "
@@ -85,7 +85,7 @@ def _damage_report(
     return Report(
         verb=verb,
         inputs={},
-        rows=tuple(cells(one, "kind name reason") for one in found),
+        rows=tuple(cells(fault, "kind name reason") for fault in found),
         columns=columns("kind", "name", "reason"),
         summary=summary,
         notes=notes,

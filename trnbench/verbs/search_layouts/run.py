@@ -95,14 +95,14 @@ def run(
         whole_nodes=question.whole_nodes,
     )
     hooks = SearchHooks(progress=progress, cancel=cancel, watch=watch)
-    found = search(asked, top=question.top, hooks=hooks)
-    if found.best is None:
-        return found
-    layout, best = asked.layout, PartialLayout.of(found.best.layout)
+    answer = search(asked, top=question.top, hooks=hooks)
+    if answer.best is None:
+        return answer
+    layout, best = asked.layout, PartialLayout.of(answer.best.layout)
     chosen = searched_for(layout)
     habitual = [name for name in layout.open if name not in chosen]
     software = asked.stack.short_name
-    return replace(found, assumed=assumptions(best, habitual, chosen, software))
+    return replace(answer, assumed=assumptions(best, habitual, chosen, software))
 
 
 search_layouts = verb_of("search_layouts", LayoutsQuestion, run)

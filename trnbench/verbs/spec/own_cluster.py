@@ -87,12 +87,12 @@ def _kept_links(catalog: Catalog, base: Platform, asked: SpecNewQuestion) -> Ite
             for other in load_instance(catalog, entry.name).fabric
             if isinstance(other, Switch) and other.name == level.name
         }
-        told = "; ".join(f"{_rate(rate)} in {name}" for rate, name in sorted(known.items()))
+        listed = "; ".join(f"{_rate(rate)} in {name}" for rate, name in sorted(known.items()))
         if kept not in known:
             yield (
                 f"{level.name} keeps {_rate(kept)} per chip one way, as with {base.chip.name} in "
                 f"{base.instance.name}"
-                + (f"; with {chip.name} it is {told}: name that under --like" if told else "")
+                + (f"; with {chip.name} it is {listed}: name that under --like" if listed else "")
             )
 
 

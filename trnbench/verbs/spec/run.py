@@ -208,13 +208,13 @@ def sheet(catalog: Catalog, name: str, sections: Sequence[str]) -> Sheet:
 
 def _givers(catalog: Catalog, record: ChipEfficiency | TrainingStack) -> Mapping[str, Provenance]:
     """Return the provenance of each calibration that numbers were taken over from, by name."""
-    found: dict[str, Provenance] = {}
+    givers: dict[str, Provenance] = {}
     name = record.inherits_from
-    while name is not None and name not in found:
+    while name is not None and name not in givers:
         giver = load_named(catalog, "calibration", name, type(record))
-        found[name] = giver.provenance
+        givers[name] = giver.provenance
         name = giver.inherits_from
-    return found
+    return givers
 
 
 def parameters(model: Model) -> tuple[tuple[str, int], ...]:
@@ -251,8 +251,8 @@ def check_files(
     With the options of verbs, studies are checked for options that none of theirs has.
     """
     files = list(_files(paths))
-    beside = dict.fromkeys(path.parent.parent for path in files if path.parent.name in SECTIONS)
-    searched = Catalog((*(Folder(path, "validated") for path in beside), *catalog.folders))
+    folders = dict.fromkeys(path.parent.parent for path in files if path.parent.name in SECTIONS)
+    searched = Catalog((*(Folder(path, "validated") for path in folders), *catalog.folders))
     return tuple(_check(searched, path, sections, options_of) for path in files)
 
 
@@ -260,16 +260,16 @@ def _find(catalog: Catalog, name: str, sections: Sequence[str]) -> Entry:
     wanted, _, bare = name.rpartition("/")
     if wanted in sections:
         return catalog.find(wanted, bare)
-    found = [catalog.find(s, name) for s in sections if name in catalog.names(s)]
-    if len(found) > 1 and found[0].section in WORKLOAD_SECTIONS:
-        spelled = " or ".join(f"{entry.section}/{name}" for entry in found)
-        raise InputError(f"{name!r} names {len(found)} workloads; write {spelled}")
-    if found:
-        return found[0]
+    entries = [catalog.find(s, name) for s in sections if name in catalog.names(s)]
+    if len(entries) > 1 and entries[0].section in WORKLOAD_SECTIONS:
+        spelled = " or ".join(f"{entry.section}/{name}" for entry in entries)
+        raise InputError(f"{name!r} names {len(entries)} workloads; write {spelled}")
+    if entries:
+        return entries[0]
     for section in sections:
         catalog.refuse_unreadable(section)
-    known = [*(n for section in sections for n in catalog.names(section))]
-    raise UnknownNameError(" or ".join(SINGULAR[s] for s in sections[:2]), name, known)
+    names = [*(n for section in sections for n in catalog.names(section))]
+    raise UnknownNameError(" or ".join(SINGULAR[s] for s in sections[:2]), name, names)
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:
@@ -314,8 +314,8 @@ def _read(catalog: Catalog, section: str, path: Path) -> Documented:
 
 def _section_of(path: Path, sections: Sequence[str]) -> str:
     table = read_toml(path)
-    told = section_of(table) or workload_files.section_of(table)
-    section = path.parent.name if path.parent.name in sections else told
+    by_content = section_of(table) or workload_files.section_of(table)
+    section = path.parent.name if path.parent.name in sections else by_content
     if section is None or section not in sections:
         what = ", ".join(SINGULAR[section] for section in sections)
         message = f"cannot tell what this describes; expected one of: {what}"

@@ -37,7 +37,9 @@ def check_options(study: Study, options_of: OptionsOf) -> None:
 
 
 def _verbs(study: Study) -> dict[str, None]:
-    return {study.verb: None} | {str(one[VERB]): None for _, one in _tables(study) if VERB in one}
+    return {study.verb: None} | {
+        str(table[VERB]): None for _, table in _tables(study) if VERB in table
+    }
 
 
 def _named(study: Study, verbs: tuple[str, ...]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -104,14 +106,14 @@ def unless_hopeless(
 
 
 def _refuse(study: Study, reason: str | None) -> None:
-    told = reason or ""
+    reasons = reason or ""
     shared = {f"fixed.{name}": value for name, value in study.fixed.items()}
-    shared |= {f"axes.{name}": one[0] for name, one in study.axes.items() if len(one) == 1}
-    places = [place for place, value in shared.items() if _says(told, label_of(value))]
+    shared |= {f"axes.{name}": values[0] for name, values in study.axes.items() if len(values) == 1}
+    places = [place for place, value in shared.items() if _says(reasons, label_of(value))]
     place = places[0] if len(places) == 1 else ""
     raise DataFileError(
         study.provenance.path or study.name,
-        [Fault(path=place, message=f"{told}; no cell of it can be asked")],
+        [Fault(path=place, message=f"{reasons}; no cell of it can be asked")],
     )
 
 

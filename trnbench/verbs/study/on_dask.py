@@ -57,21 +57,21 @@ class _DaskWorkers(Executor):
         self._killed = killed
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401
-        found: Future[Any] = self._executor.submit(fn, *args, **kwargs)
-        told: Future[Any] = Future()
-        told.set_running_or_notify_cancel()
-        found.add_done_callback(lambda done: self._tell(done, told))
-        return told
+        running: Future[Any] = self._executor.submit(fn, *args, **kwargs)
+        result: Future[Any] = Future()
+        result.set_running_or_notify_cancel()
+        running.add_done_callback(lambda done: self._tell(done, result))
+        return result
 
-    def _tell(self, done: Future[Any], told: Future[Any]) -> None:
+    def _tell(self, done: Future[Any], result: Future[Any]) -> None:
         if done.cancelled():
-            told.set_exception(CancelledError())
+            result.set_exception(CancelledError())
         elif (error := done.exception()) is None:
-            told.set_result(done.result())
+            result.set_result(done.result())
         elif isinstance(error, self._killed):
-            told.set_exception(WorkerLost("was lost by the Dask scheduler"))
+            result.set_exception(WorkerLost("was lost by the Dask scheduler"))
         else:
-            told.set_exception(error)
+            result.set_exception(error)
 
 
 @contextlib.contextmanager

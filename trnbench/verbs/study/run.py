@@ -201,11 +201,11 @@ def answered_cell(
 def data_digest(folder: str) -> str:
     """Return the digest of all data files, those of a folder first."""
     catalog = _catalog(folder)
-    told = hashlib.sha256()
+    content = hashlib.sha256()
     for section in SECTIONS:
         for entry in catalog.entries(section):
-            told.update(f"{section}/{entry.name} {digest(entry.path.read_bytes())}\n".encode())
-    return told.hexdigest()
+            content.update(f"{section}/{entry.name} {digest(entry.path.read_bytes())}\n".encode())
+    return content.hexdigest()
 
 
 def _outcomes(
@@ -289,8 +289,8 @@ class _Watch(Record):
 @contextlib.contextmanager
 def _executor(effort: StudyEffort) -> Iterator[tuple[Executor, int]]:
     if effort.scheduler is not None:
-        with on_dask(effort.scheduler, _LOSSES) as found:
-            yield found
+        with on_dask(effort.scheduler, _LOSSES) as executor:
+            yield executor
         return
     # Each worker computes on one thread: they would be in each other's way.
     workers = effort.workers or 1
@@ -303,7 +303,7 @@ def _executor(effort: StudyEffort) -> Iterator[tuple[Executor, int]]:
 
 @cache
 def _catalog(folder: str) -> Catalog:
-    return open_catalog([Path(one) for one in folder.split(os.pathsep) if one])
+    return open_catalog([Path(part) for part in folder.split(os.pathsep) if part])
 
 
 def _placed(cell: Cell, base: Sequence[str]) -> Cell:

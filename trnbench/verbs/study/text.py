@@ -37,16 +37,16 @@ def study_report(
     failed = [(cell, kept) for cell, kept in cells if kept and kept.reason is not None]
     done = sum(kept is not None for _, kept in cells) - len(failed)
     left = len(cells) - done - len(failed)
-    told = f"{counted(len(cells), 'cell')}: {done:,} done"
-    told += f", {len(failed):,} failed" if failed else ""
-    told += f", {left:,} open" if left else ""
+    line = f"{counted(len(cells), 'cell')}: {done:,} done"
+    line += f", {len(failed):,} failed" if failed else ""
+    line += f", {left:,} open" if left else ""
     return Report(
         verb="study",
         inputs={"study": study.name, "verb": study.verb, "axes": study.axes, "fixed": study.fixed},
         rows=rows if view.best is None else _best(study, rows, view.best, view.by),
-        columns=tuple(Column(figure=one, spare=True) for one in _figures(study, rows)),
+        columns=tuple(Column(figure=figure, spare=True) for figure in _figures(study, rows)),
         summary={
-            "verdict": told,
+            "verdict": line,
             "cells": len(cells),
             "done": done,
             "failed": [{"cell": _label(cell), "reason": kept.reason} for cell, kept in failed],
@@ -126,12 +126,12 @@ def _pivot(report: Report, study: Study, view: StudyView, style: Style) -> str:
     assert view.figure is not None
     down, across = axis_of(study, view.rows), axis_of(study, view.columns)
     _known(report.rows, view.figure)
-    found: dict[tuple[object, object], list[float]] = {}
+    places: dict[tuple[object, object], list[float]] = {}
     for row in report.rows:
         value = _number(row.get(view.figure))
         if value is not None:
-            found.setdefault((row[down], row[across]), []).append(value)
-    means = {place: math.fsum(values) / len(values) for place, values in found.items()}
+            places.setdefault((row[down], row[across]), []).append(value)
+    means = {place: math.fsum(values) / len(values) for place, values in places.items()}
     heads = dict.fromkeys(row[across] for row in report.rows)
     figure = figure_or_key(view.figure)
     low, high = min(means.values()), max(means.values())
@@ -148,9 +148,9 @@ def _pivot(report: Report, study: Study, view: StudyView, style: Style) -> str:
         (str(name), *(text((name, head)) for head in heads))
         for name in dict.fromkeys(row[down] for row in report.rows)
     )
-    several = any(len(values) > 1 for values in found.values())
-    told = f"{figure.title or figure.key}{', mean of the cells of each place' if several else ''}"
-    return f"{told}\n{style.table(headings, rows)}"
+    several = any(len(values) > 1 for values in places.values())
+    title = f"{figure.title or figure.key}{', mean of the cells of each place' if several else ''}"
+    return f"{title}\n{style.table(headings, rows)}"
 
 
 def _known(rows: Sequence[Mapping[str, object]], key: str) -> None:

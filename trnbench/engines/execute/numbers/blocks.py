@@ -22,11 +22,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from trnbench.engines.execute.numbers.rounding import (
-    numpy_dtype,
-    round_elements,
-    widen,
-)
+from trnbench.engines.execute.numbers.rounding import numpy_dtype, round_elements, widen
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.arrays import Float32Array
 from trnbench.facts.numbers.formats import NumberFormat, ScaleRule, format_named

@@ -139,9 +139,9 @@ def _by_chunk(
     return rounded.reshape(values.shape)
 
 
-def require_known(what: str, name: str, known: tuple[str, ...]) -> None:
-    if name not in known:
-        raise UnknownNameError(what, name, known)
+def require_known(what: str, name: str, names: tuple[str, ...]) -> None:
+    if name not in names:
+        raise UnknownNameError(what, name, names)
 
 
 def _nearest(values: Float32Array, format: NumberFormat) -> Float32Array:

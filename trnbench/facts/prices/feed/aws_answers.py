@@ -108,7 +108,7 @@ def block_offers(
     items: Iterable[Mapping[str, Any]], known: Known
 ) -> tuple[tuple[CapacityOffer, ...], tuple[str, ...]]:
     """Capacity Blocks on offer, and warnings about prices not in USD."""
-    found = []
+    offers = []
     for item in items:
         ultraserver = item.get("UltraserverType")
         size = (_count(item.get("UltraserverCount")) if ultraserver else 0) or _count(
@@ -116,15 +116,15 @@ def block_offers(
         )
         name = known(str(ultraserver or item.get("InstanceType")))
         minutes, start = _minutes(item, "CapacityBlockDuration"), item.get("StartDate")
-        found.append(_offer("capacity-block", name, size, item, minutes=minutes, start=start))
-    return _sorted(found)
+        offers.append(_offer("capacity-block", name, size, item, minutes=minutes, start=start))
+    return _sorted(offers)
 
 
 def plan_offers(
     items: Iterable[Mapping[str, Any]], known: Known
 ) -> tuple[tuple[CapacityOffer, ...], tuple[str, ...]]:
     """SageMaker training plans, each told by its first part, and warnings on other money."""
-    found = []
+    offers = []
     for item in items:
         parts = item.get("ReservedCapacityOfferings")
         first = mapping(parts[0]) if isinstance(parts, list) and parts else {}
@@ -134,15 +134,15 @@ def plan_offers(
         there = {**item, "AvailabilityZone": first.get("AvailabilityZone")}
         minutes, start = _minutes(item, "Duration"), first.get("StartTime")
         name, size = known(sold), _count(size)
-        found.append(_offer("training-plan", name, size, there, minutes=minutes, start=start))
-    return _sorted(found)
+        offers.append(_offer("training-plan", name, size, there, minutes=minutes, start=start))
+    return _sorted(offers)
 
 
 def _sorted(
     found: Sequence[CapacityOffer | str | None],
 ) -> tuple[tuple[CapacityOffer, ...], tuple[str, ...]]:
-    warnings = dict.fromkeys(one for one in found if isinstance(one, str))
-    return tuple(one for one in found if isinstance(one, CapacityOffer)), tuple(warnings)
+    warnings = dict.fromkeys(offer for offer in found if isinstance(offer, str))
+    return tuple(offer for offer in found if isinstance(offer, CapacityOffer)), tuple(warnings)
 
 
 def _minutes(item: Mapping[str, Any], prefix: str) -> float:
@@ -218,9 +218,9 @@ def savings_reading(
     other_money: dict[str, None] = {}
     ignored = 0
     for item in items:
-        told = item.get("properties")
-        properties = map(mapping, told if isinstance(told, list) else ())
-        about = {str(one.get("name")): str(one.get("value")) for one in properties}
+        entries = item.get("properties")
+        properties = map(mapping, entries if isinstance(entries, list) else ())
+        about = {str(entry.get("name")): str(entry.get("value")) for entry in properties}
         plan = mapping(item.get("savingsPlanOffering"))
         name = known(about.get("instanceType") or str(item.get("usageType", "")).split(":")[-1])
         years = round((real(plan.get("durationSeconds")) or 0) / YEAR_S)
@@ -252,8 +252,8 @@ def savings_reading(
 
 def region_of(zone: object) -> str | None:
     """Region of a zone: us-east-2 of us-east-2b, us-east-1 of us-east-1-dfw-2a."""
-    found = _REGION_OF_ZONE.match(zone) if isinstance(zone, str) else None
-    return found[0] if found else None
+    matched = _REGION_OF_ZONE.match(zone) if isinstance(zone, str) else None
+    return matched[0] if matched else None
 
 
 def _time(value: object) -> datetime.datetime | None:

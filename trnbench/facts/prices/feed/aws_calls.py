@@ -153,8 +153,8 @@ class _Asking(Record):
         wanted = [("productFamily", "Compute Instance"), *WANTED.items()]
         texts: list[dict[str, Any]] = []
         for region in self.question.regions:
-            for one in self._sold_by_hour():
-                filters = [*wanted, ("regionCode", region), ("instanceType", one)]
+            for instance in self._sold_by_hour():
+                filters = [*wanted, ("regionCode", region), ("instanceType", instance)]
                 asked = {
                     "ServiceCode": "AmazonEC2",
                     "Filters": [
@@ -206,11 +206,11 @@ class _Asking(Record):
     def blocks(self, region: str) -> None:
         """Query the Capacity Blocks and UltraServers on offer."""
         items: list[dict[str, Any]] = []
-        for one in self.question.instances:
-            if "capacity-block" not in one.purchase and one.hosts == 1:
+        for instance in self.question.instances:
+            if "capacity-block" not in instance.purchase and instance.hosts == 1:
                 continue
-            sold = seller_name(one)
-            key = "Ultraserver" if one.hosts > 1 else "Instance"
+            sold = seller_name(instance)
+            key = "Ultraserver" if instance.hosts > 1 else "Instance"
             for hours in BLOCK_HOURS:
                 asked = {
                     f"{key}Type": sold,
@@ -229,10 +229,10 @@ class _Asking(Record):
     def plans(self, region: str) -> None:
         """Query the SageMaker training plans on offer."""
         items: list[dict[str, Any]] = []
-        for one in self.question.instances:
-            if "capacity-block" in one.purchase and one.hosts == 1:
+        for instance in self.question.instances:
+            if "capacity-block" in instance.purchase and instance.hosts == 1:
                 asked = {
-                    "InstanceType": f"ml.{one.name}",
+                    "InstanceType": f"ml.{instance.name}",
                     "InstanceCount": 1,
                     "DurationHours": BLOCK_HOURS[0],
                     "TargetResources": ["training-job"],
@@ -260,17 +260,17 @@ class _Asking(Record):
         """Query the account's capacity reservations."""
         asked = {"Filters": [{"Name": "state", "Values": ["active", "scheduled", "pending"]}]}
         operation = "describe_capacity_reservations"
-        for one in self._pages("ec2", region, operation, asked, "CapacityReservations"):
-            name = self.question.known(str(one.get("InstanceType")))
+        for reservation in self._pages("ec2", region, operation, asked, "CapacityReservations"):
+            name = self.question.known(str(reservation.get("InstanceType")))
             if name is not None:
                 self.found.held.append(
                     HeldCapacity(
                         instance=name,
                         region=region,
-                        nodes=int(one.get("TotalInstanceCount") or 0),
-                        free=int(one.get("AvailableInstanceCount") or 0),
-                        starts_at=_day_text(one.get("StartDate")),
-                        ends_at=_day_text(one.get("EndDate")),
+                        nodes=int(reservation.get("TotalInstanceCount") or 0),
+                        free=int(reservation.get("AvailableInstanceCount") or 0),
+                        starts_at=_day_text(reservation.get("StartDate")),
+                        ends_at=_day_text(reservation.get("EndDate")),
                     )
                 )
 
@@ -286,7 +286,7 @@ class _Asking(Record):
             return []
 
     def _sold_by_hour(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.question.instances if one.hosts == 1)
+        return tuple(instance.name for instance in self.question.instances if instance.hosts == 1)
 
     def _pages(
         self, service: str, region: str, operation: str, asked: Mapping[str, Any], key: str

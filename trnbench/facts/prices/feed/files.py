@@ -89,7 +89,9 @@ def _answer(
     if key == "PriceList":
         texts = (json.loads(item) if isinstance(item, str) else item for item in items)
         try:
-            return read_products([one for one in texts if isinstance(one, dict)], known, day)
+            return read_products(
+                [product for product in texts if isinstance(product, dict)], known, day
+            )
         except json.JSONDecodeError as error:
             raise refused(path, f"a text in PriceList is not valid JSON: {error.msg}") from None
     items = [item for item in items if isinstance(item, dict)]
@@ -162,15 +164,15 @@ def read_skypilot(file: TextIO, known: Known, day: datetime.date) -> RatesRead:
                         instance=name, region=region, option=option, usd_per_hour=rate, day=day
                     )
                 )
-    found = RatesRead(
+    reading = RatesRead(
         title="SkyPilot's catalogue, vms.csv",
         url="https://github.com/skypilot-org/skypilot-catalog",
         rates=tuple(rates["on-demand"]),
         ignored=ignored,
     )
     # Several rates of a zone's machine are a contradiction; those of several zones are not.
-    found = settled(found)
-    return replace(found, rates=(*found.rates, *over_zones(rates["spot"])))
+    reading = settled(reading)
+    return replace(reading, rates=(*reading.rates, *over_zones(rates["spot"])))
 
 
 def read_own(file: TextIO, path: Path, known: Known, names: tuple[str, ...]) -> RatesRead:
@@ -188,15 +190,15 @@ def read_own(file: TextIO, path: Path, known: Known, names: tuple[str, ...]) -> 
     for row in reader:
         place = f"line {reader.line_num}"
         cells = {name: (row.get(name) or "").strip() for name in OWN_COLUMNS}
-        found, wrong = _own(cells, known, names)
+        rate, wrong = _own(cells, known, names)
         if row.get(None) is not None:
             wrong.append("more cells than columns")
         faults += [Fault(place, message) for message in wrong]
-        if found is None or wrong:
+        if rate is None or wrong:
             continue
-        other = rates.setdefault((*found.place, found.day), found)
-        if other.usd_per_hour != found.usd_per_hour:
-            message = f"a second rate of {found.instance} on {found.day}"
+        other = rates.setdefault((*rate.place, rate.day), rate)
+        if other.usd_per_hour != rate.usd_per_hour:
+            message = f"a second rate of {rate.instance} on {rate.day}"
             faults.append(Fault(place, message))
     if faults:
         raise DataFileError(str(path), faults, hint="every line needs all six cells")
@@ -211,7 +213,9 @@ def _own(
     if cells["instance"] and name is None:
         near = did_you_mean(cells["instance"], names)
         wrong.append(f"unknown instance {cells['instance']!r}{near}")
-    option = next((one for one in OPTIONS if one == cells["purchase"]), None)
+    option = next(
+        (known_option for known_option in OPTIONS if known_option == cells["purchase"]), None
+    )
     if cells["purchase"] and option is None:
         near = did_you_mean(cells["purchase"], OPTIONS)
         wrong.append(f"unknown purchase option {cells['purchase']!r}{near}")

@@ -78,10 +78,10 @@ def _is_of(row: Price, rate: FoundRate) -> bool:
     )
 
 
-def _same(one: float | None, other: float | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return abs(one - other) <= _SAME * other
+def _same(left: float | None, other: float | None) -> bool:
+    if left is None or other is None:
+        return left is other
+    return abs(left - other) <= _SAME * other
 
 
 def price_file_head(name: str, title: str) -> str:
@@ -93,14 +93,14 @@ def appended(text: str, known: Mapping[str, Source], rates: Sequence[ComparedRat
     """Text of a price list with rates appended; `known` are its existing sources."""
     ids = {source: name for name, source in known.items()}
     lines = [text.rstrip("\n")]
-    for one in rates:
-        if one.source not in ids:
-            ids[one.source] = _id(one.source, ids.values())
-            lines += ["", f"[sources.{ids[one.source]}]", f"title = {_text(one.source.title)}"]
-            lines.append(f"date = {one.source.date}")
-            lines += [f"url = {_text(one.source.url)}"] if one.source.url else []
-    for one in rates:
-        lines += ["", "[[price]]", *_row(one, ids[one.source])]
+    for rate in rates:
+        if rate.source not in ids:
+            ids[rate.source] = _id(rate.source, ids.values())
+            lines += ["", f"[sources.{ids[rate.source]}]", f"title = {_text(rate.source.title)}"]
+            lines.append(f"date = {rate.source.date}")
+            lines += [f"url = {_text(rate.source.url)}"] if rate.source.url else []
+    for rate in rates:
+        lines += ["", "[[price]]", *_row(rate, ids[rate.source])]
     return "\n".join(lines) + "\n"
 
 
@@ -124,14 +124,14 @@ def _row(one: ComparedRate, source: str) -> list[str]:
     return [f"{key} = {cell}" for key, cell in cells.items() if cell is not None]
 
 
-def _since(one: ComparedRate) -> str | None:
+def _since(rate: ComparedRate) -> str | None:
     """Earliest day of the rate, by the seller or by the known rows; None for the day of reading."""
     days: list[datetime.date] = []
-    if one.rate.unchanged_since is not None:
-        days.append(one.rate.unchanged_since)
-    if one.change == "unchanged" and one.before is not None:
-        days.append(one.before.applies_from)
-    return str(min(days)) if days and min(days) < one.rate.day else None
+    if rate.rate.unchanged_since is not None:
+        days.append(rate.rate.unchanged_since)
+    if rate.change == "unchanged" and rate.before is not None:
+        days.append(rate.before.applies_from)
+    return str(min(days)) if days and min(days) < rate.rate.day else None
 
 
 def _usd(rate: float | None) -> str | None:

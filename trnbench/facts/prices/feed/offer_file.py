@@ -182,8 +182,8 @@ def _add(
 
 def _parts(counted: _Counted, dimensions: object) -> Iterator[tuple[str, float]]:
     """Yield (unit, USD) of each charge of a term."""
-    for one in dimensions.values() if isinstance(dimensions, dict) else ():
-        amounts = mapping(one).get("pricePerUnit")
+    for dimension in dimensions.values() if isinstance(dimensions, dict) else ():
+        amounts = mapping(dimension).get("pricePerUnit")
         if not isinstance(amounts, dict):
             continue
         if CURRENCY not in amounts:
@@ -191,7 +191,7 @@ def _parts(counted: _Counted, dimensions: object) -> Iterator[tuple[str, float]]
             continue
         amount = usd(amounts[CURRENCY])
         if amount is not None:
-            yield str(one.get("unit", "")), amount
+            yield str(dimension.get("unit", "")), amount
 
 
 def _rate(

@@ -67,7 +67,11 @@ def settled(read: RatesRead) -> RatesRead:
         if other.usd_per_hour != rate.usd_per_hour:
             # By the start of validity, then by price: the dearest of equals wins.
             first, last = sorted(
-                (other, rate), key=lambda one: (one.unchanged_since or one.day, one.usd_per_hour)
+                (other, rate),
+                key=lambda candidate: (
+                    candidate.unchanged_since or candidate.day,
+                    candidate.usd_per_hour,
+                ),
             )
             found[key] = last
             warnings[
