@@ -17,7 +17,7 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.store.database import opened
 from trnbench.store.place import FILE_VARIABLE, KEEP_VARIABLE, store_path
-from trnbench.store.runs import MOST_RUNS, UTC_FORMAT, RunFilter, add, answer_of, found, listed
+from trnbench.store.runs import MOST_RUNS, UTC_FORMAT, add, answer_of, found, listed
 from trnbench.store.schema import transaction
 from trnbench.verbs.runs.keeping import GivenAnswer, keep
 
@@ -68,7 +68,7 @@ def _fill() -> None:
     with opened(store_path(), say=print) as connection, transaction(connection):
         run = found(connection, "last")
         answer = answer_of(connection, run)
-        (newest,) = listed(connection, RunFilter(), 1)
+        (newest,) = listed(connection, {}, 1)
         at = datetime.strptime(newest.started_at, UTC_FORMAT)
         for number in range(1, MOST_RUNS):
             earlier = (at - timedelta(minutes=number)).strftime(UTC_FORMAT)

@@ -18,7 +18,7 @@ import pytest
 
 from tests.browser.chromium import page
 from trnbench.store.database import opened
-from trnbench.store.runs import RunFilter, listed
+from trnbench.store.runs import listed
 from trnbench.verbs.runs.run import read_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.xdist_group("browser")]
@@ -84,7 +84,7 @@ def newest(folder):
     if not path.exists():
         return None
     with opened(path, say=print) as connection:
-        return read_run(connection, "last") if listed(connection, RunFilter(), 1) else None
+        return read_run(connection, "last") if listed(connection, {}, 1) else None
 
 
 async def until(wanted):

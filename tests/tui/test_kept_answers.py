@@ -19,7 +19,7 @@ from trnbench.facts.workload.library import Place, Product
 from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
 from trnbench.show.report import Report, columns
 from trnbench.store.database import opened
-from trnbench.store.runs import RunFilter, listed
+from trnbench.store.runs import listed
 from trnbench.tui.questions.benchmarks import collective_sweep, matrix_rows, run_suite
 from trnbench.tui.questions.layouts import Window, layout_detail, memory_slots, schedule_chart
 from trnbench.tui.questions.scenarios import compare_rows, plan_rows
@@ -79,7 +79,7 @@ def kept_runs(monkeypatch, tmp_path):
     def runs():
         with opened(path, say=print) as connection:
             connection.execute("BEGIN")  # a run may be replaced between the list and the reading
-            return [read_run(connection, one.id) for one in listed(connection, RunFilter())]
+            return [read_run(connection, one.id) for one in listed(connection, {})]
 
     return runs
 

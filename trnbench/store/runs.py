@@ -71,26 +71,6 @@ class KeptAnswer(Record):
     """Keys of the columns that people see."""
 
 
-class KeptInput(Record):
-    """A file that was read to answer."""
-
-    path: str
-    sha256: str
-    content: bytes | None
-    """None where no text is kept."""
-
-
-class RunFilter(Record):
-    """Filter of runs; None matches any value."""
-
-    verb: str | None = None
-    model: str | None = None
-    instance: str | None = None
-    tag: str | None = None
-    since: str | None = None
-    until: str | None = None
-
-
 def utc_now() -> str:
     """Current time in the format of runs; the last representable one for a clock beyond it."""
     try:
@@ -147,19 +127,26 @@ def seal(connection: sqlite3.Connection, name: str) -> None:
     connection.execute(f"UPDATE answer SET seal = {ANSWER_SEAL} WHERE run = ?", (name,))
 
 
+_TESTS = {
+    "verb": "verb = ?",
+    "model": "EXISTS (SELECT 1 FROM json_each(models) WHERE value = ?)",
+    "instance": "EXISTS (SELECT 1 FROM json_each(instances) WHERE value = ?)",
+    "tag": "tag = ?",
+    "since": "started_at >= ?",
+    "until": "started_at < ?",
+}
+"""Key of a filter of runs -> its condition."""
+
+
 def listed(
-    connection: sqlite3.Connection, wanted: RunFilter, limit: int | None = None
+    connection: sqlite3.Connection, wanted: Mapping[str, str | None], limit: int | None = None
 ) -> list[KeptRun]:
-    """Runs that match a filter, newest first, without damaged ones."""
-    tests = {
-        "verb = ?": wanted.verb,
-        "EXISTS (SELECT 1 FROM json_each(models) WHERE value = ?)": wanted.model,
-        "EXISTS (SELECT 1 FROM json_each(instances) WHERE value = ?)": wanted.instance,
-        "tag = ?": wanted.tag and content.plain(wanted.tag),
-        "started_at >= ?": wanted.since,
-        "started_at < ?": wanted.until,
+    """Runs that match a filter, newest first, without damaged ones; None matches any value."""
+    asked = {
+        test: content.plain(value)
+        for key, test in _TESTS.items()
+        if (value := wanted.get(key)) is not None
     }
-    asked = {test: value for test, value in tests.items() if value is not None}
     rows = connection.execute(
         # Tests apply to sound rows only: JSON functions fail on a damaged row.
         f"SELECT {_COLUMNS} FROM run WHERE CASE WHEN seal = {RUN_SEAL} "
@@ -246,15 +233,16 @@ def _shaped(inputs: Any, shown: Any) -> KeptAnswer:  # noqa: ANN401 - plain data
         raise content.WrongContent("it has not the form of an answer") from None
 
 
-def inputs_of(connection: sqlite3.Connection, run: KeptRun) -> tuple[KeptInput, ...]:
-    """Files that a run read; a damaged text is refused."""
+def inputs_of(
+    connection: sqlite3.Connection, run: KeptRun
+) -> tuple[tuple[str, str, bytes | None], ...]:
+    """Path, SHA-256 and kept text, if any, of files that a run read; damage is refused."""
     rows = connection.execute(
         "SELECT path, sha256, kept FROM input_file WHERE run = ? ORDER BY path", (run.id,)
     ).fetchall()
     try:
         return tuple(
-            KeptInput(path=path, sha256=sha256, content=blob(connection, kept) if kept else None)
-            for path, sha256, kept in rows
+            (path, sha256, blob(connection, kept) if kept else None) for path, sha256, kept in rows
         )
     except content.WrongContent as error:
         _refuse(run.id, f"of a file that it read, {error}")

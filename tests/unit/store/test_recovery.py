@@ -12,7 +12,6 @@ from trnbench.store import runs as store
 from trnbench.store.database import begin_anew, opened, read
 from trnbench.store.place import StoreFault
 from trnbench.store.recovery import findings, put_aside, recover, salvaged
-from trnbench.store.runs import RunFilter
 from trnbench.store.schema import transaction
 from trnbench.store.studies import KeptCell, keep_cells
 
@@ -37,7 +36,7 @@ def seen(path: Path) -> tuple[int, bool]:
     try:
         with read(path) as connection:
             told = bool([*findings(connection)])
-            runs = store.listed(connection, RunFilter())
+            runs = store.listed(connection, {})
             for run in runs:
                 store.answer_of(connection, run)
     except StoreFault:

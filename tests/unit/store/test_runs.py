@@ -16,7 +16,7 @@ from trnbench.store.content import WrongContent, digest, inflated, masked, squee
 from trnbench.store.database import opened
 from trnbench.store.place import Damaged
 from trnbench.store.recovery import findings
-from trnbench.store.runs import KeptAnswer, KeptRun, RunFilter
+from trnbench.store.runs import KeptAnswer, KeptRun
 from trnbench.store.schema import transaction
 from trnbench.store.studies import KeptCell, keep_cells
 from trnbench.verbs.runs.run import read_run
@@ -66,8 +66,8 @@ def test_an_answer_comes_back_as_it_was(connection, tmp_path):
     add(connection, run, inputs=[given, tmp_path / "none"])
     assert store.found(connection, "0000000001") == run
     assert store.answer_of(connection, run) == ANSWER
-    (read,) = store.inputs_of(connection, run)
-    assert (read.path, read.content) == (str(given), b"a,b\n")
+    ((path, _, content),) = store.inputs_of(connection, run)
+    assert (path, content) == (str(given), b"a,b\n")
 
 
 def test_runs_are_found_by_beginning_tag_and_last(connection):
@@ -97,7 +97,7 @@ def test_filters_agree_with_what_runs_say(connection):
     )
 
     def ids(**wanted):
-        return [run.id[-1] for run in store.listed(connection, RunFilter(**wanted))]
+        return [run.id[-1] for run in store.listed(connection, wanted)]
 
     assert ids() == ["3", "2", "1"]
     assert ids(verb="compare") == ["2"]
@@ -114,7 +114,7 @@ def day(number: int) -> str:
 
 
 def ids(connection):
-    return [int(run.id, 16) for run in store.listed(connection, RunFilter())]
+    return [int(run.id, 16) for run in store.listed(connection, {})]
 
 
 def pruned(connection, now: str, monkeypatch):
@@ -177,7 +177,7 @@ def test_a_changed_cell_of_any_table_is_told(connection, tmp_path):
             assert [one.kind for one in found] == ["cell" if table == "cell" else "run"], way
             connection.execute("ROLLBACK")
     connection.execute("UPDATE run SET verb = 'matrix'")
-    assert store.listed(connection, RunFilter()) == []
+    assert store.listed(connection, {}) == []
     assert store.damaged_runs(connection) == [run.id]
     with pytest.raises(Damaged, match=f"run {run.id} is damaged"):
         store.found(connection, "last")
@@ -199,9 +199,9 @@ def test_names_of_any_bytes_are_kept_and_found(connection, tmp_path):
     add(connection, run, inputs=[given])
     found = store.found(connection, name)
     assert (found.tag, found.command) == ("m\\udce4rz", "m\\udce4rz")
-    (read,) = store.inputs_of(connection, found)
-    assert read.path == found.options["evidence"]
-    assert [one.id for one in store.listed(connection, RunFilter(tag=name))] == [run.id]
+    ((path, _, _),) = store.inputs_of(connection, found)
+    assert path == found.options["evidence"]
+    assert [one.id for one in store.listed(connection, {"tag": name})] == [run.id]
 
 
 SECRET = "hf_0123456789"
@@ -239,8 +239,8 @@ def test_of_scripts_configurations_and_logs_a_digest_alone_is_kept(connection, t
         paths = [tmp_path / name for name in names]
         store.add(connection, run, ANSWER, paths, [tmp_path / "mine.toml"])
     read = store.inputs_of(connection, run)
-    assert {Path(one.path).name: one.content is not None for one in read} == names
-    assert {one.sha256 for one in read} == {digest(b"x = 1\n")}
+    assert {Path(path).name: content is not None for path, _, content in read} == names
+    assert {sha256 for _, sha256, _ in read} == {digest(b"x = 1\n")}
 
 
 def catalog_of(folder: Path, **prices: str) -> Catalog:

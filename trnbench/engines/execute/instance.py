@@ -12,7 +12,6 @@ from trnbench.engines.execute.kernels import Workshop
 from trnbench.engines.execute.operations import Pass, Residency, Sink, Values, held_bytes
 from trnbench.engines.execute.optimizer import BucketState, HeldWeights
 from trnbench.engines.execute.shards import GRADIENTS_SLICED, BucketShape
-from trnbench.facts.records import State, field
 from trnbench.program.block import Block, ResidentCategory
 from trnbench.program.ends import TOKEN_TABLE
 from trnbench.program.ops import CollectiveOp, Phase
@@ -91,16 +90,6 @@ def _publishes(op: CollectiveOp) -> bool:
     return op.phase == "optimizer" and op.op == "all-gather"
 
 
-class _MicroBatch(State, kw_only=False, eq=False):
-    """Tensors that an instance keeps of a micro-batch between its slots.
-
-    `gradients` wait for the others where all of a block travel together (since ZeRO 2).
-    """
-
-    kept: Values
-    gradients: list[tuple[str, Numbers]] = field(default_factory=list)
-
-
 class BlockInstance:
     """One block of the model; `layer` counts those of its kind.
 
@@ -120,7 +109,9 @@ class BlockInstance:
         self._lender = lender if plan.borrows else None
         self._draws = draws
         self._residency = residency
-        self._micro_batches: dict[int, _MicroBatch] = {}
+        self._kept: dict[int, Values] = {}  # Tensors of micro-batches between their slots
+        # Gradients wait for the others where all of a block travel together (since ZeRO 2).
+        self._waiting: dict[int, list[tuple[str, Numbers]]] = {}
         self._table: Numbers | None = None
         shop = self._shop = plan.shop
         self.states = [
@@ -188,17 +179,17 @@ class BlockInstance:
         self.plan.forward.run(values, self._residency, self._sink(micro_batch))
         self._residency.release("communication", gathered)
         kept = {tensor: values[tensor] for tensor in block.kept.tensors}
-        self._micro_batches[micro_batch] = _MicroBatch(kept=kept)
+        self._kept[micro_batch], self._waiting[micro_batch] = kept, []
         return tuple(values[tensor] for tensor in block.leaving)
 
     def run_backward(self, micro_batch: int, gradients: Flow) -> Flow:
         """Gradients of the block's inputs, from those of its outputs."""
-        plan, held = self.plan, self._micro_batches[micro_batch]
+        plan, kept = self.plan, self._kept[micro_batch]
         # A block that gets no gradients has no backward pass.
         if not plan.given:
             return ()
         values, gathered = self._weights("B_input")
-        values.update(held.kept)
+        values.update(kept)
         for given, gradient in zip(plan.given, gradients, strict=True):
             values[given] = gradient
             if given in plan.later:
@@ -207,21 +198,21 @@ class BlockInstance:
         plan.backward.run(values, self._residency, self._sink(micro_batch))
         stays = {tensor: values[tensor] for tensor in plan.later}
         if not plan.split:
-            self._drop(held.kept)
+            self._drop(kept)
             self._finish(micro_batch)
-        held.kept = stays
+        self._kept[micro_batch] = stays
         self._residency.release("communication", gathered + room)
         return tuple(values[tensor] for tensor in plan.block.entering_gradients.values())
 
     def run_weight(self, micro_batch: int) -> None:
         """Compute the weight gradients that a split backward pass has left."""
-        held = self._micro_batches[micro_batch]
+        kept = self._kept[micro_batch]
         if not self.plan.given:
             return
-        values: Values = {**held.kept}
+        values: Values = {**kept}
         room = self._gradient_room()
         self.plan.weight.run(values, self._residency, self._sink(micro_batch))
-        self._drop(held.kept)
+        self._drop(kept)
         self._finish(micro_batch)
         self._residency.release("communication", room)
 
@@ -269,14 +260,14 @@ class BlockInstance:
                 if state.shape.zero < GRADIENTS_SLICED:
                     state.add(name, numbers)
                 else:
-                    self._micro_batches[micro_batch].gradients.append((name, numbers))
+                    self._waiting[micro_batch].append((name, numbers))
                 return
         assert self._lender is not None, name
         self._lender._take(micro_batch, name, numbers)
 
     def _finish(self, micro_batch: int) -> None:
         """Close a micro-batch: gradients kept in slices are summed over the replicas now."""
-        waiting = self._micro_batches.pop(micro_batch).gradients
+        waiting = self._waiting.pop(micro_batch)
         for state in self.states:
             axis, spans = state.shape.axis, state.shape.spans
             if state.shape.zero < GRADIENTS_SLICED:

@@ -305,13 +305,6 @@ class _Written(Record, eq=False):
     sinks: bool  # Whether the tensor goes to the sink
 
 
-class _Step(Record, eq=False):
-    run: RunOperation
-    reads: tuple[Tensor, ...]
-    writes: tuple[_Written, ...]
-    frees: tuple[tuple[Tensor, ResidentCategory, float], ...]
-
-
 class Pass:
     """Operations of a block in order, ready to run any number of times.
 
@@ -349,37 +342,32 @@ class Pass:
             # A tensor goes after its last reader; a result that nobody reads or keeps goes at once.
             dead = [t for t in dict.fromkeys(op.reads) if last[t] == i and t not in stays]
             dead += [t for t in op.writes if t not in last and t not in stays | into_sink]
-            self._steps.append(
-                _Step(
-                    run=runner(shop, op),
-                    reads=op.reads,
-                    writes=tuple(
-                        _Written(
-                            tensor=tensor,
-                            shape=(ranks, *(int(size) for size in tensor.shape)),
-                            held=held_bytes(tensor),
-                            rounds=not (only_moves(op) and settles(tensor.format)),
-                            lasts=tensor in self._lasting,
-                            sinks=tensor in into_sink,
-                        )
-                        for tensor in op.writes
-                    ),
-                    frees=tuple(
-                        (t, "activations" if t in into_use else "scratch", held_bytes(t))
-                        for t in dead
-                        if t.role != "weight"
-                    ),
+            writes = [
+                _Written(
+                    tensor=tensor,
+                    shape=(ranks, *(int(size) for size in tensor.shape)),
+                    held=held_bytes(tensor),
+                    rounds=not (only_moves(op) and settles(tensor.format)),
+                    lasts=tensor in self._lasting,
+                    sinks=tensor in into_sink,
                 )
-            )
+                for tensor in op.writes
+            ]
+            frees: list[tuple[Tensor, ResidentCategory, float]] = [
+                (t, "activations" if t in into_use else "scratch", held_bytes(t))
+                for t in dead
+                if t.role != "weight"
+            ]
+            self._steps.append((runner(shop, op), op.reads, writes, frees))
 
     def run(self, values: Values, residency: Residency, sink: Sink) -> None:
         """Run the operations on arrays by tensor; their results are added to these arrays."""
         store = self._shop.arithmetic.store
         scratch = sum(held for tensor, held in self._entering if tensor in values)
         residency.hold("scratch", scratch)
-        for step in self._steps:
-            arrays = step.run([values[tensor] for tensor in step.reads])
-            for written, made in zip(step.writes, arrays, strict=True):
+        for run, reads, writes, frees in self._steps:
+            arrays = run([values[tensor] for tensor in reads])
+            for written, made in zip(writes, arrays, strict=True):
                 tensor = written.tensor
                 assert made.shape == written.shape, (tensor.name, made.shape, written.shape)
                 numbers = store(made, tensor.format) if written.rounds else made
@@ -393,7 +381,7 @@ class Pass:
                     # One that is kept and computed again all the same takes its own place.
                     residency.hold("activations", written.held)
                 values[tensor] = numbers
-            for tensor, category, held in step.frees:
+            for tensor, category, held in frees:
                 del values[tensor]
                 residency.release(category, held)
                 scratch -= held if category == "scratch" else 0

@@ -15,13 +15,10 @@ stack's file groups features with one status and one source in a `[[supports]]` 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from trnbench.facts.catalog.provenance import Source
 from trnbench.facts.records import Record
-
-if TYPE_CHECKING:
-    pass
 
 Status = Literal["runs", "refused", "untested"]
 

@@ -8,7 +8,7 @@ degrees are then checked only where the first check passed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -88,12 +88,8 @@ def families(space: Space) -> tuple[ScheduleFamily, ...]:
     families: list[ScheduleFamily] = []
     for (schedule, own), alike in found.items():
         looked_at = [(tuple(some), _looked_at(space, schedule, some[0])) for some in alike.values()]
-        # Checked once for all variants of the family; each counts only the part it looks at.
-        anywhere = np.logical_or.reduce([at for _, at in looked_at])
         layout = space.layout(schedule, looked_at[0][0][0])
-        sorted_out = _sorted_out(space, outer[own], layout, anywhere)
-        looks = tuple(_looks(sorted_out, variants, at) for variants, at in looked_at)
-        families.append(ScheduleFamily(schedule=schedule, legal=sorted_out.legal, looks=looks))
+        families.append(_sorted_out(space, outer[own], layout, looked_at))
     return tuple(families)
 
 
@@ -157,27 +153,21 @@ def _least_broken(space: Space, schedule: Schedule, variant: Variant) -> tuple[s
     return tuple(reason.words(at) for reason in broken)
 
 
-class _SortedOut(Record, eq=False):
-    """Valid layouts of one schedule and choice of modes at some outer degrees."""
-
-    space: Space
-    legal: Points
-    legal_at: IntArray
-    """Valid layouts at each of the outer degrees."""
-    rejected: Mapping[str, IntArray]
-    """Rule -> layouts rejected at each of the outer degrees."""
-    inner: int
-    """Layouts at each outer degree."""
-
-
 def _sorted_out(
-    space: Space, outer_rules: Mapping[str, BoolArray], layout: Layout, looked_at: BoolArray
-) -> _SortedOut:
-    """Check one schedule with one choice of modes at the selected outer degrees."""
+    space: Space,
+    outer_rules: Mapping[str, BoolArray],
+    layout: Layout,
+    looked_at: Sequence[tuple[tuple[Variant, ...], BoolArray]],
+) -> ScheduleFamily:
+    """Check one schedule with one choice of modes, for variants at their outer degrees.
+
+    Checked once for all variants of the family; each counts only the part it looks at.
+    """
     shape, chunks = _outer_shape(space), space.chunks(layout.schedule)
     inner = len(space.axes["ep"]) * len(chunks) * len(space.axes["micro_batch"])
+    # Rule -> layouts rejected at each of the outer degrees.
     rejected: dict[str, IntArray] = {}
-    left = looked_at.copy()
+    left = np.logical_or.reduce([at for _, at in looked_at])
     # A layout counts for the first rule that it breaks, so later rules see what is left.
     for rule, broken in outer_rules.items():
         out = left & broken
@@ -199,30 +189,23 @@ def _sorted_out(
     none = (np.zeros(0, dtype=PLACE),) * DIMENSIONS
     several = zip(*(legal or [none]), strict=True)
     index = legal[0] if len(legal) == 1 else tuple(map(np.concatenate, several))
-    return _SortedOut(
-        space=space,
-        legal=Points(shape=space.shape, index=index),
-        legal_at=legal_at,
-        rejected=rejected,
-        inner=inner,
+    looks = tuple(
+        Looks(
+            variants=variants,
+            at=at,
+            everywhere=not legal_at[~at].any(),
+            legal=_by_cluster(space, (legal_at * at).sum(axis=(1, 2))),
+            considered=inner * _by_cluster(space, np.count_nonzero(at, axis=(1, 2))),
+            rejected={
+                rule: counts
+                for rule, count in rejected.items()
+                if (counts := _by_cluster(space, (count * at).sum(axis=(1, 2)))).any()
+            },
+        )
+        for variants, at in looked_at
     )
-
-
-def _looks(found: _SortedOut, variants: tuple[Variant, ...], at: BoolArray) -> Looks:
-    """Counts for these variants: layouts tried, valid ones, and those rejected by each rule."""
-    space = found.space
-    rejected = {
-        rule: _by_cluster(space, (count * at).sum(axis=(1, 2)))
-        for rule, count in found.rejected.items()
-    }
-    return Looks(
-        variants=variants,
-        at=at,
-        everywhere=not (found.legal_at[~at]).any(),
-        legal=_by_cluster(space, (found.legal_at * at).sum(axis=(1, 2))),
-        considered=found.inner * _by_cluster(space, np.count_nonzero(at, axis=(1, 2))),
-        rejected={rule: count for rule, count in rejected.items() if count.any()},
-    )
+    legal_points = Points(shape=space.shape, index=index)
+    return ScheduleFamily(schedule=layout.schedule, legal=legal_points, looks=looks)
 
 
 def _inner_legal(

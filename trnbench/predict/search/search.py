@@ -39,6 +39,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -112,12 +113,8 @@ class _Piece(Record, eq=False):
         return tuple(role for role in roles if (role != "only") == self.piped)
 
 
-class _Family(Record, eq=False):
-    """Layouts of a schedule, as some of its variants look at them."""
-
-    schedule: Schedule
-    pieces: Sequence[_Piece]
-    look: Looks
+_Family: TypeAlias = "tuple[tuple[_Piece, ...], Looks]"
+"""Layouts of a schedule, as some of its variants look at them."""
 
 
 class SearchHooks(Record):
@@ -237,12 +234,12 @@ class _Search:
         """Search every variant: memory of all layouts first, then time of those that fit."""
         # Families share valid layouts among variants; the walk below goes variant by variant,
         # because each lowers a program.
-        of_variant: dict[Variant, list[_Family]] = {}
+        of_variant: dict[Variant, list[tuple[Schedule, _Family]]] = {}
         for sorted_out in found:
             pieces = self._pieces(space, sorted_out)
             for look in sorted_out.looks if pieces else ():
-                family = _Family(schedule=sorted_out.schedule, pieces=pieces, look=look)
                 for variant in look.variants if look.at.any() else ():
+                    family = sorted_out.schedule, (pieces, look)
                     of_variant.setdefault(variant, []).append(family)
         # Memory comes first for all variants, as exchanges are priced only where some variant fits.
         lowered: dict[Variant, StepProgram] = {}
@@ -260,8 +257,8 @@ class _Search:
             lowered[own] = program
             memory = JobMemory.of(program, self.question.stack.memory)
             # Schedules of a variant share its program: they differ in micro-batches in flight.
-            for family in mine:
-                memory = memory.played(_played(program, family.schedule))
+            for schedule, family in mine:
+                memory = memory.played(_played(program, schedule))
                 run = Run(space=space, variant=variant, whole=memory.program.layout)
                 batches.append(self._fitting(run, memory, family))
         fitting = [batch for batch in batches if len(batch.points)]
@@ -330,10 +327,11 @@ class _Search:
         sizes: list[FloatArray] = []
         platform = self.question.platform
         on_host = host_states_bytes(memory.program, platform.ranks(self.question.logical_size))
-        for piece in family.pieces:
+        pieces, look = family
+        for piece in pieces:
             if self.stopped():
                 break
-            left, mine, count = piece, piece.looked_at(family.look), piece.count
+            left, mine, count = piece, piece.looked_at(look), piece.count
             if mine is not None:
                 count = self._by_cluster(run.space, piece.points.some(mine))
             if piece.piped:
@@ -376,10 +374,11 @@ class _Search:
         without = self.counts.priced_on()[batch.run.space.clusters] == 0
         if not without.any():
             return
-        for piece in batch.family.pieces:
+        pieces, look = batch.family
+        for piece in pieces:
             if self.stopped():
                 break
-            wanted, mine = without[piece.points.index[0]], piece.looked_at(batch.family.look)
+            wanted, mine = without[piece.points.index[0]], piece.looked_at(look)
             points = piece.points.some(wanted if mine is None else wanted & mine)
             left = replace(piece, points=points, flights={})
             (needed,) = self._needed(

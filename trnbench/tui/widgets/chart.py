@@ -119,8 +119,6 @@ class Chart(Vertical):
         """Draw guides and lines, then intervals, then marks, that of the cursor last."""
         from textual_plot import HiResMode
 
-        from trnbench.tui.widgets.plot import PlotTag
-
         fine = HiResMode.BRAILLE
         series = data.drawn
         styles = self._styles(series)
@@ -131,16 +129,16 @@ class Chart(Vertical):
             xs = (left, right) if guide.x is None else (data.x.place(guide.x),) * 2
             ys = (low, high) if guide.y is None else (data.y.place(guide.y),) * 2
             plot.plot(xs, ys, line_style=series_colours(self.app, HUES)[GREY], hires_mode=fine)
-        for (one, _, style), places in zip(drawn, at, strict=True):
-            if one.joined:
+        for (line, _, style), places in zip(drawn, at, strict=True):
+            if line.joined:
                 plot.plot(*_columns(places), line_style=style, hires_mode=fine)
-        for one, _, style in drawn:
-            for ends in data.intervals(one):
+        for line, _, style in drawn:
+            for ends in data.intervals(line):
                 plot.plot(*_columns(ends), line_style=style, hires_mode=fine)
         plot.intervals = tuple(ends for line in series for ends in data.intervals(line))
         of_mark = sorted(zip(drawn, at, strict=True), key=lambda each: each[0][0].strong)
-        for (one, mark, style), places in of_mark:
-            if one.marked:
+        for (line, mark, style), places in of_mark:
+            if line.marked:
                 plot.scatter(*_columns(places), marker=mark, marker_style=style)
         plot.marks = tuple(
             point
@@ -149,9 +147,9 @@ class Chart(Vertical):
             for point in places
         )
         plot.tags = tuple(
-            PlotTag(*places[-1], one.tag, style)
-            for (one, _, style), places in zip(drawn, at, strict=True)
-            if one.tag
+            (places[-1], line.tag, style)
+            for (line, _, style), places in zip(drawn, at, strict=True)
+            if line.tag
         )
 
     def _legend(self, data: PointChart) -> Text:

@@ -7,24 +7,15 @@ from typing import Any
 from textual.app import RenderResult
 from textual_plot import PlotWidget
 
-from trnbench.facts.records import Record
 from trnbench.show.charts.record import Point
 from trnbench.show.charts.ticks import cells_between, tag_place
-
-
-class PlotTag(Record, kw_only=False):
-    """A text beside a point, in the coordinates of the plot."""
-
-    x: float
-    y: float
-    text: str
-    style: str
 
 
 class Plot(PlotWidget):
     """A plot that may be smaller than its axes; texts hide no mark, and no interval if they can."""
 
-    tags: tuple[PlotTag, ...] = ()
+    tags: tuple[tuple[Point, str, str], ...] = ()
+    """Texts beside points in the coordinates of the plot, and their styles."""
     marks: tuple[Point, ...] = ()
     intervals: tuple[tuple[Point, Point], ...] = ()
 
@@ -56,9 +47,9 @@ class Plot(PlotWidget):
             for ends in self.intervals
             for cell in cells_between([self.get_pixel_from_coordinate(x, y) for x, y in ends])
         )
-        for tag in self.tags:
-            at = self.get_pixel_from_coordinate(tag.x, tag.y)
-            place = tag_place(at, tag.text, taken, self.room, lines)
+        for point, text, style in self.tags:
+            at = self.get_pixel_from_coordinate(*point)
+            place = tag_place(at, text, taken, self.room, lines)
             if place is not None:
-                for number, letter in enumerate(tag.text):
-                    canvas.set_pixel(place[0] + number, place[1], letter, tag.style)
+                for number, letter in enumerate(text):
+                    canvas.set_pixel(place[0] + number, place[1], letter, style)

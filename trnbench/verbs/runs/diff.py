@@ -134,13 +134,13 @@ def _side(connection: Connection, answered: AnsweredRun, place: Path) -> _Side |
     if not files:
         return f"the data files of {run.id} are not kept here"
     restored: dict[str, str] = {}
-    for one_read in inputs_of(connection, run):
-        if one_read.content is None:
-            return f"of {one_read.path}, no text is kept with {run.id}"
-        path = place / run.id / one_read.sha256[:8] / Path(one_read.path).name
+    for name, sha256, content in inputs_of(connection, run):
+        if content is None:
+            return f"of {name}, no text is kept with {run.id}"
+        path = place / run.id / sha256[:8] / Path(name).name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(one_read.content)
-        restored[one_read.path] = str(path)
+        path.write_bytes(content)
+        restored[name] = str(path)
 
     def moved(value: Any) -> Any:  # noqa: ANN401 - plain data
         if isinstance(value, list):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trnbench.facts import parsing
 from trnbench.verbs.asking.question import Question, option
-
-if TYPE_CHECKING:
-    from trnbench.store.runs import RunFilter
 
 _REDACT: Any = option(
     "Leave out prices, discounts, bills and ratios that tell them.", name="redact_prices"
@@ -35,21 +32,14 @@ class RunsListQuestion(Question):
     limit: int | None = option("The newest N; default: all.", read=parsing.whole)
 
     @property
-    def filter(self) -> RunFilter:
+    def filter(self) -> dict[str, str | None]:
         """The filter of kept runs, whose end is the day after the last."""
-        from trnbench.store.runs import RunFilter
-
         end = None
         if self.until is not None and self.until < datetime.date.max:  # which no day follows
             end = (self.until + datetime.timedelta(days=1)).isoformat()
-        return RunFilter(
-            verb=self.verb,
-            model=self.model,
-            instance=self.instance,
-            tag=self.tag,
-            since=None if self.since is None else self.since.isoformat(),
-            until=end,
-        )
+        since = None if self.since is None else self.since.isoformat()
+        named = {name: getattr(self, name) for name in ("verb", "model", "instance", "tag")}
+        return {**named, "since": since, "until": end}
 
 
 class RunShowQuestion(Question):

@@ -47,11 +47,11 @@ def list_runs(catalog: Catalog, question: RunsListQuestion, *, say: Say) -> list
 
     `say` is told of runs that are damaged: they are in no list.
     """
-    asked = replace(
-        question.filter,
-        model=_known(catalog, "models", question.model),
-        instance=_known(catalog, "instances", question.instance),
-    )
+    asked = {
+        **question.filter,
+        "model": _known(catalog, "models", question.model),
+        "instance": _known(catalog, "instances", question.instance),
+    }
     with read(store_path()) as connection:
         damaged = store.damaged_runs(connection)
         runs = store.listed(connection, asked, question.limit)

@@ -141,10 +141,10 @@ def run_study(
     sample, others = ([], open_cells) if kept else sample_first(open_cells)
     asked = 0
     started = time.monotonic()
-    watch = _Watch(cancel=cancel, losses=_Losses())
+    course = _Course(cancel)
     with (
         cells_keeper(before.id, keep=not effort.no_keep, say=say) as keep_done,
-        contextlib.closing(_outcomes(before, [*sample, *others], ask, effort, watch)) as outcomes,
+        contextlib.closing(_outcomes(before, [*sample, *others], ask, effort, course)) as outcomes,
     ):
         for done in unless_hopeless(before.study, outcomes, [key for key, _ in sample]):
             at = utc_now()
@@ -160,7 +160,7 @@ def run_study(
         kept=kept,
         keys=before.keys,
         asked=asked,
-        lost=watch.losses.how,
+        lost=course.how,
     )
 
 
@@ -213,24 +213,23 @@ def _outcomes(
     cells: Sequence[tuple[str, Cell]],
     ask: CellAsk,
     effort: StudyEffort,
-    watch: _Watch,
+    course: _Course,
 ) -> Generator[list[KeptCell], None, None]:
     """Yield what came of cells as it comes, with a few chunks on the way at a time."""
     waiting = deque(cells)
     data = {folder: data_digest(folder) for folder in {_folder(cell) for _, cell in cells}}
-    losses = watch.losses
     size = 1.0
     with _executor(effort) as (executor, workers):
         running: dict[Future[list[KeptCell]], _Chunk] = {}
         cancelled_at: float | None = None
         while True:
-            if watch.cancel() and cancelled_at is None:
+            if course.cancel() and cancelled_at is None:
                 cancelled_at = time.monotonic()
             while waiting and len(running) < 2 * workers:
-                if cancelled_at is not None or losses.too_many:
+                if cancelled_at is not None or course.in_a_row >= _HOPELESS:
                     break
                 # Cells whose worker was lost are asked one by one: one of them may be the cause.
-                count = 1 if waiting[0][0] in losses.times else min(round(size), len(waiting))
+                count = 1 if waiting[0][0] in course.times else min(round(size), len(waiting))
                 chunk = _Chunk(
                     cells=tuple(waiting.popleft() for _ in range(count)),
                     keep=before.study.keep,
@@ -247,27 +246,27 @@ def _outcomes(
                 try:
                     done = future.result()
                 except WorkerLost as lost:
-                    waiting.extend(losses.again(chunk.cells, str(lost)))
+                    waiting.extend(course.again(chunk.cells, str(lost)))
                     size = 1.0
                     continue
                 took = sum(cell.seconds for cell in done) / max(len(done), 1)
                 size = min(max(_CHUNK_S / max(took, 1e-4), 1.0), 2 * size)
                 if done:
-                    losses.in_a_row = 0
+                    course.in_a_row = 0
                     yield done
 
 
-class _Losses:
-    """Cells whose worker was lost before it answered, and how the last one was."""
+class _Course:
+    """Course of a study: the wish to stop, and cells whose worker was lost before it answered.
 
-    def __init__(self) -> None:
+    `how`: the way in which the last worker was lost.
+    """
+
+    def __init__(self, cancel: Cancel) -> None:
+        self.cancel = cancel
         self.times: dict[str, int] = {}
         self.in_a_row = 0
         self.how: str | None = None
-
-    @property
-    def too_many(self) -> bool:
-        return self.in_a_row >= _HOPELESS
 
     def again(self, cells: Sequence[tuple[str, Cell]], how: str) -> Iterator[tuple[str, Cell]]:
         """Yield the cells of a lost worker that are asked once more."""
@@ -277,13 +276,6 @@ class _Losses:
             self.times[key] = self.times.get(key, 0) + 1
             if self.times[key] < _LOSSES or len(cells) > 1:
                 yield key, cell
-
-
-class _Watch(Record):
-    """State of a running study: the wish to stop, and lost workers."""
-
-    cancel: Cancel
-    losses: _Losses
 
 
 @contextlib.contextmanager

@@ -55,17 +55,6 @@ class ErrorReport(Record):
         return self.bound_use <= 1.0
 
 
-class _Partial(Record):
-    """Contribution of one block of rows to the report."""
-
-    max_abs: float
-    max_rel: float
-    bound_use: float
-    squared_error: float
-    squared_reference: float
-    included: int
-
-
 def error_against_float64(
     result: ProductResult, a: ArrayLike, b: ArrayLike, *, rows: int | None = None
 ) -> ErrorReport:
@@ -86,16 +75,17 @@ def error_against_float64(
         _compare(result, left, moving, chosen[start : start + block])
         for start in range(0, chosen.size, block)
     ]
+    max_abs, max_rel, bound_use, squared_error, squared_reference, included = zip(
+        *parts, strict=True
+    )
     elements = results_per_row * chosen.size
-    squared_error = sum(part.squared_error for part in parts)
-    squared_reference = sum(part.squared_reference for part in parts)
     return ErrorReport(
-        max_abs=max(part.max_abs for part in parts),
-        max_rel=max(part.max_rel for part in parts),
-        rms_rel=float(_ratio(squared_error, squared_reference) ** 0.5),
-        bound_use=max(part.bound_use for part in parts),
+        max_abs=max(max_abs),
+        max_rel=max(max_rel),
+        rms_rel=float(_ratio(sum(squared_error), sum(squared_reference)) ** 0.5),
+        bound_use=max(bound_use),
         elements=elements,
-        excluded=elements - sum(part.included for part in parts),
+        excluded=elements - sum(included),
     )
 
 
@@ -115,7 +105,12 @@ def _moving(right: Float32Array, recipe: ProductRecipe) -> _Moving:
 
 def _compare(
     result: ProductResult, left: Float32Array, moving: _Moving, rows: IntArray
-) -> _Partial:
+) -> tuple[float, float, float, float, float, int]:
+    """Figures of one block of rows: largest errors, sums of squares, and elements in range.
+
+    The errors are absolute, relative, and as a share of the bound; the squares are those of the
+    errors and of the product.
+    """
     recipe = result.recipe
     whole, whole_magnitude, rounded, rounded_magnitude = moving
     given = left[..., rows, :]
@@ -132,13 +127,13 @@ def _compare(
     reference = reference[inside]
     total = np.abs(values[inside] - reference)
     engine = np.abs(values[inside] - exact[inside])
-    return _Partial(
-        max_abs=_largest(total),
-        max_rel=_largest(_ratio(total, scale)),
-        bound_use=_largest(_ratio(engine, bound[inside])),
-        squared_error=float(np.square(total).sum()),
-        squared_reference=float(np.square(reference).sum()),
-        included=int(inside.sum()),
+    return (
+        _largest(total),
+        _largest(_ratio(total, scale)),
+        _largest(_ratio(engine, bound[inside])),
+        float(np.square(total).sum()),
+        float(np.square(reference).sum()),
+        int(inside.sum()),
     )
 
 
