@@ -72,10 +72,10 @@ def asks(*kinds: type[Question], ahead_of: str = "") -> Callable[[Command], Comm
     def decorate(command: Command) -> Command:
         head = list(inspect.signature(command).parameters.values())[: -len(kinds)]
         shown: dict[str, Option] = {}
-        for one in (one for kind in kinds for one in _shown(kind)):
-            shown.pop(one.name, None)
-            shown[one.name] = one
-        later = [one.name for kind in kinds[1:] for one in _shown(kind)]
+        for option in (option for kind in kinds for option in _shown(kind)):
+            shown.pop(option.name, None)
+            shown[option.name] = option
+        later = [option.name for kind in kinds[1:] for option in _shown(kind)]
         names = [name for name in shown if name not in later]
         place = names.index(ahead_of) if ahead_of else len(names)
         names[place:place] = dict.fromkeys(later)
@@ -83,10 +83,12 @@ def asks(*kinds: type[Question], ahead_of: str = "") -> Callable[[Command], Comm
 
         @functools.wraps(command)
         def run(*before: Any, **options: Any) -> int | None:  # noqa: ANN401
-            before += tuple(options[one.name] for one in head[len(before) :])
+            before += tuple(options[option.name] for option in head[len(before) :])
             questions = []
             for kind in kinds:
-                given = {one.name: _given(one, options[_place(one)]) for one in _shown(kind)}
+                given = {
+                    option.name: _given(option, options[_place(option)]) for option in _shown(kind)
+                }
                 with_catalog = len(before) > 1
                 questions.append(
                     kind.read(kind.filled(given, before[1]) if with_catalog else given)
@@ -103,72 +105,72 @@ def taken(kind: type[Q], options: dict[str, Any]) -> Q:
 
 
 def _shown(kind: type[Question]) -> list[Option]:
-    return [one for one in kind.options().values() if one.shown]
+    return [option for option in kind.options().values() if option.shown]
 
 
-def parameter_of(one: Option, **about: Any) -> Parameter:  # noqa: ANN401
+def parameter_of(option: Option, **about: Any) -> Parameter:  # noqa: ANN401
     """Return the parameter that Typer makes an option of; `about` is what it is told besides."""
-    about |= {"help": one.help, "metavar": one.metavar, "envvar": one.variable}
-    if one.completes or (one.choices and one.metavar is not None):
-        about["autocompletion"] = _completion(one)
-    if one.fills is not None:
-        about |= {"is_eager": True, "callback": _filling(one.fills)}
-    if one.bounds is not None:
-        about |= {"min": one.bounds[0], "max": one.bounds[1]}
-    kind, default = _type_of(one), _default(one)
+    about |= {"help": option.help, "metavar": option.metavar, "envvar": option.variable}
+    if option.completes or (option.choices and option.metavar is not None):
+        about["autocompletion"] = _completion(option)
+    if option.fills is not None:
+        about |= {"is_eager": True, "callback": _filling(option.fills)}
+    if option.bounds is not None:
+        about |= {"min": option.bounds[0], "max": option.bounds[1]}
+    kind, default = _type_of(option), _default(option)
     if isinstance(default, str) and issubclass(kind, StrEnum):
         default = kind(default)
     form: Any = kind if default is not None else kind | None
-    if one.required:
+    if option.required:
         form, default = kind, Parameter.empty
-    if one.argument:
-        if one.several:
-            form = list[kind] if one.required else list[kind] | None  # type: ignore[valid-type]
-        return typed_option(_place(one), form, typer.Argument(**about), default)
-    if one.read is parsing.deadline:
-        about |= {"callback": _moving(one.name)}
-    if one.several == "repeated" or one.read is parsing.deadline:
+    if option.argument:
+        if option.several:
+            form = list[kind] if option.required else list[kind] | None  # type: ignore[valid-type]
+        return typed_option(_place(option), form, typer.Argument(**about), default)
+    if option.read is parsing.deadline:
+        about |= {"callback": _moving(option.name)}
+    if option.several == "repeated" or option.read is parsing.deadline:
         form, default = list[kind] | None, None  # type: ignore[valid-type]
-    flag = one.flag
-    if one.is_switch and one.default is not False:
+    flag = option.flag
+    if option.is_switch and option.default is not False:
         flag = f"{flag}/{flag.replace('--', '--no-', 1)}"
-    names = (flag, one.short) if one.short else (flag,)
-    return typed_option(_place(one), form, typer.Option(*names, **about), default)
+    names = (flag, option.short) if option.short else (flag,)
+    return typed_option(_place(option), form, typer.Option(*names, **about), default)
 
 
-def _place(one: Option) -> str:
+def _place(option: Option) -> str:
     """Return the name of the parameter; an option may be called as no parameter is: --with."""
-    return f"{one.name}_" if iskeyword(one.name) else one.name
+    return f"{option.name}_" if iskeyword(option.name) else option.name
 
 
-def _type_of(one: Option) -> Any:  # noqa: ANN401
-    if one.choices and one.metavar is None and one.several in ("", "one text"):
-        return StrEnum(one.name, {name.upper(): name for name in one.choices})
-    return one.kind if one.argument or one.several in ("", "repeated") else str
+def _type_of(option: Option) -> Any:  # noqa: ANN401
+    if option.choices and option.metavar is None and option.several in ("", "one text"):
+        return StrEnum(option.name, {name.upper(): name for name in option.choices})
+    return option.kind if option.argument or option.several in ("", "repeated") else str
 
 
-def _default(one: Option) -> Any:  # noqa: ANN401
+def _default(option: Option) -> Any:  # noqa: ANN401
     """Return the default as Typer shows it; None where the help says it, if there is one."""
-    said = "default:" in one.help and one.bounds is None
-    if one.default is None or one.default == () or said:
-        return False if one.is_switch and one.default is False else None
-    if not one.default and one.kind is not bool and one.bounds is None:
+    said = "default:" in option.help and option.bounds is None
+    if option.default is None or option.default == () or said:
+        return False if option.is_switch and option.default is False else None
+    if not option.default and option.kind is not bool and option.bounds is None:
         return None
-    if one.kind in (bool, int, float) and not one.several:
-        return one.default
-    return one.text(one.default)
+    if option.kind in (bool, int, float) and not option.several:
+        return option.default
+    return option.text(option.default)
 
 
-def _completion(one: Option) -> Callable[[str], list[str]]:
-    if one.choices:
-        return lambda incomplete: [name for name in one.choices if name.startswith(incomplete)]
-    if one.completes == ("stacks",):
+def _completion(option: Option) -> Callable[[str], list[str]]:
+    if option.choices:
+        return lambda incomplete: [name for name in option.choices if name.startswith(incomplete)]
+    if option.completes == ("stacks",):
         return completes_stacks()
-    if one.completes == ("links",):
+    if option.completes == ("links",):
         return completes(("calibration",), prefix="collective-")
-    if one.completes[0] in _WORDS:
-        return _completes_words(one.completes[0])
-    return completes(one.completes, several=one.several == "commas" and not one.argument)
+    if option.completes[0] in _WORDS:
+        return _completes_words(option.completes[0])
+    return completes(option.completes, several=option.several == "commas" and not option.argument)
 
 
 _WORDS = ("kinds of specs", "kinds of workloads", "topics")
@@ -193,7 +195,11 @@ def _filling(fills: Callable[[Path], Mapping[str, Any]]) -> Callable[..., Path |
 
     def fill(context: typer.Context, path: Path | None) -> Path | None:
         if path is not None and not context.resilient_parsing:
-            lists = {one.name for one in context.command.params if getattr(one, "multiple", False)}
+            lists = {
+                parameter.name
+                for parameter in context.command.params
+                if getattr(parameter, "multiple", False)
+            }
             filled = {
                 name: [value] if name in lists and isinstance(value, str) else value
                 for name, value in fills(path).items()
@@ -217,9 +223,9 @@ def _moving(name: str) -> Callable[..., list[str] | None]:
     return move
 
 
-def _given(one: Option, value: Any) -> Any:  # noqa: ANN401
+def _given(option: Option, value: Any) -> Any:  # noqa: ANN401
     """The value of an option as its question reads it."""
-    if one.read is parsing.deadline and isinstance(value, list):
+    if option.read is parsing.deadline and isinstance(value, list):
         return value[0] if value else None
     return value.value if isinstance(value, StrEnum) else value
 
