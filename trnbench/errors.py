@@ -128,28 +128,20 @@ def unhandled(thing: Never, lacks: str) -> Never:
 
 def did_you_mean(name: str, known: Iterable[str], *, most: int = MOST_NAMED) -> str:
     """Return "; did you mean 'x' or 'y'?" for the known names that are meant, or nothing."""
-    near = [repr(near_name) for near_name in nearest_names(name, known)][:most]
+    near = [repr(word) for word in nearest_names(name, known)][:most]
     return f"; did you mean {listed(near, 'or')}?" if near else ""
 
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:
     """Return the known names that begin with what was typed, else those most like it."""
     typed, names = name.casefold(), [*dict.fromkeys(known)]
-    begun = [
-        candidate
-        for candidate in names
-        if len(typed) > 1 and candidate.casefold().startswith(typed)
-    ]
+    begun = [word for word in names if len(typed) > 1 and word.casefold().startswith(typed)]
     if begun:
         return begun[:MOST_NAMED]
-    likeness = {candidate: _likeness(typed, candidate.casefold()) for candidate in names}
+    likeness = {word: _likeness(typed, word.casefold()) for word in names}
     best = max(likeness.values(), default=0.0)
-    near = [candidate for candidate in names if likeness[candidate] == best >= ALIKE]
-    plain = [
-        candidate
-        for candidate in near
-        if not any(candidate.startswith(f"{other}-") for other in near)
-    ]
+    near = [word for word in names if likeness[word] == best >= ALIKE]
+    plain = [word for word in near if not any(word.startswith(f"{other}-") for other in near)]
     return plain[:MOST_NAMED]
 
 

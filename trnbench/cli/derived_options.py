@@ -214,8 +214,8 @@ def _moving(name: str) -> Callable[..., list[str] | None]:
     """Callback of an option whose later values move the first, or that of a file: +15d."""
 
     def move(context: typer.Context, texts: list[str] | None) -> list[str] | None:
-        known = (context.default_map or {}).get(name) or ()
-        moved = "".join(known)
+        before = (context.default_map or {}).get(name) or ()
+        moved = "".join(before)
         for text in texts or ():
             moved = str(parsing.moved_text(moved, text))
         return [moved] if texts else None

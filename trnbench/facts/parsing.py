@@ -183,7 +183,7 @@ def one_of(what: str, names: Sequence[str]) -> Callable[[str], str]:
     return parsed
 
 
-def several(what: str, one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
+def several(what: str, parser: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
     """Parser of a list separated by commas or blanks, without duplicates."""
 
     def parsed(text: str) -> tuple[T, ...]:
@@ -191,7 +191,7 @@ def several(what: str, one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]
         if not all(map(str.strip, parts)):
             raise InputError(f"{what}: an empty name in {text!r}; name one or more")
         # Compared as values, not as texts: 4k and 4096 are the same size.
-        values = tuple(one(word) for part in parts for word in part.split())
+        values = tuple(parser(word) for part in parts for word in part.split())
         for value in values:
             if values.count(value) > 1:
                 raise InputError(f"{what}: {value} is named twice in {text!r}")
@@ -200,9 +200,9 @@ def several(what: str, one: Callable[[str], T]) -> Callable[[str], tuple[T, ...]
     return parsed
 
 
-def optional(one: Callable[[str], T]) -> Callable[[str], T | None]:
+def optional(parser: Callable[[str], T]) -> Callable[[str], T | None]:
     """Parser for which an empty text, `any`, `auto` and `best` leave the choice open: None."""
-    return lambda text: None if text.strip().casefold() in OPEN else one(text)
+    return lambda text: None if text.strip().casefold() in OPEN else parser(text)
 
 
 def place(what: str, name: Callable[[str], str] = str) -> Callable[[str], tuple[str, int]]:
@@ -223,9 +223,9 @@ def place(what: str, name: Callable[[str], str] = str) -> Callable[[str], tuple[
     return parsed
 
 
-def read(one: Callable[[str], T], given: T | str) -> T:
+def read(parser: Callable[[str], T], given: T | str) -> T:
     """Parse a text; a value of another type passes unchanged."""
-    return one(given) if isinstance(given, str) else given
+    return parser(given) if isinstance(given, str) else given
 
 
 def names(what: str, given: str | Sequence[T]) -> tuple[str | T, ...]:
@@ -262,8 +262,8 @@ def _number(what: str, text: str, kind: str, example: str, *, shown: str | None 
     except OutOfRange as error:
         raise InputError(f"{what}: {error.message}") from None
     except UnitError:
-        found = text if shown is None else shown
-        raise InputError(f"{what}: {found!r} is not {kind}; write e.g. {example}") from None
+        given = text if shown is None else shown
+        raise InputError(f"{what}: {given!r} is not {kind}; write e.g. {example}") from None
 
 
 def _within(what: str, text: str, value: float, least: int, most: int) -> int:

@@ -69,9 +69,9 @@ def pair_reasons(
     name = platform.instance.name
     here = frameworks_on(catalog, platform)
     if framework not in here:
-        names = ", ".join(one.name for one in here) or "none"
+        names = ", ".join(other.name for other in here) or "none"
         yield f"{framework.title} does not run on {name}; frameworks that do: {names}"
     why = scheduler.cannot(platform)
     if why is not None:
-        names = ", ".join(one.name for one in schedulers_on(platform))
+        names = ", ".join(other.name for other in schedulers_on(platform))
         yield f"{scheduler.title}: {why}; schedulers that can: {names}"

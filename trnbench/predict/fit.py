@@ -160,19 +160,21 @@ class ManyLayouts(Record, eq=False):
     @classmethod
     def of(cls, each: Sequence[tuple[LayoutMemory, CountedMemory]]) -> ManyLayouts:
         """Layouts stacked, each with the ranks that are counted."""
-        depth = max(len(one.stages) for one, _ in each)
+        depth = max(len(held.stages) for held, _ in each)
         counted = np.array(
-            [(*one.counted(of), *[0] * (depth - len(one.stages))) for one, of in each]
+            [(*held.counted(of), *[0] * (depth - len(held.stages))) for held, of in each]
         )
         # Layouts with fewer classes repeat their last one, counted for 0 ranks.
-        padded = [(*one.stages, *one.stages[-1:] * (depth - len(one.stages))) for one, _ in each]
+        padded = [
+            (*held.stages, *held.stages[-1:] * (depth - len(held.stages))) for held, _ in each
+        ]
         return cls(
             stack=each[0][0].stack,
             stages=tuple(
                 (counted[:, i : i + 1], stacked([stages[i] for stages in padded]))
                 for i in range(depth)
             ),
-            unseen_groups=np.array([one.unseen_groups(of) for one, of in each])[:, np.newaxis],
+            unseen_groups=np.array([held.unseen_groups(of) for held, of in each])[:, np.newaxis],
         )
 
     def bytes_by(self, numbers: Mapping[str, Numbers]) -> FloatArray:

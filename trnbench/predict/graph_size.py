@@ -133,9 +133,9 @@ def graph_of_parameters(
 ) -> GraphSize:
     """The forward graph of a model of which a rank's parameters alone are known."""
     assert isinstance(chip.unit, NeuronCores)
-    engine, one = chip.unit.tensor, layout.micro_batch == 1
+    engine, single = chip.unit.tensor, layout.micro_batch == 1
     sequence = int(layout.sequence)
-    rows = ceil(sequence / engine.columns) if one else sequence
+    rows = ceil(sequence / engine.columns) if single else sequence
     tiles = rows * parameters / (engine.rows * engine.moving_max)
     return GraphSize(
         instructions=tiles * compiler.tile_instructions, operator="", operator_instructions=0.0

@@ -212,17 +212,17 @@ class Prediction(Record):
             played=self.played and self.played.paced(pace),
             differences=tuple(
                 replace(
-                    one,
-                    closed_s=pace * one.closed_s,
-                    played_s=pace * one.played_s,
-                    closed_quantity_s=pace * one.closed_quantity_s,
-                    played_quantity_s=pace * one.played_quantity_s,
+                    difference,
+                    closed_s=pace * difference.closed_s,
+                    played_s=pace * difference.played_s,
+                    closed_quantity_s=pace * difference.closed_quantity_s,
+                    played_quantity_s=pace * difference.played_quantity_s,
                 )
-                for one in self.differences
+                for difference in self.differences
             ),
             phases=tuple(
-                replace(one, step_time_s=one.step_time_s and pace * one.step_time_s)
-                for one in self.phases
+                replace(phase, step_time_s=phase.step_time_s and pace * phase.step_time_s)
+                for phase in self.phases
             ),
         )
 

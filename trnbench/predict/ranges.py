@@ -205,9 +205,9 @@ def correlation_matrix(keys: Sequence[str], pairs: Mapping[tuple[str, str], floa
     """Correlation of these keys: the valid matrix nearest to the stated pairs."""
     place = {key: i for i, key in enumerate(keys)}
     matrix = np.eye(len(keys))
-    for (one, other), value in pairs.items():
-        if one in place and other in place:
-            matrix[place[one], place[other]] = matrix[place[other], place[one]] = value
+    for (first, other), value in pairs.items():
+        if first in place and other in place:
+            matrix[place[first], place[other]] = matrix[place[other], place[first]] = value
     # Clip eigenvalues and rescale the diagonal to 1: pairs alone may not be positive definite.
     values, vectors = np.linalg.eigh(matrix)
     if np.any(values < LEAST_EIGENVALUE):

@@ -84,24 +84,24 @@ def settle(
     refuse_senseless(setup.model, said)
     layout, habitual = with_habits(setup.model, setup.stack, said, setup.training(said).ranks)
     between = modes_between(setup.stack, said)
-    known = Settled(layout=layout, habitual=habitual, between=between, before=layout)
-    return _searched(setup, known, progress) if searched_for(layout) else known
+    settled = Settled(layout=layout, habitual=habitual, between=between, before=layout)
+    return _searched(setup, settled, progress) if searched_for(layout) else settled
 
 
-def _searched(setup: TrainSetup, known: Settled, progress: SearchProgress) -> Settled:
+def _searched(setup: TrainSetup, settled: Settled, progress: SearchProgress) -> Settled:
     from trnbench.predict.search.question import question_of
     from trnbench.predict.search.search import SearchHooks, search
 
-    question = question_of(setup, known.before, (setup.nodes,))
+    question = question_of(setup, settled.before, (setup.nodes,))
     # The same search as of `compare` and `plan`: one question has one fastest layout.
     result = search(question, top=1, hooks=SearchHooks(progress=progress))
-    found = result.best or result.nearest
+    best = result.best or result.nearest
     return Settled(
-        layout=known.before if found is None else PartialLayout.of(found.layout),
-        habitual=known.habitual,
-        chosen=searched_for(known.before) if result.best else (),
-        between=known.between,
-        before=known.before,
+        layout=settled.before if best is None else PartialLayout.of(best.layout),
+        habitual=settled.habitual,
+        chosen=searched_for(settled.before) if result.best else (),
+        between=settled.between,
+        before=settled.before,
         result=result,
     )
 
@@ -229,12 +229,12 @@ def assumptions(
 
     Knobs without an effect in the layout are left out.
     """
-    habits, found = set(habitual), set(chosen)
+    habits, searched = set(habitual), set(chosen)
     listed = []
     for name, value in layout.given.items():
         plain = _is_plain_job(name, value)
-        if name in found | habits and not plain and _acts(layout, name):
-            why = FASTEST if name in found else _why(layout, name, value, software)
+        if name in searched | habits and not plain and _acts(layout, name):
+            why = FASTEST if name in searched else _why(layout, name, value, software)
             listed.append(Assumption(name=name, value=value, why=why))
     return tuple(listed)
 

@@ -67,30 +67,30 @@ def runs(stack: TrainingStack, feature: str) -> bool:
 
 def beyond(stack: TrainingStack, model: Model, layout: PartialLayout) -> tuple[Support, ...]:
     """Features of a model in a layout that a stack is not known to run."""
-    found = (support_of(stack, feature) for feature in features_of(model, layout))
-    return tuple(one for one in found if one.status != "runs")
+    supports = (support_of(stack, feature) for feature in features_of(model, layout))
+    return tuple(support for support in supports if support.status != "runs")
 
 
-def refusal(stack: TrainingStack, one: Support) -> str:
+def refusal(stack: TrainingStack, support: Support) -> str:
     """Refusal of a feature by a stack, with the source of the statement and a remedy."""
-    why = f" ({one.words})" if one.words else ""
-    instead = ", ".join([*_others(stack, one.feature), "another --stack"])
+    why = f" ({support.words})" if support.words else ""
+    instead = ", ".join([*_others(stack, support.feature), "another --stack"])
     return (
-        f"{stack.short_name} does not run {one.feature}{why}; try {instead}; train, compare and "
-        "plan predict it as if it did with --assume-supported"
+        f"{stack.short_name} does not run {support.feature}{why}; try {instead}; train, compare "
+        "and plan predict it as if it did with --assume-supported"
     )
 
 
-def warning(stack: TrainingStack, one: Support) -> str:
+def warning(stack: TrainingStack, support: Support) -> str:
     """Warning that a feature is untested with a stack, or assumed to run."""
-    why = f" ({one.words})" if one.words else ""
+    why = f" ({support.words})" if support.words else ""
     wider = ""
     if stack.untested is not None:
         ends = f"{stack.untested.low:g} to {stack.untested.high:g}"
         wider = f"; the interval allows for {ends} times the time"
-    if one.status == "refused":
-        return f"{stack.short_name} does not run {one.feature}{why}, assumed that it did{wider}"
-    return f"{one.feature} is untested with {stack.short_name}{why}{wider}"
+    if support.status == "refused":
+        return f"{stack.short_name} does not run {support.feature}{why}, assumed that it did{wider}"
+    return f"{support.feature} is untested with {stack.short_name}{why}{wider}"
 
 
 def _others(stack: TrainingStack, feature: str) -> list[str]:
@@ -236,8 +236,8 @@ class TrainSetup(Record, eq=False):
 
     def training(self, layout: Layout | PartialLayout) -> TrainSetup:
         """Set-up of the nodes that train, without those that only generate answers."""
-        known = layout if isinstance(layout, PartialLayout) else PartialLayout.of(layout)
-        apart = known.number("generation_nodes")
+        partial = layout if isinstance(layout, PartialLayout) else PartialLayout.of(layout)
+        apart = partial.number("generation_nodes")
         if apart is not None and apart >= self.nodes:
             raise InputError(
                 f"--generation-nodes {apart} leaves no node of {self.nodes} to train",
@@ -264,8 +264,8 @@ class TrainSetup(Record, eq=False):
     @property
     def evidence(self) -> Kind:
         """The weakest kind of evidence among the numbers of the calibrations."""
-        known = (self.efficiency.chip, self.stack, self.collectives)
-        return max(one.provenance.weakest() for one in known)
+        calibrations = (self.efficiency.chip, self.stack, self.collectives)
+        return max(calibration.provenance.weakest() for calibration in calibrations)
 
 
 def train_setup(

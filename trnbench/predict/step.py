@@ -88,7 +88,7 @@ def _predicted(setup: TrainSetup, layout: Layout, playing: Playing | None) -> Pr
     on_host = host_states_bytes(program, setup.platform.ranks(setup.logical_size))
     lacking = host_states_refusal(setup.platform.instance, float(on_host))
     # Of equal phases the last one: in most jobs that is the phase that trains.
-    peak = max(reversed(held), key=lambda one: one[0].total_bytes)[0]
+    peak = max(reversed(held), key=lambda pair: pair[0].total_bytes)[0]
     prices = prices_of(setup, program, setup.samples)
     prediction = Prediction(
         memory=replace(peak, fit_probability=min(one.fit_probability for one, _ in held)),
@@ -103,8 +103,8 @@ def _predicted(setup: TrainSetup, layout: Layout, playing: Playing | None) -> Pr
         ),
         warnings=warnings,
         phases=tuple(
-            PhaseFigures(name=phase.name, step_time_s=None, memory=one)
-            for phase, (one, _) in zip(phases, held, strict=True)
+            PhaseFigures(name=phase.name, step_time_s=None, memory=rank_memory)
+            for phase, (rank_memory, _) in zip(phases, held, strict=True)
         )
         if len(phases) > 1
         else (),
@@ -151,11 +151,14 @@ def _held(setup: TrainSetup, program: StepProgram) -> tuple[RankMemory, str | No
         overheads=setup.stack.memory,
         logical_size=setup.logical_size,
     )
-    known = LayoutMemory(
+    layout_memory = LayoutMemory(
         program=program, platform=setup.platform, stack=setup.stack, logical_size=setup.logical_size
     )
-    ends = known.held()
-    return (RankMemory.of(held, (ends.low, ends.high), known.fit_probability), held.refusal())
+    ends = layout_memory.held()
+    return (
+        RankMemory.of(held, (ends.low, ends.high), layout_memory.fit_probability),
+        held.refusal(),
+    )
 
 
 def predict_between(
@@ -257,10 +260,10 @@ def prices_of(
     `shared` comes from a program on the same grid, by the same efficiency.
     """
     taken = efficiency or setup.efficiency
-    known = shared or shared_prices(setup, program, taken)
+    prices = shared or shared_prices(setup, program, taken)
 
     def phase_prices(phase: StepProgram) -> StepPrices:
-        return step_prices(phase, setup.domain, known.exchanges, known.products)
+        return step_prices(phase, setup.domain, prices.exchanges, prices.products)
 
     return job_prices(
         program,
@@ -276,7 +279,7 @@ def unpriced(prices: JobPrices, index: tuple[int, ...] = ()) -> tuple[str, ...]:
     For the layout at an index of the program's grid.
     """
     shape = prices.program.shape
-    broken = [one for one in prices.refused if np.broadcast_to(one.broken, shape)[index]]
+    broken = [reason for reason in prices.refused if np.broadcast_to(reason.broken, shape)[index]]
     if not broken:
         return prices.reasons
     at = prices.program.grid.at(index)
@@ -299,11 +302,11 @@ def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...],
     refused = [*_words(broken, program)]
     warned = platform_warnings(setup.platform, program.grid, logical_size=setup.logical_size)
     warnings = [*_words(warned, program)]
-    for one in setup.beyond(PartialLayout.of(program.layout)):
-        if one.status == "refused" and not setup.assume_supported:
-            refused.append(refusal(setup.stack, one))
+    for support in setup.beyond(PartialLayout.of(program.layout)):
+        if support.status == "refused" and not setup.assume_supported:
+            refused.append(refusal(setup.stack, support))
         else:
-            warnings.append(warning(setup.stack, one))
+            warnings.append(warning(setup.stack, support))
     warnings += setup.taken_over
     if setup.software is not None and setup.software.warning is not None:
         warnings.append(setup.software.warning)
@@ -323,8 +326,8 @@ def compile_s(setup: TrainSetup, layouts: Iterable[Layout]) -> tuple[float, floa
     compiler, chip = setup.graph_compiler, setup.platform.chip
     if compiler is None:
         return None
-    sizes = [graph_size(_program(setup.model, one), chip, compiler) for one in layouts]
-    value, low, high = np.mean([compile_time_s(compiler, one.instructions) for one in sizes], 0)
+    sizes = [graph_size(_program(setup.model, layout), chip, compiler) for layout in layouts]
+    value, low, high = np.mean([compile_time_s(compiler, size.instructions) for size in sizes], 0)
     return float(value), float(low), float(high)
 
 
@@ -363,7 +366,7 @@ def _closed_form(setup: TrainSetup, prices: JobPrices) -> StepFigures:
 
 
 def _played(
-    setup: TrainSetup, prices: JobPrices, found: Prediction, playing: Playing
+    setup: TrainSetup, prices: JobPrices, prediction: Prediction, playing: Playing
 ) -> Prediction:
     """The prediction with the played step, which is as uncertain as the closed form.
 
@@ -383,7 +386,7 @@ def _played(
         )
         for phase, _ in prices.phases
     }
-    closed, played = found.step, parts[TRAIN]
+    closed, played = prediction.step, parts[TRAIN]
     assert closed is not None
     times = {phase.name: phase.times for phase, _ in prices.phases}
     by_category: dict[StepCategory, float] = {
@@ -406,7 +409,7 @@ def _played(
     )
     written: tuple[StepCategory, ...] = ("generation",) if prices.written else ()
     return replace(
-        found,
+        prediction,
         played=step,
         unplayed=(*played.unplayed, *written),
         differences=differences(

@@ -27,13 +27,13 @@ class WrongContent(ValueError):
 
 def plain(text: str) -> str:
     """Text that UTF-8 can encode: bytes of undecodable names are written as escapes."""
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _SURROGATE.sub(lambda surrogate: f"\\u{ord(surrogate[0]):04x}", text)
 
 
 def json_text(value: object) -> str:
     # A surrogate is part of a JSON string, so its backslash needs an escape.
     text = json.dumps(value, ensure_ascii=False)
-    return _SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text)
+    return _SURROGATE.sub(lambda surrogate: f"\\\\u{ord(surrogate[0]):04x}", text)
 
 
 def digest(data: bytes) -> str:
@@ -127,11 +127,11 @@ def masked(data: bytes) -> bytes:
     return _BEARER.sub(rf"\1 {MASK}", _ASSIGNED.sub(_without_value, text)).encode()
 
 
-def _without_value(found: re.Match[str]) -> str:
-    name, value = found["name"], found["value"]
+def _without_value(secret: re.Match[str]) -> str:
+    name, value = secret["name"], secret["value"]
     quote = next((mark for mark in ('"""', "'''", '"', "'") if value.startswith(mark)), "")
     bare = value.strip("\"'")
     said = name.strip(" \t\"':=-")
     if said.casefold() in _QUESTIONS or (not _ALWAYS.search(said) and _HARMLESS.fullmatch(bare)):
-        return found[0]
+        return secret[0]
     return f"{name}{quote}{MASK}{quote}"

@@ -246,6 +246,14 @@ def _errors(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Worse,
             scored.get("errors", {}).get("all") for scored in (section, after["sets"].get(name, {}))
         )
         if was and now:
-            one, two = was["mape"], now["mape"]
-            grown.append(Worse(label=name, key=MEAN_ERROR, before=one, after=two, by=two - one))
+            before_error, two = was["mape"], now["mape"]
+            grown.append(
+                Worse(
+                    label=name,
+                    key=MEAN_ERROR,
+                    before=before_error,
+                    after=two,
+                    by=two - before_error,
+                )
+            )
     return tuple(grown)

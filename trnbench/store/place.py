@@ -53,16 +53,16 @@ def fault_of(path: Path, error: sqlite3.Error | UnicodeDecodeError | OSError) ->
     return StoreFault(f"{path}: {error}")
 
 
-def fault_found(path: Path, found: Sequence[str]) -> StoreFault | None:
+def fault_found(path: Path, problems: Sequence[str]) -> StoreFault | None:
     """Fault for the findings of SQLite's check of a whole file; None where there are none."""
-    if list(found) == ["ok"]:
+    if list(problems) == ["ok"]:
         return None
-    for text in found:
+    for text in problems:
         failed = _PAGE_NOT_READ.search(text)
         # The check reports a page that could not be read as if its content were wrong.
         if failed and (failed[1] is None or int(failed[1]) & 0xFF not in _DAMAGED):
             return StoreFault(f"{path} cannot be read now: {_line(text)}")
-    return Damaged(f"{path} is damaged: {_line(found[0])}", hint=RECOVERS)
+    return Damaged(f"{path} is damaged: {_line(problems[0])}", hint=RECOVERS)
 
 
 def _line(text: str) -> str:
@@ -113,8 +113,8 @@ def is_null(path: Path) -> bool:
     if str(path) == os.devnull:
         return True
     with suppress(OSError):
-        found, null = path.lstat(), os.stat(os.devnull)
-        return stat.S_ISCHR(found.st_mode) and found.st_rdev == null.st_rdev
+        status, null = path.lstat(), os.stat(os.devnull)
+        return stat.S_ISCHR(status.st_mode) and status.st_rdev == null.st_rdev
     return False
 
 

@@ -229,8 +229,8 @@ def _legend(parts: Sequence[BarPart], width: int, styles: Sequence[Style]) -> Te
     text = Text()
     for number, line in enumerate(legend_lines(entries, width)):
         text.append("\n" if number else "")
-        for one in line:
-            text.append(one.text, "" if one.hue is None else styles[one.hue])
+        for span in line:
+            text.append(span.text, "" if span.hue is None else styles[span.hue])
     return text
 
 

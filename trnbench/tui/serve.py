@@ -201,8 +201,8 @@ def _guard(address: str, token: str, cookie: str) -> Any:  # noqa: ANN401 - a mi
         if request.host != address.removeprefix("http://"):
             raise web.HTTPMisdirectedRequest(text=f"this is {address}")
         given = request.query.get(TOKEN, "")
-        known = given or request.cookies.get(cookie, "")
-        if not hmac.compare_digest(known.encode(), token.encode()):
+        secret = given or request.cookies.get(cookie, "")
+        if not hmac.compare_digest(secret.encode(), token.encode()):
             raise web.HTTPForbidden(text="open the address that trnbench printed, with its token")
         origin = request.headers.get("Origin")
         if (request.path == "/ws" or origin is not None) and origin != address:

@@ -79,15 +79,15 @@ async def use_tab(websocket: Any, tab: Any) -> None:  # noqa: ANN401 - of an ext
             raise MalformedMessage(f"it has over {LARGEST_BYTES >> 10} KiB, or is no text")
         if message.type.name != "TEXT":
             continue
-        told = read_message(message.data)
+        read = read_message(message.data)
         async with asyncio.timeout(STUCK_S):
-            match told.kind:
+            match read.kind:
                 case "stdin":
-                    await tab.send_bytes(told.keys.encode())
+                    await tab.send_bytes(read.keys.encode())
                 case "resize":
-                    await tab.set_terminal_size(*told.size)
+                    await tab.set_terminal_size(*read.size)
                 case "ping":
-                    await websocket.send_json(["pong", told.keys])
+                    await websocket.send_json(["pong", read.keys])
                 case "focus":
                     await tab.focus()
                 case _:

@@ -43,13 +43,13 @@ def form_hint() -> Static:
     return Static("F2 lists, up/down steps, Esc leaves", classes="hint", markup=False)
 
 
-def evidence_facts(found: Sequence[Row]) -> tuple[str, ...]:
+def evidence_facts(rows: Sequence[Row]) -> tuple[str, ...]:
     """Return, for the status line, the calibrations of rows, and their weakest evidence."""
     facts = []
     for key, words in (("basis", "speed"), ("evidence", "weakest evidence")):
         figure = FIGURES[key]
-        told = (figure.words.get(str(row[key]), str(row[key])) for row in found if row.get(key))
-        kinds = dict.fromkeys(told)
+        bases = (figure.words.get(str(row[key]), str(row[key])) for row in rows if row.get(key))
+        kinds = dict.fromkeys(bases)
         facts += [f"{words}: {', '.join(kinds)}"] if kinds else []
     return tuple(facts)
 

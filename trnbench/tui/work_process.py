@@ -72,24 +72,24 @@ class AnswerKeeper:
 
         if not keeps():
             return
-        content: list[object] = [(one.question, kept_answer(one.report)) for one in answers]
+        content: list[object] = [(kept.question, kept_answer(kept.report)) for kept in answers]
         if content == self._last:
             return
         said: list[str] = []
 
         def keep_them() -> None:
             ids: list[str] = []
-            for one in answers:
+            for kept in answers:
                 given = GivenAnswer(
-                    report=one.report,
-                    options=one.question.given,
-                    command=with_folders(one.question.line, one.catalog),
+                    report=kept.report,
+                    options=kept.question.given,
+                    command=with_folders(kept.question.line, kept.catalog),
                     started_at=began,
                     seconds=seconds,
-                    exit_code=0 if one.good else 1,
+                    exit_code=0 if kept.good else 1,
                     replaces=() if ids or stood else self._ids,
                 )
-                ids.append(keep(one.catalog, given, say=said.append))
+                ids.append(keep(kept.catalog, given, say=said.append))
             self._ids, self._last = tuple(ids), content
 
         kept_or_said(keep_them, said.append, "answers are")

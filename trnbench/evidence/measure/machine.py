@@ -83,8 +83,8 @@ class _Maker:
         self.catalog, self.name, self.timed = catalog, name, timed
         self.first = timed.rows[0]
         self.ranks = max(row.whole("ranks") for row in timed.rows)
-        known = self.first.text("chip")
-        self.known = load_chip(catalog, known) if known else None
+        chip = self.first.text("chip")
+        self.known = load_chip(catalog, chip) if chip else None
         self.date = datetime.date.fromisoformat(self.first.needed("date"))
 
     def files(self) -> MachineFiles:
@@ -105,9 +105,9 @@ class _Maker:
     @property
     def _sources(self) -> FileTable:
         title = f"{self.first.needed('source')} on {self.first.text('device')}"
-        told = ", ".join(filter(None, (self.first.text("software"), self.first.text("driver"))))
+        versions = ", ".join(filter(None, (self.first.text("software"), self.first.text("driver"))))
         return {
-            _SOURCE: {"title": f"{title}: {told}", "date": self.date},
+            _SOURCE: {"title": f"{title}: {versions}", "date": self.date},
             _NONE: {"title": "Assumed: nothing was measured that tells it", "date": self.date},
         }
 
@@ -195,19 +195,19 @@ class _Maker:
         }
 
     def _reliability(self, chip: str) -> FileTable:
-        told = "nothing was measured; as wide as what is published of accelerators"
+        note = "nothing was measured; as wide as what is published of accelerators"
         return {
             "name": self.name,
             "title": f"Failures of {self.name}, assumed",
             "chips": [chip],
             "sources": self._sources,
-            "failures_per_node_day": _assumed(4e-3, 1e-4, 3e-2, told),
+            "failures_per_node_day": _assumed(4e-3, 1e-4, 3e-2, note),
             "node_chips": _assumed(self.ranks, 1, self.ranks, "all devices of the machine"),
-            "detect": _assumed("5 min", "1 min", "30 min", told),
-            "launch": _assumed("1 min", "1 s", "15 min", told),
-            "compile": _assumed("2 min", "1 s", "30 min", told),
-            "write_per_node": _assumed("1 GB/s", "0.1 GB/s", "10 GB/s", told),
-            "write_total": _assumed("1 GB/s", "0.1 GB/s", "100 GB/s", told),
+            "detect": _assumed("5 min", "1 min", "30 min", note),
+            "launch": _assumed("1 min", "1 s", "15 min", note),
+            "compile": _assumed("2 min", "1 s", "30 min", note),
+            "write_per_node": _assumed("1 GB/s", "0.1 GB/s", "10 GB/s", note),
+            "write_total": _assumed("1 GB/s", "0.1 GB/s", "100 GB/s", note),
             "stalled_share": _assumed(1.0, 0.05, 1.0, "training waits for the store"),
         }
 

@@ -181,12 +181,12 @@ def _streams(timed: TimedRows) -> tuple[float, float]:
 
 
 def _by_format(timed: TimedRows) -> dict[str, list[EvidenceRow]]:
-    found: dict[str, list[EvidenceRow]] = {}
+    groups: dict[str, list[EvidenceRow]] = {}
     for row in timed.of(PRODUCT):
-        found.setdefault(format_named(row.needed("dtype")).name, []).append(row)
-    if not found:
+        groups.setdefault(format_named(row.needed("dtype")).name, []).append(row)
+    if not groups:
         raise InputError("no row tells how fast products are: measure matrix, or all")
-    return found
+    return groups
 
 
 def _products(timed: TimedRows, kernel_s: float) -> FittedProducts:
@@ -295,13 +295,13 @@ def _exchanges(timed: TimedRows) -> tuple[tuple[ExchangeFit, ...], float, float]
             raise RowFault(f"{row.id}: {row.text('collective')[:40]!r} is not measured here")
         point = row.positive("size_bytes"), timed.seconds(row)
         groups.setdefault((op, row.whole("ranks")), []).append(point)
-    found, scatters = [], [0.0]
+    fits, scatters = [], [0.0]
     for (op, ranks), points in sorted(
         groups.items(), key=lambda item: (OPERATIONS.index(item[0][0]), item[0][1])
     ):
         for below, launch_s, s_per_byte, apart in _lines(sorted(points)):
             scatters.append(apart)
-            found.append(
+            fits.append(
                 ExchangeFit(
                     op=op,
                     ranks=ranks,
@@ -310,8 +310,8 @@ def _exchanges(timed: TimedRows) -> tuple[tuple[ExchangeFit, ...], float, float]
                     bus_bytes_per_s=bus_factor(op, ranks) / s_per_byte,
                 )
             )
-    links = max((one.bus_bytes_per_s for one in found), default=_UNTOLD)
-    shared = tuple(replace(one, link_share=one.bus_bytes_per_s / links) for one in found)
+    links = max((fit.bus_bytes_per_s for fit in fits), default=_UNTOLD)
+    shared = tuple(replace(fit, link_share=fit.bus_bytes_per_s / links) for fit in fits)
     return shared, links, median(scatters)
 
 

@@ -154,7 +154,7 @@ class Decoder(Record, eq=False):
                 for name in kept
             }
             new = {name: weight[0] for name, weight in updated.items()}
-            moments = [{name: one[1][i] for name, one in updated.items()} for i in (0, 1)]
+            moments = [{name: update[1][i] for name, update in updated.items()} for i in (0, 1)]
             narrow = {name: weight.astype(weights[name].dtype) for name, weight in new.items()}
             state = (count + 1, narrow, new if masters else {}, *moments)
             return state, self._sum(loss, "dp") / tokens

@@ -112,8 +112,8 @@ def _tasks(
     """Measurements: the name of each for people, and the function that makes its rows."""
     tasks: list[tuple[str, Callable[[], Iterable[Cells]]]] = []
 
-    def add(what: str, found: Callable[[], Iterable[T]], row: Callable[[T], Cells]) -> None:
-        tasks.append((what, lambda: map(row, found())))
+    def add(what: str, measured: Callable[[], Iterable[T]], row: Callable[[T], Cells]) -> None:
+        tasks.append((what, lambda: map(row, measured())))
 
     if "matrix" in request.kinds:
         for case in suite.products:

@@ -134,8 +134,8 @@ class CollectiveStack(Sourced):
     def __post_init__(self) -> None:
         for name in (self.default_tuning, *(rule.tuning for rule in self.rules)):
             if name not in self.tunings:
-                known = ", ".join(self.tunings)
-                raise ValueError(f"no tuning {name!r}; known: {known}")
+                tunings = ", ".join(self.tunings)
+                raise ValueError(f"no tuning {name!r}; known: {tunings}")
 
     def tuning(self, name: str) -> Tuning:
         if name not in self.tunings:
@@ -165,15 +165,15 @@ def load_stack(catalog: Catalog, name: str) -> CollectiveStack:
 def stack_of(catalog: Catalog, instance: str) -> CollectiveStack:
     """The stack of an instance (by name, not alias), or of the nearest one, with wider ranges."""
     entry, nearest = stack_file(catalog, instance, FILE_PREFIX, STACK_KEYS)
-    found = load_once(catalog, entry.path, CollectiveStack)
+    stack = load_once(catalog, entry.path, CollectiveStack)
     if nearest is None or nearest.same:
-        return found
+        return stack
     own = load_named(catalog, "instances", instance, Instance)
     # Sizes of a table hold on the links it was made on; behind other switches they are nobody's.
     switched = "switch" in own.scale_up_kind
     return replace(
-        found,
-        inherits_from=found.name,
-        choice="fastest" if switched else found.choice,
-        provenance=widened(found.provenance, HANDED_ON),
+        stack,
+        inherits_from=stack.name,
+        choice="fastest" if switched else stack.choice,
+        provenance=widened(stack.provenance, HANDED_ON),
     )

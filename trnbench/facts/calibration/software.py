@@ -148,10 +148,10 @@ def software_on(
     catalog: Catalog, platform: Platform, names: tuple[str, ...]
 ) -> TrainingSoftware | None:
     """The software on a platform with the first known of these names; None if all are unknown."""
-    known = {
+    runners = {
         name.lower(): software
         for software in all_software(catalog)
         if software.runs_on(platform)
         for name in software.names
     }
-    return next((known[name.lower()] for name in names if name.lower() in known), None)
+    return next((runners[name.lower()] for name in names if name.lower() in runners), None)

@@ -152,7 +152,7 @@ class Stacks(State, kw_only=False):
                 stack=load_training_stack(self.catalog, name, instance=instance), own=True
             )
         if not software.runs_on(platform):
-            able = [one.name for one in all_software(self.catalog) if one.runs_on(platform)]
+            able = [other.name for other in all_software(self.catalog) if other.runs_on(platform)]
             raise InputError(
                 f"--stack: {name} does not run on {platform.instance.name}",
                 hint=f"frameworks that do: {', '.join(able) or 'none'}; `trnbench spec list` names "
@@ -183,8 +183,8 @@ class Stacks(State, kw_only=False):
 
     def _chips_of(self, stack: TrainingStack) -> frozenset[str]:
         def chips() -> frozenset[str]:
-            known = self.catalog.users("instances")
-            listed = (name for name in stack.instances if name in known)
+            instances = self.catalog.users("instances")
+            listed = (name for name in stack.instances if name in instances)
             return frozenset(load_instance(self.catalog, name).chip for name in listed)
 
         return self._chips.of(stack.name, chips)
@@ -238,7 +238,7 @@ def _is_others(
     mine = [name.lower() for name in software.names]
     if any(name in mine for name in names) or any(name == text.lower() for name in names):
         return False
-    known = {name.lower() for one in all_software(catalog) for name in one.names}
+    known = {name.lower() for each in all_software(catalog) for name in each.names}
     return any(name in known for name in names)
 
 

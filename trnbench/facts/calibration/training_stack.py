@@ -303,8 +303,8 @@ class TrainingStack(Sourced):
                 return unseen
         if family is not None and self.fitted_to and family not in self.fitted_to:
             return unseen
-        known = self.basis_on(instance) == self.basis
-        return self.spread if known else _between(self.spread, unseen)
+        measured = self.basis_on(instance) == self.basis
+        return self.spread if measured else _between(self.spread, unseen)
 
     @property
     def own_numbers(self) -> dict[str, Numbers]:
@@ -430,9 +430,9 @@ def training_file(catalog: Catalog, name: str) -> Entry | None:
             break
         if catalog.table(entry.path).get("stands_for") == full:
             return entry
-    for known in (full, name):
-        if known in catalog.names("calibration"):
-            return catalog.find("calibration", known)
+    for candidate in (full, name):
+        if candidate in catalog.names("calibration"):
+            return catalog.find("calibration", candidate)
     return None
 
 
@@ -453,20 +453,20 @@ def generic_stack(catalog: Catalog, dispatch: Dispatch, instance: Instance) -> T
 
 def _serving(catalog: Catalog, entry: Entry, nearest: transfer.Nearest | None) -> TrainingStack:
     """The stack of a file for an instance: unchanged, or transferred with a wider spread."""
-    found = load_once(catalog, entry.path, TrainingStack)
+    stack = load_once(catalog, entry.path, TrainingStack)
     if nearest is None:
-        return found
+        return stack
     # A transferred stack was never measured here: its scatter is that of unseen machines.
-    unseen = found.unseen or found.spread
+    unseen = stack.unseen or stack.spread
     same = nearest.same
     return replace(
-        found,
-        inherits_from=found.name,
-        basis="transferred" if found.basis == "measured" else "assumed",
-        spread=_between(found.spread, unseen) if same else unseen,
-        provenance=found.provenance
+        stack,
+        inherits_from=stack.name,
+        basis="transferred" if stack.basis == "measured" else "assumed",
+        spread=_between(stack.spread, unseen) if same else unseen,
+        provenance=stack.provenance
         if same
-        else transfer.widened(found.provenance, transfer.HANDED_ON),
+        else transfer.widened(stack.provenance, transfer.HANDED_ON),
     )
 
 

@@ -129,15 +129,15 @@ def taken_over(
     catalog: Catalog, own: Instance, made_for: Mapping[str, Iterable[str]]
 ) -> tuple[str, ...]:
     """Remarks on stacks (with the instances they were `made_for`) that another one hands on."""
-    found: dict[str, list[str]] = {}
+    strangers: dict[str, list[str]] = {}
     for stack, known in made_for.items():
         if own.name not in known:
             nearest = nearest_instance(catalog, own, known)
-            found.setdefault(f"{nearest.instance} ({nearest.alike})", []).append(stack)
+            strangers.setdefault(f"{nearest.instance} ({nearest.alike})", []).append(stack)
     return tuple(
         f"{' and '.join(stacks)} {'was' if len(stacks) == 1 else 'were'} not made for {own.name}: "
         f"carried over from {whom}, with wider ranges"
-        for whom, stacks in found.items()
+        for whom, stacks in strangers.items()
     )
 
 
@@ -172,12 +172,12 @@ def listing(catalog: Catalog, prefix: str, key: str, name: str) -> Entry | None:
     return next((entry for entry in entries if name in listed_in(catalog, entry, key)), None)
 
 
-def widened(known: Provenance, factor: float) -> Provenance:
+def widened(evidenced: Provenance, factor: float) -> Provenance:
     """The same evidence with wider ranges, at best estimated."""
     return replace(
-        known,
+        evidenced,
         evidence={
-            path: _wider(path, evidence, factor) for path, evidence in known.evidence.items()
+            path: _wider(path, evidence, factor) for path, evidence in evidenced.evidence.items()
         },
     )
 

@@ -27,8 +27,8 @@ def concept(name: str) -> Concept:
     """The topic or glossary term with this name."""
     explanation = explained(name)
     if explanation is None:
-        known = [*topic_titles(), *glossary()]
-        raise UnknownNameError("topic", name, known, lists="trnbench help")
+        titles = [*topic_titles(), *glossary()]
+        raise UnknownNameError("topic", name, titles, lists="trnbench help")
     return explanation
 
 

@@ -80,10 +80,10 @@ def by_tag(form: TypeForm) -> dict[str, TypeForm]:
 @cache
 def entries(record: TypeForm) -> dict[str, TypeForm]:
     """Key -> form of the value, for all keys that a record's table may have."""
-    found: dict[str, TypeForm] = {}
+    forms: dict[str, TypeForm] = {}
     for key, form in forms_of(record).values():
-        found |= by_tag(form) or {key: form}
-    return found
+        forms |= by_tag(form) or {key: form}
+    return forms
 
 
 def content_of(record: Record) -> Iterator[tuple[str, str, object]]:
@@ -94,7 +94,7 @@ def content_of(record: Record) -> Iterator[tuple[str, str, object]]:
             yield name, key, value
         elif isinstance(value, tuple):
             for tag in by_tag(form):
-                yield tag, tag, tuple(one for one in value if tag_of(one) == tag)
+                yield tag, tag, tuple(item for item in value if tag_of(item) == tag)
         else:
             yield name, tag_of(value), value
 

@@ -147,13 +147,13 @@ class Catalog(Record, kw_only=False, weakref=True):
 
     def aliases(self, section: str) -> Mapping[str, Entry]:
         """Alias -> entry of a section; a duplicate alias is a fault."""
-        found: dict[str, Entry] = {}
+        by_name: dict[str, Entry] = {}
         for name, (first, *others) in self.users(section).items():
             if others:
                 raise _duplicate(name, first, others[0])
             if name != first.name:
-                found[name] = first
-        return found
+                by_name[name] = first
+        return by_name
 
     def users(self, section: str) -> Mapping[str, Sequence[Entry]]:
         """Name or alias -> files that declare it; a file that repeats a name is listed twice."""
@@ -174,8 +174,8 @@ class Catalog(Record, kw_only=False, weakref=True):
             return make()  # which says what is wrong with the file
         # The inode tells a file that was replaced within the clock's resolution.
         stamp = tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
-        known, made = self._made.get((path, kind), (None, None))
-        if known != stamp:
+        earlier, made = self._made.get((path, kind), (None, None))
+        if earlier != stamp:
             made = make()
             self._made[path, kind] = stamp, made
         return made  # type: ignore[no-any-return]
@@ -291,27 +291,27 @@ def _existing(path: Path, origin: str) -> Path:
 
 def _winning(folders: Sequence[Folder], section: str) -> dict[str, Entry]:
     """Files of a section by name; each winner lists the files that it hides."""
-    found: dict[str, Entry] = {}
+    by_name: dict[str, Entry] = {}
     for folder in folders:
         for path in _files(folder.path, SECTIONS[section], section):
-            winner = found.get(path.stem)
-            found[path.stem] = Entry(
+            winner = by_name.get(path.stem)
+            by_name[path.stem] = Entry(
                 section=section,
                 name=path.stem,
                 path=winner.path if winner else path,
                 origin=winner.origin if winner else folder.origin,
                 hides=(*winner.hides, path) if winner else (),
             )
-    return found
+    return by_name
 
 
 def _files(folder: Path, parent: str, section: str) -> list[Path]:
-    found = []
+    listing = []
     for place in (folder / section, folder / parent / section):
         with suppress(OSError):
             names = sorted(name for name in os.listdir(place) if name.endswith(_ENDING))
-            found += [place / name for name in names]
-    return found
+            listing += [place / name for name in names]
+    return listing
 
 
 class Listed(Record):
@@ -352,7 +352,7 @@ def _listed(catalog: Catalog, entry: Entry) -> Listed:
 
 def unknown_name(catalog: Catalog, section: str, name: str, key: str) -> Iterator[Fault]:
     """Yield a fault where a file names something outside of the catalogue."""
-    known = catalog.users(section)
-    if name not in known:
-        message = f"unknown {SINGULAR[section]} {name!r}{did_you_mean(name, known)}"
+    declared = catalog.users(section)
+    if name not in declared:
+        message = f"unknown {SINGULAR[section]} {name!r}{did_you_mean(name, declared)}"
         yield Fault(key, message)

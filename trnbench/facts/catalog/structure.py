@@ -182,7 +182,7 @@ def _union_reader(key: str, classes: Mapping[str, schema.TypeForm]) -> ValueRead
 def _choice(value: object, allowed: tuple[Any, ...]) -> object:
     # True equals 1 in Python, so a choice of numbers would accept a truth value.
     if isinstance(value, bool | list | dict) or value not in allowed:
-        known = ", ".join(map(str, allowed))
+        values = ", ".join(map(str, allowed))
         hint = did_you_mean(value, map(str, allowed)) if isinstance(value, str) else ""
-        raise quantity.Misfit(f"expected one of {known}; found {quantity.kind_of(value)}{hint}")
+        raise quantity.Misfit(f"expected one of {values}; found {quantity.kind_of(value)}{hint}")
     return value

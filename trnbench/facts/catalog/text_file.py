@@ -97,14 +97,14 @@ def files_below(folder: Path) -> list[Path]:
 def _reading(path: Path, what: str) -> Iterator[int]:
     """Yield the file's size in bytes; turn each obstacle to reading into one message."""
     try:
-        found = path.stat()
-        if S_ISDIR(found.st_mode):
+        status = path.stat()
+        if S_ISDIR(status.st_mode):
             raise refused(path, f"is a folder; expected a {what} file")
-        if S_ISFIFO(found.st_mode):
+        if S_ISFIFO(status.st_mode):
             raise refused(path, f"is a pipe; write what comes out of it to a {what} file first")
-        if not S_ISREG(found.st_mode):
+        if not S_ISREG(status.st_mode):
             raise refused(path, f"is not a regular file; expected a {what} file")
-        yield found.st_size
+        yield status.st_size
     except FileNotFoundError:
         raise refused(path, "no such file") from None
     except PermissionError:

@@ -45,8 +45,8 @@ def _parsed(path: Path, text: str) -> dict[str, object]:
     # Control characters stand in the file as such, or come from an escape: without a backslash and
     # without such a character no text has to be looked at.
     for place, said in _texts(table, "") if "\\" in text or control_character(text) else ():
-        if found := control_character(said):
-            raise refused(path, f"{shown(place)}: has the control character {found}; remove it")
+        if character := control_character(said):
+            raise refused(path, f"{shown(place)}: has the control character {character}; remove it")
     return table
 
 

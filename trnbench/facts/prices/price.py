@@ -46,8 +46,8 @@ class Price(Record):
             raise ValueError("`date_from` is after `date_to`")
         if self.unchanged_since is not None and self.unchanged_since > self.date_from:
             raise ValueError("`unchanged_since` is after `date_from`")
-        known = (self.low_usd_per_hour, self.usd_per_hour, self.high_usd_per_hour)
-        rates = [rate for rate in known if rate is not None]
+        ends = (self.low_usd_per_hour, self.usd_per_hour, self.high_usd_per_hour)
+        rates = [rate for rate in ends if rate is not None]
         if rates != sorted(rates):
             raise ValueError("expected `low` <= `usd_per_hour` <= `high`")
 

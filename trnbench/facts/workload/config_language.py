@@ -95,9 +95,9 @@ class Fields:
         return default
 
     def only(self, key: str, value: bool | int | str, why: str) -> None:
-        found = self._config.get(key)
-        if found is not None and (type(found) is not type(value) or found != value):
-            self.fault(key, f"only {value!r} can be imported, found {kind_of(found)}: {why}")
+        entry = self._config.get(key)
+        if entry is not None and (type(entry) is not type(value) or entry != value):
+            self.fault(key, f"only {value!r} can be imported, found {kind_of(entry)}: {why}")
 
     def _present(self, key: str, default: object) -> object:
         value = self._config.get(key)
@@ -193,8 +193,8 @@ class Scope:
                 return fields.whole(name, minimum=0 if zero else 1)
 
     def _of(self, part: str) -> Mapping[str, object]:
-        found = self.family.get(part, {})
-        return found if isinstance(found, Mapping) else {}
+        entries = self.family.get(part, {})
+        return entries if isinstance(entries, Mapping) else {}
 
     def _names(self, part: str) -> Sequence[str]:
         listed = self.family.get(part, ())

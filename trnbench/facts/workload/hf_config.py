@@ -61,15 +61,15 @@ def read_config(path: Path) -> dict[str, object]:
 def families() -> Mapping[str, Mapping[str, object]]:
     """Every importable family of models, with its inherited tables."""
     written = read_toml(Path(__file__).with_name("families.toml"))
-    found: dict[str, Mapping[str, object]] = {}
+    by_name: dict[str, Mapping[str, object]] = {}
 
     def whole(name: str) -> Mapping[str, object]:
-        if name not in found:
+        if name not in by_name:
             own = written[name]
             assert isinstance(own, Mapping)
             like = own.get("like")
-            found[name] = own if like is None else _taken_over(whole(str(like)), own)
-        return found[name]
+            by_name[name] = own if like is None else _taken_over(whole(str(like)), own)
+        return by_name[name]
 
     return {name: whole(name) for name in written}
 

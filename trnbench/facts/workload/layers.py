@@ -70,10 +70,10 @@ def layer_order(pattern: str) -> tuple[str, ...]:
     at = 0
     text = pattern.strip()
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        matched = _TOKEN.match(text, at)
+        if matched is None:
             raise ValueError(f"`pattern` is not understood from {text[at : at + 20]!r} on")
-        token, at = found[1], found.end()
+        token, at = matched[1], matched.end()
         if token == "(":
             stack.append([])
         elif token == ")":

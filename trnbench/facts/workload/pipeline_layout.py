@@ -75,14 +75,14 @@ def written(stages: tuple[int, ...], depths: tuple[int, ...] = ()) -> str:
         f"{LOSS if i == last else ''}"
         for i, (n, m) in enumerate(zip_longest(stages, depths, fillvalue=0))
     ]
-    found = ""
+    spelled = ""
     for text, alike in groupby(texts[:-1]):
         times = len(list(alike))
         if not text:
-            found += _times(NEXT, times)
+            spelled += _times(NEXT, times)
         else:
-            found += f"{text}{NEXT}" if times == 1 else f"({text}{NEXT})*{times}"
-    return found + texts[-1]
+            spelled += f"{text}{NEXT}" if times == 1 else f"({text}{NEXT})*{times}"
+    return spelled + texts[-1]
 
 
 def lighter_ends(layers: int, stages: int, first: int, last: int) -> tuple[int, ...] | None:

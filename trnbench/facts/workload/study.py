@@ -98,7 +98,7 @@ class Study(Sourced):
 
 def _is_option(value: object) -> bool:
     values = value if isinstance(value, list) else [value]
-    return all(isinstance(one, _PLAIN) for one in values)
+    return all(isinstance(item, _PLAIN) for item in values)
 
 
 def _is_table(value: object) -> bool:

@@ -136,14 +136,14 @@ def _expert_tp(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterat
 
 def divisors(numbers: Iterable[int] | IntArray, most: int | None = None) -> tuple[int, ...]:
     """Divisors of any of the numbers, up to `most`, ascending."""
-    found = {
+    values = {
         divisor
         for number in map(int, numbers)
         for small in range(1, isqrt(number) + 1)
         if number % small == 0
         for divisor in (small, number // small)
     }
-    return tuple(sorted(d for d in found if most is None or d <= most))
+    return tuple(sorted(d for d in values if most is None or d <= most))
 
 
 _OF: Mapping[str, Callable[[SearchQuestion, Mapping[str, IntArray]], Iterator[Value]]] = {

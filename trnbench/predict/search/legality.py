@@ -71,13 +71,13 @@ class ScheduleFamily(Record, eq=False):
 
 def families(space: Space) -> tuple[ScheduleFamily, ...]:
     """Valid layouts of a space for every schedule and variant, with counts of the rejected ones."""
-    found: dict[tuple[Schedule, Variant], dict[bool, list[Variant]]] = {}
+    alike_variants: dict[tuple[Schedule, Variant], dict[bool, list[Variant]]] = {}
     for schedule in space.schedules:
         for variant in space.variants:
             # ZeRO stages above the lowest skip dp = 1, so their masks differ from the lowest
             # stage's.
             lowest = variant["zero"] == space.first["zero"]
-            alike = found.setdefault((schedule, own_modes(variant)), {})
+            alike = alike_variants.setdefault((schedule, own_modes(variant)), {})
             alike.setdefault(lowest, []).append(variant)
     # Rules of the platform depend on groups of ranks alone, rules of division on a program's modes.
     platform: Memo[Variant, Mapping[str, BoolArray]] = Memo()
@@ -86,7 +86,7 @@ def families(space: Space) -> tuple[ScheduleFamily, ...]:
         found_rules = platform.of(group_modes(variant), partial(_platform_rules, space, variant))
         outer[own] = {**found_rules, **_outer_rules(space, variant)}
     families: list[ScheduleFamily] = []
-    for (schedule, own), alike in found.items():
+    for (schedule, own), alike in alike_variants.items():
         looked_at = [(tuple(some), _looked_at(space, schedule, some[0])) for some in alike.values()]
         layout = space.layout(schedule, looked_at[0][0][0])
         families.append(_sorted_out(space, outer[own], layout, looked_at))
@@ -120,13 +120,13 @@ def group_modes(variant: Variant) -> Variant:
 
 def nearest_refusal(space: Space) -> tuple[str, ...]:
     """Reasons against the layout of a space that breaks the fewest rules, as text."""
-    found = (
+    broken = (
         _least_broken(space, schedule, variant)
         for schedule in space.schedules
         if len(space.chunks(schedule))
         for variant in space.variants
     )
-    return min(found, key=len, default=())
+    return min(broken, key=len, default=())
 
 
 def _least_broken(space: Space, schedule: Schedule, variant: Variant) -> tuple[str, ...]:
@@ -219,8 +219,9 @@ def _inner_legal(
     lost: dict[str, IntArray] = {}
     chunks = space.chunks(layout.schedule)
     grid = grid_of(_with_inner(space, layout, outer))
-    found = (*reasons(space.question.model, grid), *_routed(space.question, grid, OF_EXPERTS))
-    rules = [(reason.rule, reason.broken) for reason in found]
+    question = space.question
+    against = (*reasons(question.model, grid), *_routed(question, grid, OF_EXPERTS))
+    rules = [(reason.rule, reason.broken) for reason in against]
     rules.append(("chunks", space.uneven_chunks(grid)))
     rules.append(("same program", space.seen_before(grid)))
     rules.append(("same order", space.same_order(layout.schedule, grid.micro_batches)))
@@ -293,8 +294,8 @@ def _outer_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
         vpp=int(space.axes["vpp"][0]),
         micro_batch=int(space.axes["micro_batch"][0]),
     )
-    found = reasons(question.model, grid_of(layout))
-    return {reason.rule: _outer(reason.broken) for reason in found if reason.rule not in _OF_CHUNKS}
+    rules = reasons(question.model, grid_of(layout))
+    return {reason.rule: _outer(reason.broken) for reason in rules if reason.rule not in _OF_CHUNKS}
 
 
 def _platform_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
@@ -302,21 +303,21 @@ def _platform_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
     question, shape = space.question, _outer_shape(space)
     # Rules of the platform do not depend on the inner degrees.
     layout = replace(space.layout(space.schedules[0], variant), ep=1, vpp=1, micro_batch=1)
-    found = {
+    masks = {
         reason.rule: np.broadcast_to(_outer(reason.broken), shape)
         for reason in _refused(question, grid_of(layout), space.column("nodes"))
     }
     # Routing is checked only for groups that fill their cluster: these are few.
     left = np.ones(shape, dtype=np.bool_)
-    for broken in found.values():
+    for broken in masks.values():
         left &= ~broken
     rows = np.nonzero(left)
     if len(rows[0]):
         few = replace(_at_rows(space, layout, rows), ep=1, vpp=1, micro_batch=1)
         for reason in _routed(question, grid_of(few), GROUPS):
-            found[reason.rule] = np.zeros(shape, dtype=np.bool_)
-            found[reason.rule][rows] = reason.broken.ravel()
-    return found
+            masks[reason.rule] = np.zeros(shape, dtype=np.bool_)
+            masks[reason.rule][rows] = reason.broken.ravel()
+    return masks
 
 
 def _refused(question: SearchQuestion, grid: Grid, nodes: int | IntArray) -> tuple[Reason, ...]:
@@ -331,8 +332,8 @@ def _refused(question: SearchQuestion, grid: Grid, nodes: int | IntArray) -> tup
 
 
 def _routed(question: SearchQuestion, grid: Grid, axes: tuple[str, ...]) -> tuple[Reason, ...]:
-    found = group_reasons(question.platform, grid, axes, logical_size=question.logical_size)
-    return tuple(found)
+    refused = group_reasons(question.platform, grid, axes, logical_size=question.logical_size)
+    return tuple(refused)
 
 
 def _not_run(question: SearchQuestion) -> Iterator[Reason]:

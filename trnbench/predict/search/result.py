@@ -137,7 +137,7 @@ class ClusterResult(Record):
         within = self.within_rows
         return replace(
             self,
-            ranked=tuple(one.paced(pace) for one in self.ranked),
+            ranked=tuple(layout.paced(pace) for layout in self.ranked),
             within_rows=within and within.paced(pace),
         )
 
@@ -164,12 +164,16 @@ class SearchResult(Record):
 
     def paced(self, paces: Mapping[int, float]) -> SearchResult:
         """The result at a multiple of the times of each number of nodes."""
-        ranked = (one.paced(paces[one.nodes]) for one in self.ranked if one.nodes in paces)
+        ranked = (
+            layout.paced(paces[layout.nodes]) for layout in self.ranked if layout.nodes in paces
+        )
         clusters = self.by_nodes.items()
         return replace(
             self,
-            ranked=tuple(sorted(ranked, key=lambda one: one.step_time_s)),
-            by_nodes={n: one.paced(paces[n]) if n in paces else one for n, one in clusters},
+            ranked=tuple(sorted(ranked, key=lambda layout: layout.step_time_s)),
+            by_nodes={
+                n: cluster.paced(paces[n]) if n in paces else cluster for n, cluster in clusters
+            },
         )
 
     @property
@@ -186,8 +190,9 @@ def joined(results: Sequence[SearchResult], nodes: Sequence[int]) -> SearchResul
     if len(results) == 1:
         return results[0]
     clusters = {n: cluster for result in results for n, cluster in result.by_nodes.items()}
-    best = [found for result in results for found in result.ranked]
-    ranked = sorted(best, key=lambda found: -found.tokens_per_s)[: max(map(len, _ranked(results)))]
+    best = [layout for result in results for layout in result.ranked]
+    most = max(len(result.ranked) for result in results)
+    ranked = sorted(best, key=lambda layout: -layout.tokens_per_s)[:most]
     misses = [result.nearest for result in results if result.nearest is not None]
     return SearchResult(
         tally=Tally.sum([result.tally for result in results]),
@@ -204,14 +209,12 @@ def reunited(results: Sequence[SearchResult], top: int) -> SearchResult:
     """The result of one search over all clusters, from searches that shared the clusters."""
     if len(results) == 1:
         return results[0]
-    clusters = [
-        max((result.by_nodes[n] for result in results), key=lambda one: one.tally.considered)
-        for n in results[0].by_nodes
-    ]
+    same = ([result.by_nodes[n] for result in results] for n in results[0].by_nodes)
+    clusters = [max(each, key=lambda cluster: cluster.tally.considered) for each in same]
     # As in `answer`: of times that agree to 7 digits, the cluster asked for first comes first.
     ranked = sorted(
-        (found for cluster in clusters for found in cluster.ranked),
-        key=lambda found: np.float32(found.step_time_s),
+        (layout for cluster in clusters for layout in cluster.ranked),
+        key=lambda layout: np.float32(layout.step_time_s),
     )[:top]
     misses = [cluster.nearest for cluster in clusters if cluster.nearest is not None]
     nearest = None if ranked else min(misses, key=lambda miss: miss.ratio, default=None)
@@ -225,7 +228,3 @@ def reunited(results: Sequence[SearchResult], top: int) -> SearchResult:
         complete=all(result.complete for result in results),
         elapsed_s=max(result.elapsed_s for result in results),
     )
-
-
-def _ranked(results: Sequence[SearchResult]) -> list[Sequence[Found]]:
-    return [result.ranked for result in results]

@@ -104,8 +104,8 @@ class _Piece(Record, eq=False):
         """Mask of the layouts that these variants look at; None where they look at all of them."""
         if look.everywhere:
             return None
-        found = self.points.pick(look.at.reshape(*look.at.shape, *(1,) * (DIMENSIONS - OUTER)))
-        return None if found.all() else np.broadcast_to(found, len(self.points))
+        mask = self.points.pick(look.at.reshape(*look.at.shape, *(1,) * (DIMENSIONS - OUTER)))
+        return None if mask.all() else np.broadcast_to(mask, len(self.points))
 
     def roles(self, program: StepProgram) -> tuple[StageRole, ...]:
         """Stage classes of these layouts, first the class that usually needs the most memory."""
@@ -159,13 +159,13 @@ def search(
     for number, block in enumerate(every):
         if number and state.stopped():
             break
-        found = families(block)
-        counts.take(found)
+        valid = families(block)
+        counts.take(valid)
         # Blocks are of similar size, so blocks still to come are expected to hold as many valid
         # layouts.
         state.expected = counts.legal * len(every) // (number + 1)
-        if any(len(family.legal) for family in found):
-            for part in parts(block, found, most=GRID):
+        if any(len(family.legal) for family in valid):
+            for part in parts(block, valid, most=GRID):
                 state.go(*part)
     state.keep_forms()
     ending = Ending(
@@ -230,17 +230,17 @@ class _Search:
         self.has_stopped = self.has_stopped or self.hooks.cancel()
         return self.has_stopped
 
-    def go(self, space: Space, found: tuple[ScheduleFamily, ...]) -> None:
+    def go(self, space: Space, valid: tuple[ScheduleFamily, ...]) -> None:
         """Search every variant: memory of all layouts first, then time of those that fit."""
         # Families share valid layouts among variants; the walk below goes variant by variant,
         # because each lowers a program.
         of_variant: dict[Variant, list[tuple[Schedule, _Family]]] = {}
-        for sorted_out in found:
+        for sorted_out in valid:
             pieces = self._pieces(space, sorted_out)
             for look in sorted_out.looks if pieces else ():
                 for variant in look.variants if look.at.any() else ():
-                    family = sorted_out.schedule, (pieces, look)
-                    of_variant.setdefault(variant, []).append(family)
+                    family_of_look = sorted_out.schedule, (pieces, look)
+                    of_variant.setdefault(variant, []).append(family_of_look)
         # Memory comes first for all variants, as exchanges are priced only where some variant fits.
         lowered: dict[Variant, StepProgram] = {}
         batches: list[_Batch] = []

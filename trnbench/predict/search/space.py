@@ -213,8 +213,9 @@ class Space(Record, eq=False):
                 # Compared by the layers of every class of stages, not by name.
                 before = self.modes[name][: self.modes[name].index(value)]
                 pp = self.column("pp")
-                same = (np.equal(self._split(pp, value), self._split(pp, one)) for one in before)
-                alike = [one.all(axis=0) for one in same]
+                own = self._split(pp, value)
+                same = (np.equal(own, self._split(pp, earlier)) for earlier in before)
+                alike = [mask.all(axis=0) for mask in same]
                 return ~np.logical_or.reduce(alike) if alike else np.asarray(True)
         return np.asarray(True)
 

@@ -55,7 +55,7 @@ def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> Ranked
     from trnbench.verbs.search_layouts.run import search_layouts
 
     asked: dict[str, Any] = dict.fromkeys(job.layout.wanted, ANY)
-    found = search_layouts(
+    searched = search_layouts(
         catalog=catalog,
         model=job.model,
         instance=job.instance,
@@ -79,16 +79,16 @@ def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> Ranked
             "memory_bytes": answer.memory_bytes,
             "memory_capacity_bytes": answer.memory_capacity_bytes,
         }
-        for rank, answer in enumerate(found.ranked, start=1)
+        for rank, answer in enumerate(searched.ranked, start=1)
     ]
     shown = (*_SEARCHED, *(name for name in job.layout.wanted if name not in _SEARCHED))
     return RankedLayouts(
         report=Report(verb="train", inputs=job.inputs(), rows=tuple(rows), columns=_columns(shown)),
-        legal=found.legal,
-        feasible=found.feasible,
-        complete=found.complete,
-        reasons=found.reasons,
-        elapsed_s=found.elapsed_s,
+        legal=searched.legal,
+        feasible=searched.feasible,
+        complete=searched.complete,
+        reasons=searched.reasons,
+        elapsed_s=searched.elapsed_s,
     )
 
 
@@ -115,8 +115,8 @@ def keep_step(
     from trnbench.verbs.train.memory_text import memory_report
     from trnbench.verbs.train.text import train_report
 
-    told = memory_report if question.memory else train_report
-    report = told((answer,), question.inputs())
+    make_report = memory_report if question.memory else train_report
+    report = make_report((answer,), question.inputs())
     hooks.keep(catalog, ("train", question), report, good=answer.feasible)
     return report
 

@@ -150,18 +150,18 @@ class CollectiveView(View):
             None if here is None else (here.answer, here.asked),
         )
 
-    def _links(self, found: CollectiveSteps) -> str | Text:
-        if found.reasons or found.whole is None:
-            return f"{found.op} on {found.instance}: no: {'; '.join(found.reasons)}"
-        step = found.whole if self._round == 0 else found.steps[self._round - 1]
-        where = f": round {self._round} of {len(found.steps)}" if self._round else ": all rounds"
+    def _links(self, steps: CollectiveSteps) -> str | Text:
+        if steps.reasons or steps.whole is None:
+            return f"{steps.op} on {steps.instance}: no: {'; '.join(steps.reasons)}"
+        step = steps.whole if self._round == 0 else steps.steps[self._round - 1]
+        where = f": round {self._round} of {len(steps.steps)}" if self._round else ": all rounds"
         text = Text()
         text.append(
-            f"{found.op} of {show(found.size_bytes, Dimension.BYTES)} on {found.nodes} x "
-            f"{found.instance}, {found.algorithm}{where}\n",
+            f"{steps.op} of {show(steps.size_bytes, Dimension.BYTES)} on {steps.nodes} x "
+            f"{steps.instance}, {steps.algorithm}{where}\n",
             style="bold",
         )
-        text.append(_step_text(step, self._round, len(found.steps)) + "\n\n")
+        text.append(_step_text(step, self._round, len(steps.steps)) + "\n\n")
         if step.planes:
             styles = (
                 theme_style(self.app, "foreground"),

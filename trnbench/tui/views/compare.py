@@ -192,9 +192,9 @@ class CompareView(ScenarioView):
             (
                 quote.instance,
                 sorted(
-                    (float(one.nodes), one.tokens_per_s)
-                    for one in self._points
-                    if one.instance == quote.instance
+                    (float(other.nodes), other.tokens_per_s)
+                    for other in self._points
+                    if other.instance == quote.instance
                 ),
             )
             for quote in quotes

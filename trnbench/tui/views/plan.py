@@ -83,13 +83,13 @@ class PlanView(ScenarioView):
 
     def drawn(self, picture: str) -> object:
         """A chart, or a block of the plan in words."""
-        found = self._found
-        if found is None:
+        answer = self._found
+        if answer is None:
             return None
         table = self.query_one(ResultTable)
-        here, best = cast("Quote | None", table.answer), found.plan.best
+        here, best = cast("Quote | None", table.answer), answer.plan.best
         if picture == "cost/time":
-            deadline_s = found.plan.asked.deadline_s
+            deadline_s = answer.plan.asked.deadline_s
             picked = Picked(here=here, winner=best, word="the plan", deadline_s=deadline_s)
             return front_chart(table.answers, picked)
         from trnbench.verbs.plan import details
@@ -97,9 +97,9 @@ class PlanView(ScenarioView):
         style = Style(width=self.room.width + 1, terminal=True)
         blocks = {
             "purchase": lambda: [details.purchase_block(here, style)],
-            "what if": lambda: [details.change_block(found.plan, style)],
-            "break-even": lambda: [details.break_even_block(found.plan, style)],
-            "needs": lambda: details.need_blocks(found.plan, style),
-            "in words": lambda: [found.words],
+            "what if": lambda: [details.change_block(answer.plan, style)],
+            "break-even": lambda: [details.break_even_block(answer.plan, style)],
+            "needs": lambda: details.need_blocks(answer.plan, style),
+            "in words": lambda: [answer.words],
         }
         return "\n\n".join(filter(None, blocks[picture]())) or "none for this plan"

@@ -29,9 +29,9 @@ def draw_bars(data: BarChart, width: int, styles: Sequence[Style]) -> Text:
     text.append(title, style="bold")
     for line in bar_lines(data, width, filled=styles[0].bgcolor is not None):
         text.append("\n")
-        for one in line:
+        for span in line:
             text.append(
-                one.text, "bold" if one.strong else "" if one.hue is None else styles[one.hue]
+                span.text, "bold" if span.strong else "" if span.hue is None else styles[span.hue]
             )
     if data.missing:
         text.append(f"\n{data.missing}", style="dim")

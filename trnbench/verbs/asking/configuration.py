@@ -92,7 +92,7 @@ def _names(value: object, file: Path) -> str:
 
 def _prices(value: object, file: Path) -> list[str]:
     if isinstance(value, str):
-        return [f"{one.strip()}?" for one in value.split(",")]
+        return [f"{part.strip()}?" for part in value.split(",")]
     if not isinstance(value, dict) or not value:
         raise InputError("expected a table of names and USD per instance-hour")
     for name, usd in value.items():
@@ -105,7 +105,7 @@ def _folders(value: object, file: Path) -> str:
     folders = [value] if isinstance(value, str) else value
     if not isinstance(folders, list) or not folders:
         raise InputError("expected a list of folders")
-    paths = [file.parent / Path(_text(one, file)).expanduser() for one in folders]
+    paths = [file.parent / Path(_text(place, file)).expanduser() for place in folders]
     for folder in paths:
         if not folder.is_dir():
             raise InputError(f"{folder} is not a folder")

@@ -30,7 +30,7 @@ def _read(knobs: Given) -> PartialLayout:
     for name in knobs:
         if name not in KNOBS:
             raise UnknownNameError("option", name, KNOBS)
-    given = {name: one for name, one in knobs.items() if one is not None}
+    given = {name: knob for name, knob in knobs.items() if knob is not None}
     return PartialLayout(**{name: _value(KNOBS[name], given[name]) for name in given})
 
 

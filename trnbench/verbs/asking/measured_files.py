@@ -41,7 +41,7 @@ def measured_files(catalog: Catalog, paths: Sequence[Path], given: GivenRun) -> 
         else:
             says_where = given.instance is not None and names_instance(path)
             # Sweeps do not say where they ran; the option is then theirs alone.
-            of_sweeps = says_where and any(one.is_file() and is_sweep(one) for one in paths)
+            of_sweeps = says_where and any(file.is_file() and is_sweep(file) for file in paths)
             own = given.but(on=None) if of_sweeps else given
             files.append(_file(catalog, path, own))
     return files
@@ -93,22 +93,22 @@ def _folder(catalog: Catalog, folder: Path, given: GivenRun) -> list[EvidenceFil
     paths = files_below(folder)
     if not paths:
         raise InputError(f"{folder}: has no file")
-    found, without = [], []
+    cells, without = [], []
     for path in paths:
         name = str(path.relative_to(folder).with_suffix(""))
         try:
-            found.append(_file(catalog, path, given, name))
+            cells.append(_file(catalog, path, given, name))
         except NoSteps:
             without.append(path.relative_to(folder).name)
-    if not found:
+    if not cells:
         raise InputError(
             f"{folder}: none of its {counted(len(paths), 'file')} tells a step time or rate"
         )
     if without:
         more = f" and {len(without) - _FEW} more" if len(without) > _FEW else ""
         said = f"{folder}: no steps in {', '.join(without[:_FEW])}{more}"
-        found[0] = replace(found[0], remarks=(said, *found[0].remarks))
-    return found
+        cells[0] = replace(cells[0], remarks=(said, *cells[0].remarks))
+    return cells
 
 
 def _cluster(given: GivenRun, catalog: Catalog, path: Path) -> MeasuredCluster:

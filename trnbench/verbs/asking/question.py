@@ -245,21 +245,23 @@ class Question:
     def said(self) -> dict[str, Any]:
         """Return the options that ask this again, as texts: those that are not at their default."""
         values: dict[str, Any] = {}
-        for field, one in self._fields.items():
+        for field, declared in self._fields.items():
             value = getattr(self, field)
-            if isinstance(one, Option):
-                if value != one.default and one.shown:
-                    values[one.name] = one.text(value)
-            elif hasattr(one, "options"):
-                values |= one.said(value)
+            if isinstance(declared, Option):
+                if value != declared.default and declared.shown:
+                    values[declared.name] = declared.text(value)
+            elif hasattr(declared, "options"):
+                values |= declared.said(value)
         return values
 
     def inputs(self) -> dict[str, object]:
         """Return the question as plain data, for outputs that repeat what was asked."""
         values: dict[str, object] = {}
-        for field, one in self._fields.items():
+        for field, declared in self._fields.items():
             value = getattr(self, field)
-            values |= one.inputs(value) if hasattr(one, "inputs") else {field: _plain(value)}
+            values |= (
+                declared.inputs(value) if hasattr(declared, "inputs") else {field: _plain(value)}
+            )
         return values
 
     def __eq__(self, other: object) -> bool:

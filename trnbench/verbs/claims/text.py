@@ -48,11 +48,11 @@ def claims_report(claims: Sequence[Claimed], inputs: Mapping[str, object]) -> Re
 def _draw(claims: Sequence[Claimed], counts: Mapping[str, int], style: Style) -> str:
     blocks = []
     for group, members in groupby(claims, key=lambda claim: claim.group):
-        known = tuple(members)
+        listed = tuple(members)
         blocks.append(style.strong(group))
-        blocks.append(_table(known, style))
-        blocks += [_moves(claim, style) for claim in known if claim.finding.moves]
-        blocks.append(_sources(known, style))
+        blocks.append(_table(listed, style))
+        blocks += [_moves(claim, style) for claim in listed if claim.finding.moves]
+        blocks.append(_sources(listed, style))
     conventions = [f"{_said(term)}: {meaning}" for term, meaning in CONVENTIONS.items()]
     total = ", ".join(f"{_said(verdict)} {count}" for verdict, count in counts.items())
     blocks.append("\n".join(style.faint(style.wrap(line)) for line in conventions))

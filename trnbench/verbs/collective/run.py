@@ -112,16 +112,16 @@ def _answers(
         platform, nodes=where.nodes, logical_size=question.logical_size, faults=question.faults
     )
     groups = replica_groups(placement, question.ranks, question.groups)
-    beside = _beside(placement, stack, question)
-    for refused in (groups, beside):
+    streams = _beside(placement, stack, question)
+    for refused in (groups, streams):
         if isinstance(refused, PlacementVerdict):
             ranks = question.ranks or placement.ranks
             yield from _refused(question, replace(blank, ranks=ranks), refused)
             return
     assert not isinstance(groups, PlacementVerdict)
-    assert not isinstance(beside, PlacementVerdict)
+    assert not isinstance(streams, PlacementVerdict)
     blank = replace(blank, ranks=int(groups.size), group_size=int(groups.shape[1]))
-    yield from _sizes(question, placement, stack, op, groups, beside, blank)
+    yield from _sizes(question, placement, stack, op, groups, streams, blank)
 
 
 def _sizes(
@@ -130,7 +130,7 @@ def _sizes(
     stack: CollectiveStack,
     op: Op,
     groups: IntArray,
-    beside: Sequence[ChunkStream],
+    streams: Sequence[ChunkStream],
     blank: CollectiveAnswer,
 ) -> Iterator[CollectiveAnswer]:
     element = format_named(question.number_format).bytes_per_element
@@ -161,7 +161,7 @@ def _sizes(
             continue
         if swept is None:
             swept = sweep(selected, np.array(question.sizes_bytes))
-        yield from _by_engine(question, selected, swept, i, beside, here)
+        yield from _by_engine(question, selected, swept, i, streams, here)
 
 
 def _by_engine(
@@ -169,7 +169,7 @@ def _by_engine(
     selected: Sequence[Selected],
     swept: Sweep,
     i: int,
-    beside: Sequence[ChunkStream],
+    streams: Sequence[ChunkStream],
     here: CollectiveAnswer,
 ) -> Iterator[CollectiveAnswer]:
     size_bytes = here.size_bytes
@@ -184,9 +184,9 @@ def _by_engine(
     )
     play_it = "emulate" in question.engines or question.links or question.trace
     played = play_selected(selected, size_bytes)[1] if play_it else None
-    if beside:
+    if streams:
         # When it ends while the others run beside it from the same moment on.
-        ends_s = play_together([_stream(choice, size_bytes), *beside]).end_s
+        ends_s = play_together([_stream(choice, size_bytes), *streams]).end_s
         here = replace(here, together_s=ends_s[0])
     links: tuple[LinkLoad, ...] = ()
     tori: tuple[Plane, ...] = ()
@@ -211,10 +211,10 @@ def _by_engine(
 
 
 def _refused(
-    question: CollectiveQuestion, here: CollectiveAnswer, found: PlacementVerdict
+    question: CollectiveQuestion, here: CollectiveAnswer, support: PlacementVerdict
 ) -> Iterator[CollectiveAnswer]:
-    others = f"; possible: {', '.join(found.alternatives)}" if found.alternatives else ""
-    reasons = tuple(f"{reason}{others}" for reason in found.reasons)
+    others = f"; possible: {', '.join(support.alternatives)}" if support.alternatives else ""
+    reasons = tuple(f"{reason}{others}" for reason in support.reasons)
     element = format_named(question.number_format).bytes_per_element
     for size_bytes in question.sizes_bytes:
         for engine in question.engines:

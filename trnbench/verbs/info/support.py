@@ -70,8 +70,8 @@ def jobs_supported(*, catalog: Catalog | None = None) -> tuple[SupportCell, ...]
 
 
 def _job_cell(stack: TrainingStack, job: Job, measured_rows: int, *, fitted: bool) -> SupportCell:
-    known = support_of(stack, feature_of(KNOBS["job"], job))
-    status: SupportStatus = "modelled" if known.status == "runs" else known.status
+    of_job = support_of(stack, feature_of(KNOBS["job"], job))
+    status: SupportStatus = "modelled" if of_job.status == "runs" else of_job.status
     if fitted and status != "refused":
         status = "fitted"
     return SupportCell(
@@ -79,7 +79,7 @@ def _job_cell(stack: TrainingStack, job: Job, measured_rows: int, *, fitted: boo
         stack=stack.short_name,
         status=status,
         measured_rows=measured_rows,
-        reason=known.words or None,
+        reason=of_job.words or None,
     )
 
 
@@ -93,7 +93,7 @@ def _cell(
     family = family_of(models[0])
     status, reason = min(
         (_status(stack, model) for model in models),
-        key=lambda found: get_args(SupportStatus).index(found[0]),
+        key=lambda pair: get_args(SupportStatus).index(pair[0]),
     )
     if measured_rows and status != "refused" and stack.basis_on(instance, family) == "measured":
         status = "fitted"
@@ -109,7 +109,7 @@ def _cell(
 
 def _status(stack: TrainingStack, model: Model) -> tuple[SupportStatus, str | None]:
     supports = beyond(stack, model, _OPEN)
-    refused = [one for one in supports if one.status == "refused"]
+    refused = [each for each in supports if each.status == "refused"]
     if refused:
         return "refused", f"{refused[0].feature}: {refused[0].words}".rstrip(": ")
     return ("untested", supports[0].feature) if supports else ("modelled", None)

@@ -129,7 +129,7 @@ class MeasureAnswer(Record):
 
     def row_list(self) -> tuple[Row, ...]:
         steps = {step.id: step for step in self.verdict.wall} if self.verdict else {}
-        pairs = ((one.row(), steps.get(one.cells["id"])) for one in self.rows)
+        pairs = ((measured.row(), steps.get(measured.cells["id"])) for measured in self.rows)
         keys = "predicted_s low_s high_s error"
         return tuple({**row, **cells(step, keys)} if step else row for row, step in pairs)
 
@@ -144,28 +144,30 @@ class MeasureAnswer(Record):
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes that a reader of the rows must know."""
-        found = list(self.remarks)
+        sentences = list(self.remarks)
         if self.unsteady:
             worst = max(self.unsteady, key=lambda row: row.number("spread") or 0)
-            found.append(
+            sentences.append(
                 f"{len(self.unsteady)} of {counted(len(self.rows), 'row')} scatter by more than "
                 f"{WIDE_SPREAD:.0%} (most: {worst.text('id')}, {worst.number('spread'):.0%}): "
                 "measure again on an idle machine"
             )
         outside = sum(int(row.number("outliers") or 0) for row in self.rows)
         if outside:
-            found.append(f"{outside} repeats lie far from the others; they are left in")
-        found += _counted(self.rows)
-        found += [f"{row.text('id')}: its numbers are wrong" for row in self.failed]
-        found += [f"left out: {what}: {reason}" for what, reason in self.skipped]
-        found += [f"no row of kind {kind}: not everything was measured" for kind in self.missing]
+            sentences.append(f"{outside} repeats lie far from the others; they are left in")
+        sentences += _counted(self.rows)
+        sentences += [f"{row.text('id')}: its numbers are wrong" for row in self.failed]
+        sentences += [f"left out: {what}: {reason}" for what, reason in self.skipped]
+        sentences += [
+            f"no row of kind {kind}: not everything was measured" for kind in self.missing
+        ]
         ended = {
             "budget": "the budget was spent before everything was measured",
             "interrupt": "interrupted: the rows so far are kept",
         }
         if self.stopped in ended:
-            found.append(ended[self.stopped])
-        return tuple(found)
+            sentences.append(ended[self.stopped])
+        return tuple(sentences)
 
 
 def _counted(rows: tuple[MeasuredRow, ...]) -> list[str]:

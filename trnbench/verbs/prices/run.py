@@ -82,10 +82,10 @@ def run(catalog: Catalog, question: PriceHistoryQuestion) -> PriceHistory:
         for statement in load_claims(listed.path).statement
         if not isinstance(statement.check, NoCheck) and name in instances_of(statement.check)
     ]
-    found = claims(about, catalog=catalog) if about else ()
+    claimed = claims(about, catalog=catalog) if about else ()
     verdicts = [
         (move.price_date, claim.id, move.verdict)
-        for claim in found
+        for claim in claimed
         for move in claim.finding.moves
         if move.region is None
     ]

@@ -171,8 +171,8 @@ class _Asked:
         return [(part, self._rows(side, done, part)) for done, (part, side) in enumerate(sides)]
 
     def _rows(self, side: _Side, done: int, part: str) -> KeptRows:
-        for known, answered in self._known:
-            if known == side:
+        for earlier, answered in self._known:
+            if earlier == side:
                 return answered
         self._progress(done, 5, f"asking again: {part}")
         folder = self._place / f"mixture-{len(self._known)}"

@@ -44,7 +44,8 @@ def diff_report(diff: RunDiff) -> Report:
             "first": run_row(diff.first),
             "second": run_row(diff.second),
             "options": [
-                {"option": name, "before": one, "after": two} for name, one, two in diff.options
+                {"option": name, "before": before, "after": two}
+                for name, before, two in diff.options
             ],
             "files": diff.files,
             "only_first": diff.only_first,
@@ -119,8 +120,8 @@ def _row(figure: MovedFigure) -> Row:
 
 def _notes(diff: RunDiff) -> list[str]:
     lines = [
-        f"--{name.replace('_', '-')}: {_plain(one)} -> {_plain(two)}"
-        for name, one, two in diff.options
+        f"--{name.replace('_', '-')}: {_plain(before)} -> {_plain(two)}"
+        for name, before, two in diff.options
     ]
     lines += [f"{section}: {', '.join(names)} differ" for section, names in diff.files.items()]
     if diff.first.version != diff.second.version:

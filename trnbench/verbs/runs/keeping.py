@@ -157,13 +157,13 @@ def kept_answer(report: Report) -> KeptAnswer:
 def named_in(report: Report, catalog: Catalog, section: str, *keys: str) -> tuple[str, ...]:
     """Return names of a section in rows and inputs under any of some keys, once each."""
     names = {entry.name for entry in catalog.entries(section)}
-    found: dict[str, None] = {}
+    named: dict[str, None] = {}
     for part in (report.inputs, *report.rows):
         for key in keys:
             value = part.get(key)
             values = value if isinstance(value, list | tuple) else (value,)
-            found |= {name: None for name in values if isinstance(name, str) and name in names}
-    return tuple(found)
+            named |= {name: None for name in values if isinstance(name, str) and name in names}
+    return tuple(named)
 
 
 def _machine() -> str:

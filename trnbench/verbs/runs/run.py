@@ -129,9 +129,9 @@ def recover_runs(named: Path | None, *, say: Say) -> tuple[Path, Recovered]:
         return named, recover(source, names, target)
 
 
-def redacted(one: AnsweredRun) -> AnsweredRun:
+def redacted(answered: AnsweredRun) -> AnsweredRun:
     """Return a run without money: no price, discount or bill, and no ratio that tells one."""
-    run, answer = one.run, one.answer
+    run, answer = answered.run, answered.answer
     sums = money_told(answer.inputs, *answer.rows, answer.summary)
     options = {
         name: REDACTED if name in OWN_MONEY else value for name, value in run.options.items()

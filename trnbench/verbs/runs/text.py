@@ -57,14 +57,14 @@ def removed_report(runs: Sequence[KeptRun]) -> Report:
     )
 
 
-def checked_report(count: int, found: Sequence[RunFault]) -> Report:
+def checked_report(count: int, faults: Sequence[RunFault]) -> Report:
     """Return the report of a check of all kept runs: a row for each that is damaged."""
     notes = (
         ("`trnbench runs recover` brings what can be read into a sound file",)
-        if found
+        if faults
         else (f"sound: {count:,} runs",)
     )
-    return _damage_report("runs-check", found, {"runs": count, "damaged": len(found)}, notes)
+    return _damage_report("runs-check", faults, {"runs": count, "damaged": len(faults)}, notes)
 
 
 def recovered_report(source: Path, recovered: Recovered) -> Report:
@@ -80,17 +80,17 @@ def recovered_report(source: Path, recovered: Recovered) -> Report:
 
 
 def _damage_report(
-    verb: str, found: Sequence[RunFault], summary: Mapping[str, object], notes: tuple[str, ...]
+    verb: str, faults: Sequence[RunFault], summary: Mapping[str, object], notes: tuple[str, ...]
 ) -> Report:
     return Report(
         verb=verb,
         inputs={},
-        rows=tuple(cells(fault, "kind name reason") for fault in found),
+        rows=tuple(cells(fault, "kind name reason") for fault in faults),
         columns=columns("kind", "name", "reason"),
         summary=summary,
         notes=notes,
         people=lambda report, style: "\n\n".join(
-            [*([draw_rows(report, style)] if found else []), *map(style.wrap, notes)]
+            [*([draw_rows(report, style)] if faults else []), *map(style.wrap, notes)]
         ),
     )
 

@@ -80,15 +80,15 @@ def _kept_links(catalog: Catalog, base: Platform, asked: SpecNewQuestion) -> Ite
         if not isinstance(level, Switch):
             continue
         kept = level.bandwidth_per_chip_one_way_bytes_per_s
-        known = {
+        rates = {
             other.bandwidth_per_chip_one_way_bytes_per_s: entry.name
             for entry in reversed(catalog.entries("instances"))
             if catalog.table(entry.path).get("chip") == chip.name
             for other in load_instance(catalog, entry.name).fabric
             if isinstance(other, Switch) and other.name == level.name
         }
-        listed = "; ".join(f"{_rate(rate)} in {name}" for rate, name in sorted(known.items()))
-        if kept not in known:
+        listed = "; ".join(f"{_rate(rate)} in {name}" for rate, name in sorted(rates.items()))
+        if kept not in rates:
             yield (
                 f"{level.name} keeps {_rate(kept)} per chip one way, as with {base.chip.name} in "
                 f"{base.instance.name}"

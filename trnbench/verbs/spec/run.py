@@ -168,11 +168,11 @@ def use_of(catalog: Catalog, instance: Instance) -> tuple[str, ...]:
 
 
 def _unknown_features(stack: TrainingStack) -> Iterator[Fault]:
-    known = {*known_features(), ANYTHING_ELSE}
+    features = {*known_features(), ANYTHING_ELSE}
     for i, line in enumerate(stack.supports):
         for j, feature in enumerate(line.features):
-            if feature not in known:
-                message = f"no such feature {feature!r}{did_you_mean(feature, known)}"
+            if feature not in features:
+                message = f"no such feature {feature!r}{did_you_mean(feature, features)}"
                 yield Fault(path=f"{KEY}[{i}].features[{j}]", message=message)
 
 

@@ -24,12 +24,12 @@ OptionsOf = Callable[[str], frozenset[str]]
 
 def check_options(study: Study, options_of: OptionsOf) -> None:
     """Raise DataFileError with every option that no verb of the study has."""
-    known = {verb: options_of(verb) | {SPEC_DIR} for verb in _verbs(study)}
+    options = {verb: options_of(verb) | {SPEC_DIR} for verb in _verbs(study)}
     faults = [
-        Fault(path=place, message=_unknown(name, verb, known[verb]))
-        for place, name, verbs in _named(study, tuple(known))
+        Fault(path=place, message=_unknown(name, verb, options[verb]))
+        for place, name, verbs in _named(study, tuple(options))
         for verb in verbs[:1]
-        if not any(name in known[one] for one in verbs)
+        if not any(name in options[one] for one in verbs)
     ]
     if faults:
         also = f"also {'; '.join(map(str, faults[1:]))}" if faults[1:] else LISTS_FAULTS
@@ -65,8 +65,8 @@ def _tables(study: Study) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 yield f"axes.{axis}[{place}]", value
 
 
-def _unknown(name: str, verb: str, known: frozenset[str]) -> str:
-    meant = did_you_mean(name.lstrip("-").replace("-", "_"), known)
+def _unknown(name: str, verb: str, options: frozenset[str]) -> str:
+    meant = did_you_mean(name.lstrip("-").replace("-", "_"), options)
     return f"{verb} has no option {name!r} that a study can ask{meant}"
 
 

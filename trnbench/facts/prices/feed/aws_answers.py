@@ -139,10 +139,10 @@ def plan_offers(
 
 
 def _sorted(
-    found: Sequence[CapacityOffer | str | None],
+    offers: Sequence[CapacityOffer | str | None],
 ) -> tuple[tuple[CapacityOffer, ...], tuple[str, ...]]:
-    warnings = dict.fromkeys(offer for offer in found if isinstance(offer, str))
-    return tuple(offer for offer in found if isinstance(offer, CapacityOffer)), tuple(warnings)
+    warnings = dict.fromkeys(offer for offer in offers if isinstance(offer, str))
+    return tuple(offer for offer in offers if isinstance(offer, CapacityOffer)), tuple(warnings)
 
 
 def _minutes(item: Mapping[str, Any], prefix: str) -> float:

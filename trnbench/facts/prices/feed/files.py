@@ -107,10 +107,10 @@ def read_vantage(file: TextIO, path: Path, known: Known, day: datetime.date) -> 
     """Linux rates of the instances.json of ec2instances.info."""
     rates: list[FoundRate] = []
     ignored = 0
-    for one in JsonReader(file, path).items():
-        sold = one.get("instance_type") if isinstance(one, dict) else None
+    for machine in JsonReader(file, path).items():
+        sold = machine.get("instance_type") if isinstance(machine, dict) else None
         name = known(sold) if isinstance(sold, str) else None
-        pricing = one.get("pricing") if isinstance(one, dict) else None
+        pricing = machine.get("pricing") if isinstance(machine, dict) else None
         if name is None or not isinstance(pricing, dict):
             ignored += 1
             continue
@@ -228,9 +228,9 @@ def _own(
             f"{MOST_USD:g}"
         )
     wrong += [
-        f"{name} has the control character {found}; remove it"
+        f"{name} has the control character {character}; remove it"
         for name, text in cells.items()
-        if (found := control_character(text))
+        if (character := control_character(text))
     ]
     try:
         day = datetime.date.fromisoformat(cells["date_from"]) if cells["date_from"] else None

@@ -105,8 +105,8 @@ class JsonReader:
     def _peek(self) -> str:
         """The next non-blank character; raise at the end of the file."""
         while True:
-            found = _SPACE.match(self._text, self._at)
-            self._at = found.end() if found else self._at
+            space = _SPACE.match(self._text, self._at)
+            self._at = space.end() if space else self._at
             if self._at < len(self._text):
                 return self._text[self._at]
             if self._over:

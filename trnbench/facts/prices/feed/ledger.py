@@ -104,8 +104,8 @@ def appended(text: str, known: Mapping[str, Source], rates: Sequence[ComparedRat
     return "\n".join(lines) + "\n"
 
 
-def _row(one: ComparedRate, source: str) -> list[str]:
-    rate = one.rate
+def _row(compared_rate: ComparedRate, source: str) -> list[str]:
+    rate = compared_rate.rate
     cells: dict[str, str | None] = {
         "region": _text(rate.region),
         "option": _text(rate.option),
@@ -116,10 +116,10 @@ def _row(one: ComparedRate, source: str) -> list[str]:
         "zones": str(rate.zones) if rate.zones else None,
         "date_from": str(rate.day),
         "date_to": str(rate.day),
-        "unchanged_since": _since(one),
+        "unchanged_since": _since(compared_rate),
         "note": _text(rate.note) if rate.note else None,
         "source": _text(source),
-        "kind": _text(one.kind) if one.kind != "vendor" else None,
+        "kind": _text(compared_rate.kind) if compared_rate.kind != "vendor" else None,
     }
     return [f"{key} = {cell}" for key, cell in cells.items() if cell is not None]
 

@@ -59,11 +59,11 @@ def settled(read: RatesRead) -> RatesRead:
 
     The rate in force last wins, then the dearest: a real bill must not exceed the list.
     """
-    found: dict[tuple[object, ...], FoundRate] = {}
+    by_purchase: dict[tuple[object, ...], FoundRate] = {}
     warnings = dict.fromkeys(read.warnings)
     for rate in read.rates:
         key = (*rate.place, rate.day)
-        other = found.setdefault(key, rate)
+        other = by_purchase.setdefault(key, rate)
         if other.usd_per_hour != rate.usd_per_hour:
             # By the start of validity, then by price: the dearest of equals wins.
             first, last = sorted(
@@ -73,12 +73,12 @@ def settled(read: RatesRead) -> RatesRead:
                     candidate.usd_per_hour,
                 ),
             )
-            found[key] = last
+            by_purchase[key] = last
             warnings[
                 f"{rate.instance} in {rate.region}, {rate.option}: two rates of {rate.day}, "
                 f"{first.usd_per_hour:g} and {last.usd_per_hour:g} USD/h; the latter is taken"
             ] = None
-    return replace(read, rates=tuple(found.values()), warnings=tuple(warnings))
+    return replace(read, rates=tuple(by_purchase.values()), warnings=tuple(warnings))
 
 
 def over_zones(rates: Sequence[FoundRate]) -> tuple[FoundRate, ...]:
@@ -89,9 +89,9 @@ def over_zones(rates: Sequence[FoundRate]) -> tuple[FoundRate, ...]:
     return tuple(
         replace(
             group[0],
-            usd_per_hour=median(one.usd_per_hour for one in group),
-            low_usd_per_hour=min(one.usd_per_hour for one in group),
-            high_usd_per_hour=max(one.usd_per_hour for one in group),
+            usd_per_hour=median(each.usd_per_hour for each in group),
+            low_usd_per_hour=min(each.usd_per_hour for each in group),
+            high_usd_per_hour=max(each.usd_per_hour for each in group),
             zones=len(group),
         )
         for group in zones.values()
