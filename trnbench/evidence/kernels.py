@@ -25,6 +25,7 @@ from trnbench.evidence.attention_kernels import (
 )
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
+from trnbench.evidence.kernel_programs import PROGRAMS, KernelProgram, lowered
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, RowFault
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency, alone
 from trnbench.facts.calibration.training_stack import load_chip_efficiency
@@ -67,6 +68,8 @@ _STREAMS = ("adamw", "bmm", "rope_single_freq_apply")
 _STREAM_SCATTER = 1.4
 """Factor about the time of a pass over memory, each way, within which four of five lie."""
 _UNTUNED = ("baseline",)
+_FAST_FP32 = "fp32 = 2 PE passes"
+"""Note on kernels whose products run in a precision mode."""
 _SOFTWARE: tuple[tuple[str, KernelSoftware], ...] = (
     ("torch.compile", "compiled"),
     ("neuronx.trace", "traced"),
@@ -192,7 +195,9 @@ def compare_kernels(
     return tuple(_compared(catalog, file, row, played) for row in file.rows)
 
 
-def kernel_of(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> KernelProduct | Stream:
+def kernel_of(
+    row: EvidenceRow, rows: Sequence[EvidenceRow]
+) -> KernelProduct | Stream | KernelProgram:
     """The kernel that a row timed; raise RowFault if it is not modelled."""
     name, stat = row.needed("kernel").lower(), row.text("latency_stat").lower()
     for word, reason in _NO_MEASUREMENT:
@@ -201,11 +206,13 @@ def kernel_of(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> KernelProduct | 
     operator = _operator(row)
     if operator in _STREAMS:
         return _stream(row, rows, operator)
+    if operator in PROGRAMS:
+        return _program(row, rows, operator)
     if not name.startswith(_PRODUCTS) or name.startswith("matmul_"):
         raise RowFault("kernel type not modelled")
     if _JOINED in name:
         raise RowFault("a product and the collective after it: two times in one")
-    software = next((kind for word, kind in _SOFTWARE if word in name), HAND_WRITTEN)
+    software = _software(name)
     kernel, assumed = _schedule(row, rows) if software == HAND_WRITTEN else (DEFAULT_KERNEL, ())
     cores, busy = _cores(row)
     return KernelProduct(
@@ -218,6 +225,10 @@ def kernel_of(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> KernelProduct | 
         busy=busy,
         assumed=assumed,
     )
+
+
+def _software(kernel: str) -> KernelSoftware:
+    return next((kind for word, kind in _SOFTWARE if word in kernel), HAND_WRITTEN)
 
 
 def _cores(row: EvidenceRow) -> tuple[int, int]:
@@ -259,9 +270,11 @@ def _compared(catalog: Catalog, file: EvidenceFile, row: EvidenceRow, played: bo
         return replace(blank, reason=str(fault))
 
 
-def _family(found: KernelProduct | Stream) -> str:
+def _family(found: KernelProduct | Stream | KernelProgram) -> str:
     """Kind of kernel by which errors are counted."""
-    return f"{found.software} product" if isinstance(found, KernelProduct) else "pass over memory"
+    if isinstance(found, KernelProduct):
+        return f"{found.software} product"
+    return "pass over memory" if isinstance(found, Stream) else "several operations"
 
 
 def _attention(
@@ -355,6 +368,27 @@ def _stream(row: EvidenceRow, rows: Sequence[EvidenceRow], operator: str) -> Str
                 assumed=told,
             )
     raise RowFault(f"{operator}: no row tells how many bytes it moves")
+
+
+def _program(row: EvidenceRow, rows: Sequence[EvidenceRow], operator: str) -> KernelProgram:
+    name, sizes = row.text("kernel").lower(), _sizes(row)
+    software = _software(name)
+    if not sizes:
+        # A row on the activity of another has its shape.
+        same = next((one for one in rows if _operator(one) == operator and _sizes(one)), row)
+        sizes = _sizes(same)
+    counted = row.said("hbm_read_MB") and row.said("hbm_write_MB")
+    moved = row.positive("hbm_read_MB") + row.positive("hbm_write_MB") if counted else None
+    return KernelProgram(
+        chip=chip_of(row) or row.text("hardware"),
+        lowered=lowered(operator, sizes),
+        number_format=(_OPERATOR.match(row.needed("dtype").lower()) or row.needed("dtype"))[0],
+        tuned=software == HAND_WRITTEN and not any(word in name for word in _UNTUNED),
+        software=software,
+        cores=_cores(row)[0],
+        fast=_FAST_FP32 in row.text("notes"),
+        size_bytes=None if moved is None else moved * _MEGABYTE,
+    )
 
 
 def _schedule(row: EvidenceRow, rows: Sequence[EvidenceRow]) -> tuple[Kernel, tuple[str, ...]]:

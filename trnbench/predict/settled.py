@@ -239,6 +239,14 @@ def assumptions(
     return tuple(listed)
 
 
+def implied(stack: TrainingStack, layout: PartialLayout) -> tuple[Assumption, ...]:
+    """What a stack does in a layout that leaves it open and has no value of its own for it."""
+    if layout["dispatcher"] is not None or not _acts(layout, "dispatcher"):
+        return ()
+    name = stack.dispatcher_of(None)
+    return (Assumption(name="dispatcher", value=name, why=f"habit of {stack.short_name}"),)
+
+
 def _acts(layout: PartialLayout, name: str) -> bool:
     # A model without experts has nothing to spread: 1 is no choice.
     if name == "ep":

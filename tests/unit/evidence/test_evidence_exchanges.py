@@ -102,7 +102,7 @@ def test_rows_of_a_calibration_are_known_by_pattern():
     ("cells", "reason"),
     [
         ({"kernel": "conv1d depthwise"}, "kernel type not modelled"),
-        ({"kernel": "matmul_add_rmsnorm"}, "kernel type not modelled"),
+        ({"kernel": "matmul_scan"}, "kernel type not modelled"),
         ({"shape": "see harness"}, "does not give M, K and N"),
         ({"latency_ms": ""}, "latency_ms: not given"),
         ({"latency_stat": "host wall clock"}, "timed on the host"),

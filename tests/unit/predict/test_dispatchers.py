@@ -149,3 +149,22 @@ def test_names_of_libraries_are_those_of_dispatchers():
         dispatcher_named("mpi")
     with pytest.raises(InputError, match="has no experts"):
         trnbench.train("llama3.1-8b", on="p5.48xlarge", dispatcher="deepep")
+
+
+@pytest.mark.parametrize(
+    ("on", "said", "told"),
+    [
+        ("dgx-h100", {"ep": 8}, ("deepep",)),
+        ("p5.48xlarge", {"ep": 8}, ("alltoall",)),
+        ("dgx-h100", {"ep": 8, "dispatcher": "alltoall"}, ()),
+        ("dgx-h100", {"ep": 1}, ()),
+    ],
+)
+def test_a_dispatcher_that_nobody_named_is_assumed(
+    on: str, said: dict[str, Any], told: tuple[str, ...]
+) -> None:
+    ran: dict[str, Any] = {"tp": 1, "pp": 1, "dp": 8, "cp": 1, "micro_batch": 1, "zero": 1}
+    (found,) = trnbench.train(
+        "qwen3-30b-a3b", on=on, global_batch=64, recompute="full", **ran, **said
+    )
+    assert tuple(one.value for one in found.assumptions if one.name == "dispatcher") == told

@@ -92,7 +92,7 @@ class CompareQuestion(Question):
             assumed.append(("tokens", show(USUAL_TOKENS, Dimension.COUNT)))
         if not whole.get("on"):
             whole["on"] = USUAL_INSTANCES
-            assumed.append(("on", ",".join(USUAL_INSTANCES)))
+            assumed.append(("on", ", ".join(USUAL_INSTANCES)))
         if not whole.get("nodes") or whole.get("equal_cost"):
             whole["deadline"] = parsing.moved_text(DEADLINE_S, whole.get("deadline"))
         return {**whole, "assumed": tuple(assumed)}

@@ -22,7 +22,13 @@ from trnbench.predict.assumption import Assumption
 from trnbench.predict.graph_size import warm_time_s
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.result import Found, SearchResult, Tally, joined
-from trnbench.predict.settled import assumptions, modes_between, refuse_senseless, with_habits
+from trnbench.predict.settled import (
+    assumptions,
+    implied,
+    modes_between,
+    refuse_senseless,
+    with_habits,
+)
 from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import compile_s, predict_between
 from trnbench.verbs.asking.run_parts import Part, part_text
@@ -119,6 +125,7 @@ class Explored(Record, eq=False):
             asked = portion.at(nodes).plain
             chosen = [name for name, value in layout.plain.items() if asked[name] != value]
             found += assumptions(layout, portion.assumed, chosen, self.setup.stack.short_name)
+            found += implied(self.setup.stack, layout)
         return tuple(dict.fromkeys(found))
 
     def main(self, nodes: int) -> int:

@@ -38,6 +38,7 @@ USUAL_MODEL = "llama3.1-70b"
 USUAL_TOKENS = 2e12
 USUAL_INSTANCES = (
     *("trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "p5.48xlarge"),
+    "u-p6e-gb200x72",
 )
 """The run that is compared where nobody says which, and between which instance types."""
 

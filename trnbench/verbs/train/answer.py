@@ -93,6 +93,8 @@ class TrainAnswer(Record):
     chosen: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     usual_stack: bool = False
+    implied: tuple[Assumption, ...] = ()
+    """What the stack does where the layout says nothing."""
     searched: Searched | None = None
     step: StepFigures | None = None
     memory: RankMemory | None = None
@@ -106,7 +108,7 @@ class TrainAnswer(Record):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        own = assumptions(self.layout, self.assumed, self.chosen, self.stack)
+        own = assumptions(self.layout, self.assumed, self.chosen, self.stack) + self.implied
         stack = Assumption(name="stack", value=self.stack, why=USUAL_STACK)
         return (stack, *own) if self.usual_stack else own
 

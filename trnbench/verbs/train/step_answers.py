@@ -26,6 +26,7 @@ from trnbench.predict.settled import (
     batch_step,
     fitted_batch,
     free_ranks,
+    implied,
     searched_for,
     settle,
 )
@@ -91,6 +92,7 @@ def settled_answers(
             engine=engine,
             step=steps[engine],
             beyond_rows=past,
+            implied=implied(setup.stack, blank.layout),
             memory=found.memory,
             phases=found.phases,
             timeline=found.timeline,
