@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from trnbench.engines.analytic.step.time import StepPrices, step_prices
 from trnbench.engines.analytic.step.utilization import check_peak, utilization
 from trnbench.facts.arrays import BoolArray, FloatArray, distinct
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
-from trnbench.facts.records import Record, field, replace
+from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
@@ -214,11 +214,8 @@ def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row:
     return np.asarray(np.maximum(times_s[:-1] * factors, times_s[-1]))
 
 
-class SharedPrices(Record, eq=False):
-    """Exchanges and products that programs on one grid share, by one efficiency."""
-
-    exchanges: Exchanges
-    products: Products = field(default_factory=Products)
+SharedPrices: TypeAlias = tuple[Exchanges, Products]
+"""Prices that programs on one grid share, by one efficiency."""
 
 
 def shared_prices(
@@ -246,7 +243,7 @@ def shared_prices(
         wanted=None if wanted is None else program.legal & wanted,
         engines=setup.memo.engines,
     )
-    return SharedPrices(exchanges=exchanges)
+    return exchanges, Products()
 
 
 def prices_of(
@@ -260,10 +257,10 @@ def prices_of(
     `shared` comes from a program on the same grid, by the same efficiency.
     """
     taken = efficiency or setup.efficiency
-    prices = shared or shared_prices(setup, program, taken)
+    exchanges, products = shared or shared_prices(setup, program, taken)
 
     def phase_prices(phase: StepProgram) -> StepPrices:
-        return step_prices(phase, setup.domain, prices.exchanges, prices.products)
+        return step_prices(phase, setup.domain, exchanges, products)
 
     return job_prices(
         program,

@@ -24,65 +24,46 @@ from trnbench.program import ops
 from trnbench.program.block import ResidentCategory
 from trnbench.program.tensor import Tensor, element_bytes
 
-
-class ProductPlan(Record):
-    """Order of the letters of a term for a batched product of two matrices.
-
-    Each order lists dimensions: the rank's, batch, then rows, then columns; None if they lie so.
-    """
-
-    left: tuple[int, ...] | None
-    right: tuple[int, ...] | None
-    out: tuple[int, ...] | None
-    batch: int
-    rows: int
-    summed: int
+RunProduct: TypeAlias = Callable[
+    [Numbers, Numbers, Arithmetic, tuple[str, str]], tuple[Numbers, int]
+]
+"""Product of all ranks in FP32 of operands rounded to formats along the sum, and its FLOP."""
 
 
-def plan_product(term: ops.Term) -> ProductPlan:
-    """Layout of a term's product."""
+def product_of(term: ops.Term) -> RunProduct:
+    """Function of a term: a batched product of two matrices."""
     left, right, out = term.operands
     batch = [x for x in out if x in left and x in right]
     rows = [x for x in out if x in left and x not in right]
     columns = [x for x in out if x in right and x not in left]
     summed = [x for x in left if x in right and x not in out]
     produced = batch + rows + columns
-    return ProductPlan(
-        left=_order([left.index(x) for x in batch + rows + summed]),
-        right=_order([right.index(x) for x in batch + summed + columns]),
-        out=_order([produced.index(x) for x in out]),
-        batch=len(batch),
-        rows=len(rows),
-        summed=len(summed),
-    )
+    # Dimensions: the rank's, batch, then rows, then columns.
+    of_left = _order([left.index(x) for x in batch + rows + summed])
+    of_right = _order([right.index(x) for x in batch + summed + columns])
+    of_out = _order([produced.index(x) for x in out])
+    split = 1 + len(batch)
+    past_rows, past_summed = split + len(rows), split + len(summed)
+
+    def product(
+        a: Numbers, b: Numbers, arithmetic: Arithmetic, formats: tuple[str, str]
+    ) -> tuple[Numbers, int]:
+        a = a if of_left is None else a.transpose(of_left)
+        b = b if of_right is None else b.transpose(of_right)
+        shape = (*a.shape[:past_rows], *b.shape[past_summed:])
+        batched, m, n = a.shape[:split], prod(a.shape[split:past_rows]), prod(b.shape[past_summed:])
+        a = a.reshape(*batched, m, prod(a.shape[past_rows:]))
+        b = b.reshape(*batched, prod(b.shape[split:past_summed]), n)
+        made = arithmetic.multiply(a, b, formats).reshape(shape)
+        made = made if of_out is None else made.transpose(of_out)
+        return made, int(FLOP_PER_MULTIPLY_ADD) * int(a.size) * n
+
+    return product
 
 
 def _order(dims: Sequence[int]) -> tuple[int, ...] | None:
+    """The order for a transpose; None if dimensions lie so already."""
     return None if list(dims) == sorted(dims) else (0, *(i + 1 for i in dims))
-
-
-def product(
-    plan: ProductPlan,
-    left: Numbers,
-    right: Numbers,
-    arithmetic: Arithmetic,
-    formats: tuple[str, str],
-) -> tuple[Numbers, int]:
-    """Product of all ranks in FP32, and the FLOP they spent on it.
-
-    Operands are rounded to `formats` along the sum.
-    """
-    a = left if plan.left is None else left.transpose(plan.left)
-    b = right if plan.right is None else right.transpose(plan.right)
-    split = 1 + plan.batch
-    batch, rows = a.shape[:split], a.shape[split : split + plan.rows]
-    columns = b.shape[split + plan.summed :]
-    m, n = prod(rows), prod(columns)
-    a = a.reshape(*batch, m, prod(a.shape[split + plan.rows :]))
-    b = b.reshape(*batch, prod(b.shape[split : split + plan.summed]), n)
-    made = arithmetic.multiply(a, b, formats).reshape(*batch, *rows, *columns)
-    made = made if plan.out is None else made.transpose(plan.out)
-    return made, int(FLOP_PER_MULTIPLY_ADD) * int(a.size) * n
 
 
 RunOperation: TypeAlias = Callable[[Arrays], Arrays]
@@ -136,10 +117,10 @@ class _Products:
         reads = {tensor: i for i, tensor in enumerate(op.reads)}
         writes = {tensor: i for i, tensor in enumerate(op.writes)}
         self._writes = len(writes)
-        # Plans of products, with the places of operands and results among the arrays.
+        # Products, with the places of operands and results among the arrays.
         self._terms = [
             (
-                plan_product(term),
+                product_of(term),
                 (reads[term.left], self._reader(term, term.left)),
                 (reads[term.right], self._reader(term, term.right)),
                 writes[term.out],
@@ -152,11 +133,11 @@ class _Products:
     def __call__(self, arrays: Arrays) -> Arrays:
         out: dict[int, Numbers] = {}
         arithmetic = self._shop.arithmetic
-        for plan, (left_at, read_left), (right_at, read_right), at in self._terms:
+        for product, (left_at, read_left), (right_at, read_right), at in self._terms:
             left, left_format = read_left(arrays[left_at])
             right, right_format = read_right(arrays[right_at])
             formats = left_format, right_format
-            made, flop = product(plan, left, right, arithmetic, formats)
+            made, flop = product(left, right, arithmetic, formats)
             self._shop.book.computed(self._format, flop)
             # Terms of one result add up in FP32, as in PSUM; the format's rounding comes after.
             if at in out:

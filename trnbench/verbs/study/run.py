@@ -77,15 +77,6 @@ class StudyAnswer(Record):
             yield cell, self.kept.get(key)
 
 
-class _Chunk(Record):
-    """Cells that one worker answers one after the other, and what it must have to do so."""
-
-    cells: tuple[tuple[str, Cell], ...]
-    keep: tuple[str, ...]
-    data: Mapping[str, str]
-    version: str
-
-
 def study_named(catalog: Catalog, name: str) -> Study:
     if name.endswith(".toml") or os.sep in name:
         return read_study(Path(name))
@@ -164,15 +155,24 @@ def run_study(
     )
 
 
-def answer_chunk(ask: CellAsk, chunk: _Chunk) -> list[KeptCell]:
-    """Answer cells in this process; one that is interrupted is left out."""
+def answer_chunk(
+    ask: CellAsk,
+    cells: Sequence[tuple[str, Cell]],
+    keep: Sequence[str],
+    data: Mapping[str, str],
+    version: str,
+) -> list[KeptCell]:
+    """Answer cells in this process; one that is interrupted is left out.
+
+    `data`, by folder, and `version` are those of the process that asks.
+    """
     done = []
-    for key, cell in chunk.cells:
+    for key, cell in cells:
         folder = _folder(cell)
-        if code_version() != chunk.version or data_digest(folder) != chunk.data[folder]:
+        if code_version() != version or data_digest(folder) != data[folder]:
             raise EnvironmentFault("a worker has another trnbench or other data files")
         began = time.monotonic()
-        rows, reason, code = answered_cell(ask, cell, _catalog(folder), chunk.keep)
+        rows, reason, code = answered_cell(ask, cell, _catalog(folder), keep)
         if code == INTERRUPTED:
             continue
         seconds = time.monotonic() - began
@@ -220,7 +220,7 @@ def _outcomes(
     data = {folder: data_digest(folder) for folder in {_folder(cell) for _, cell in cells}}
     size = 1.0
     with _executor(effort) as (executor, workers):
-        running: dict[Future[list[KeptCell]], _Chunk] = {}
+        running: dict[Future[list[KeptCell]], list[tuple[str, Cell]]] = {}
         cancelled_at: float | None = None
         while True:
             if course.cancel() and cancelled_at is None:
@@ -230,13 +230,9 @@ def _outcomes(
                     break
                 # Cells whose worker was lost are asked one by one: one of them may be the cause.
                 count = 1 if waiting[0][0] in course.times else min(round(size), len(waiting))
-                chunk = _Chunk(
-                    cells=tuple(waiting.popleft() for _ in range(count)),
-                    keep=before.study.keep,
-                    data=data,
-                    version=code_version(),
-                )
-                running[executor.submit(answer_chunk, ask, chunk)] = chunk
+                chunk = [waiting.popleft() for _ in range(count)]
+                shared = before.study.keep, data, code_version()
+                running[executor.submit(answer_chunk, ask, chunk, *shared)] = chunk
             if not running:
                 return
             if cancelled_at is not None and time.monotonic() > cancelled_at + _PATIENCE_S:
@@ -246,7 +242,7 @@ def _outcomes(
                 try:
                     done = future.result()
                 except WorkerLost as lost:
-                    waiting.extend(course.again(chunk.cells, str(lost)))
+                    waiting.extend(course.again(chunk, str(lost)))
                     size = 1.0
                     continue
                 took = sum(cell.seconds for cell in done) / max(len(done), 1)
