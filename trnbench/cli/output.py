@@ -80,9 +80,9 @@ class Output(Record):
     destination: str = STDOUT
     quiet: bool = False
     said: bool = False
-    """Whether the user said where, and did not leave it open."""
+    """True when the user said where, and did not leave it open."""
     silent: bool = False
-    """Whether nobody reads: what is written is only remembered."""
+    """True when nobody reads: what is written is only remembered."""
     beside: Callable[[Report], object] | None = None
     """What is done with a report once it is written: other files are made of it."""
     origins: tuple[str, ...] = ()

@@ -53,7 +53,7 @@ def mixed(mixes: Sequence[RecomputeMix], layouts: Mapping[str, Layout]) -> tuple
 
 
 def half_assumed(stack: TrainingStack) -> Assumption:
-    """What a stack that repeats half of a forward pass means by selective recompute."""
+    """Meaning of selective recompute in a stack that repeats half of a forward pass."""
     return Assumption(
         name="recompute",
         value="selective",

@@ -166,7 +166,7 @@ class Reader(State, kw_only=False):
 
 
 def _of_stack(found: FoundStack) -> tuple[Assumption, ...]:
-    """What is assumed of a row's software: nothing where its own stack is known."""
+    """Assumption about a row's software: none where its own stack is known."""
     if found.own and not found.usual:
         return ()
     why = USUAL_STACK if found.usual else found.why

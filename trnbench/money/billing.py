@@ -389,7 +389,7 @@ def _spot_notes(rules: PurchaseRules | None, tariff: Tariff) -> list[str]:
 
 
 def known_availability(offers: Offers, tariff: Tariff) -> bool:
-    """Whether anything was published of how long such machines are there, or they stay."""
+    """True when something was published on the lifetime of such machines, or when they stay."""
     known = offers.rules.spot.known_of if offers.rules else None
     return tariff.option != "spot" or known is None or offers.instance.name.startswith(known)
 

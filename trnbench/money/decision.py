@@ -22,7 +22,7 @@ BINS = 16
 
 
 class BinRule(Record, eq=False):
-    """What to choose after a measurement: `choices[n]` where the signal is in bin n.
+    """Choices after a measurement: `choices[n]` where the signal is in bin n.
 
     `edges` are the upper ends of all bins but the last.
     """

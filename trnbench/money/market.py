@@ -40,7 +40,7 @@ class Market(Record, eq=False):
     """Seconds between checkpoints; None for the best interval."""
 
     def stated_on(self, nodes: int | None) -> Stated:
-        """What is stated of a run on a cluster; None: on all, one number of each."""
+        """Statements on a run on a cluster; None: on all, one number of each."""
         if not self.compiling:
             return self.stated
         if nodes is not None:

@@ -289,7 +289,7 @@ class _Buyer(Record, eq=False):
         )
 
     def _known(self, option: PurchaseOption) -> str:
-        """Where or when there is a price, else why there is none."""
+        """Places or days with a price, else the reason why there is none."""
         rows = [row for row in self.rows if row.option == option and row.usd_per_hour]
         there = {row.region: _usd(row) for row in rows if row.applies_from <= self.terms.on}
         if there:

@@ -1,4 +1,4 @@
-"""What would change a plan: one assumption moved at a time, and the speed that breaks even."""
+"""Changes of a plan: one assumption moved at a time, and the speed that breaks even."""
 
 from __future__ import annotations
 

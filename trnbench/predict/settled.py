@@ -240,7 +240,7 @@ def assumptions(
 
 
 def implied(stack: TrainingStack, layout: PartialLayout) -> tuple[Assumption, ...]:
-    """What a stack does in a layout that leaves it open and has no value of its own for it."""
+    """Habit of a stack in a layout that leaves a knob open and has no value of its own for it."""
     if layout["dispatcher"] is not None or not _acts(layout, "dispatcher"):
         return ()
     name = stack.dispatcher_of(None)

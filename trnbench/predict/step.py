@@ -134,7 +134,7 @@ def _predicted(setup: TrainSetup, layout: Layout, playing: Playing | None) -> Pr
 
 
 def fits(setup: TrainSetup, layout: Layout) -> bool:
-    """Whether a layout is valid and its memory suffices, without a time."""
+    """True when a layout is valid and its memory suffices, without a time."""
     setup = setup.training(layout)
     program = _program(setup.model, layout)
     if _legality(setup, program)[0]:

@@ -52,7 +52,7 @@ class BlockBuilder:
     # Tensors
 
     def optional(self, *names: str) -> tuple[Tensor, ...]:
-        """Those of the named weights that the model has."""
+        """Weights of the model among those named."""
         return tuple(self.weights[name] for name in names if name in self.weights)
 
     def tensor(

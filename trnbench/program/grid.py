@@ -198,7 +198,7 @@ class Grid(Record, eq=False):
         return array(prod((self.ranks(axis) for axis in axes), start=ONE)), self.used(*axes)
 
     def used(self, *axes: str) -> tuple[str, ...]:
-        """Those of the axes along which some layout has several ranks."""
+        """Axes along which some layout has several ranks."""
         return tuple(axis for axis in axes if (self.ranks(axis) > 1).any())
 
     def batch(self) -> Dim:

@@ -56,7 +56,7 @@ class Points(Record, eq=False):
         return offset.astype(np.int64)
 
     def some(self, mask: BoolArray) -> Points:
-        """Those of the layouts where a mask over them is true."""
+        """Layouts where a mask over them is true."""
         chosen = np.flatnonzero(mask)
         return Points(shape=self.shape, index=tuple(axis.take(chosen) for axis in self.index))
 

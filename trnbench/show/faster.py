@@ -1,4 +1,4 @@
-"""Which machine is faster, in a sentence: p5en is 2.4x faster at 256 MiB, 1.3x at 1 MiB."""
+"""Sentence on the faster machine: p5en is 2.4x faster at 256 MiB, 1.3x at 1 MiB."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ VERDICT_WORDS = {"does not": "does not hold", "cannot be told": "undecided"}
 
 
 class Figure(Record):
-    """How people read one key of a row.
+    """Title, unit and format in which people read one key of a row.
 
     A column of numbers shares one prefix, which stands in the heading; `own_prefix` gives every
     cell its own, and `unit` keeps to one. `flags` stand for yes and no, `absent` for nothing,

@@ -148,7 +148,7 @@ _LONGEST = 400
 
 
 def headline(report: Report) -> str:
-    """Return what a list of answers shows of one."""
+    """Return the line of an answer in a list of answers."""
     verdict = report.summary.get("verdict")
     if isinstance(verdict, Mapping):
         verdict = verdict.get("says")

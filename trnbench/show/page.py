@@ -108,7 +108,7 @@ def _title(report: Report) -> str:
 
 
 def _decision(report: Report, rows: Sequence[Row]) -> Iterator[PagePart]:
-    """What a choice between machines is made on: options, one picture, risks, the next step."""
+    """Basis of a choice between machines: options, one picture, risks, the next step."""
     told_best = tuple(report.summary.get(key) for key in ("recommended", "recommended_nodes"))
     best = [(row["instance"], row["nodes"]) == told_best for row in rows]
     starred = [{**row, "mark": "*" if one else ""} for row, one in zip(rows, best, strict=True)]
@@ -190,7 +190,7 @@ def _lines(report: Report, rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _tables(report: Report, rows: Sequence[Row]) -> Iterator[tuple[str, TextTable | None]]:
-    """What stands behind an answer, each table under its title; None where there is none."""
+    """Details behind an answer, each table under its title; None where there is none."""
     summary = {key: _mappings(value) for key, value in report.summary.items()}
     parts = [
         {"instance": row["instance"], "nodes": row["nodes"], **one}

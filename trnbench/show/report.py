@@ -1,4 +1,4 @@
-"""What a verb hands out: rows for machines, and how people see them."""
+"""Report of a verb: rows for machines, with columns, texts and charts for people."""
 
 from __future__ import annotations
 

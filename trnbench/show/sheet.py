@@ -332,7 +332,7 @@ def draw_conflicts(provenance: Provenance, style: Style) -> Iterator[str]:
 
 
 def draw_supports(stack: TrainingStack, style: Style) -> str:
-    """Return what a stack's software runs, refuses, and was never seen to run, with the sources."""
+    """Return features that a stack runs, refuses, or was never seen to run, with sources."""
     told = [f"state: {stack.state}"] if stack.state else []
     for line in stack.supports:
         first = stack.support_of(line.features[0])

@@ -21,7 +21,7 @@ _UNBROKEN = "\xa0"
 
 
 class Style(Record):
-    """What the output can show: characters a line, and whether it takes colour.
+    """Abilities of the output: characters a line, and whether it takes colour.
 
     Texts are wrapped at `width`; tables keep to it only where a terminal would break them.
     """

@@ -158,7 +158,7 @@ class Asking(Screen[None]):
         for lane in self._lanes.values():
             lane.close()
 
-    # Whether the table answers the question as it stands
+    # True when the table answers the question as it stands
 
     def _ended(self, topic: str, said: str, behind: str) -> None:
         self.say(f"{topic}: {said}")

@@ -72,7 +72,7 @@ class Served(Record):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can reach the server."""
+        """True when only this machine can reach the server."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:

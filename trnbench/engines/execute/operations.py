@@ -281,9 +281,9 @@ class _Written(Record, eq=False):
     tensor: Tensor
     shape: tuple[int, ...]  # Shape that the arrays of all ranks must have
     held: float  # Bytes of a rank's array
-    rounds: bool  # Whether the numbers are not of the tensor's format yet
-    lasts: bool  # Whether the tensor outlives the pass
-    sinks: bool  # Whether the tensor goes to the sink
+    rounds: bool  # True when the numbers are not of the tensor's format yet
+    lasts: bool  # True when the tensor outlives the pass
+    sinks: bool  # True when the tensor goes to the sink
 
 
 class Pass:

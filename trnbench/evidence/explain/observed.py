@@ -67,7 +67,7 @@ class StepFigure(Record, eq=False):
 
     @property
     def went(self) -> Went:
-        """How the step went; as predicted anywhere in the interval."""
+        """Outcome of the step; as predicted anywhere in the interval."""
         if self.inside:
             return "as predicted"
         return "faster" if self.measured < self.low else "slower"
@@ -93,12 +93,12 @@ class RunCompared(Record, eq=False):
 
     @property
     def as_predicted(self) -> bool:
-        """Whether every step lies inside its interval."""
+        """True when every step lies inside its interval."""
         return all(step.inside for step in self.steps)
 
     @property
     def assumed(self) -> tuple[Assumption, ...]:
-        """What the rows do not say, each assumption once."""
+        """Assumptions where the rows are silent, each once."""
         steps = {figure.step.id: figure.step for figure in self.figures}
         return merged({name: step.assumed for name, step in steps.items()})
 

@@ -195,7 +195,7 @@ def _error(residuals: Mapping[str, Sequence[float]], centres: Mapping[str, float
 
 
 def _asked(off: float, known: float) -> float:
-    """What an error asks of a spread, beyond what uncertain parameters reach."""
+    """Spread that an error calls for beyond the reach of uncertain parameters."""
     return math.copysign(math.sqrt(max(off**2 - known**2, 0.0)), off)
 
 

@@ -75,7 +75,7 @@ class Readings(State):
         self.first_unread = self.first_unread or f"line {line}: {text.strip()[:80]!r}"
 
     def checked(self, path: Path) -> Readings:
-        """These readings; refuse a file with too many unreadable lines."""
+        """Readings as they are; refuse a file with too many unreadable lines."""
         steps = len(self.values) * self.every + self.skipped + self.unread
         said = f"{steps:,} step lines of {self.format}"
         refuse_unread(path, self.unread, steps, said, self.first_unread)

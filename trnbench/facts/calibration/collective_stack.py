@@ -126,7 +126,7 @@ class CollectiveStack(Sourced):
     fitted_rows: tuple[str, ...] = ()
     """Sources of the fitted rows: pattern of the file names, a colon, and the rows."""
     choice: Literal["table", "fastest"] = "table"
-    """Whether `rules` are a table of sizes, or name the algorithms of which the fastest runs."""
+    """True when `rules` are a table of sizes, or name the algorithms of which the fastest runs."""
     default_tuning: str
     tunings: dict[str, Tuning]
     rules: tuple[Rule, ...]

@@ -278,9 +278,9 @@ class Vocabulary(Record):
 
     size: int
     tied: bool
-    """Whether the embedding also serves as output weights."""
+    """True when the embedding also serves as output weights."""
     bias: bool = False
-    """Whether the output projection has a bias."""
+    """True when the output projection has a bias."""
     token_types: int = field(default=0, metadata=MAY_BE_ZERO)
     predicted_ratio: Ratio = 1.0
     """Share of positions whose token the training objective predicts."""

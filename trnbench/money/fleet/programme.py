@@ -40,7 +40,7 @@ _SLACK = 1e-6
 
 
 class Effort(Record):
-    """When to stop: at a relative `gap`, after `branches` nodes, or after `time_s` seconds."""
+    """Limits of the search: a relative `gap`, `branches` nodes, or `time_s` seconds."""
 
     gap: float = 1e-3
     branches: int = 20_000

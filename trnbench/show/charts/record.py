@@ -1,4 +1,4 @@
-"""What a figure shows, as data: axes, points with intervals, bars, lanes of time.
+"""Contents of a figure as data: axes, points with intervals, bars, lanes of time.
 
 A verb describes each of its figures once, in its report; a terminal, an SVG file, a page and the
 TUI paint the same record. A title says what a figure shows, a caption how it is read. Colours are
@@ -306,7 +306,7 @@ class BarChart(Record):
 
 
 class SpanKind(Record):
-    """How spans of one kind are drawn: a letter, what fills the rest, a colour, a name."""
+    """Appearance of one kind of spans: a letter, a filling of the rest, a colour, a name."""
 
     letter: str
     fill: str

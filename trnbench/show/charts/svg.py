@@ -89,7 +89,7 @@ def caption_of(chart: AnyChart) -> str:
 
 
 class _Frame(Record):
-    """Where numbers lie on the paper, right of `left` and above `bottom`."""
+    """Positions of numbers on the paper, right of `left` and above `bottom`."""
 
     x: ChartAxis
     y: ChartAxis

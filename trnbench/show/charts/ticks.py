@@ -1,4 +1,4 @@
-"""Where text stands in a chart: ticks at round numbers, and names beside marks.
+"""Positions of text in a chart: ticks at round numbers, and names beside marks.
 
 All painters choose ticks here. Positions along an axis are given in cells: characters, or the
 width of an average letter.
@@ -124,7 +124,7 @@ def tick_lines(
 
 
 def spaced(cells: Sequence[int], lengths: Sequence[int]) -> bool:
-    """Whether labels around these cells, in ascending order, leave a cell between them."""
+    """True when labels around these cells, in ascending order, leave a cell between them."""
     ends = [
         (cell - length // 2, cell - length // 2 + length)
         for cell, length in zip(cells, lengths, strict=True)

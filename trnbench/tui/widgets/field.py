@@ -46,7 +46,7 @@ class FieldSpec(Record):
     known: Callable[[], Sequence[tuple[str, str]]] | None = None
     """Names to pick from, each with its facts."""
     several: bool = False
-    """Whether the field takes several of these names."""
+    """True when the field takes several of these names."""
 
 
 class Field(Widget):

@@ -146,7 +146,7 @@ class ResultTable(ScrollView, can_focus=True):
 
     @property
     def answers_something(self) -> bool:
-        """Whether the rows are an answer that a newer question can overtake, not facts of files."""
+        """True when the rows are an answer that a newer question can overtake, not facts."""
         return bool(self.source.keys) and self.source.report.verb not in FACTS
 
     @property

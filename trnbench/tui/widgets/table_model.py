@@ -95,12 +95,12 @@ class Line(Record):
 
     @property
     def lifted(self) -> bool:
-        """Whether the user has pinned the row or made it the baseline."""
+        """True when the user has pinned the row or made it the baseline."""
         return self.mark in (PINNED, BASELINE)
 
     @property
     def no(self) -> bool:
-        """Whether the row stands for what cannot run."""
+        """True when the row stands for what cannot run."""
         return self.row.get("feasible") is False
 
 

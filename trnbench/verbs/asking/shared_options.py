@@ -29,7 +29,7 @@ def engine_option(help: str, *more: str) -> Any:  # noqa: ANN401 - the type of t
 
 
 DETAILS: Any = option("Show layouts, rates, remarks and counts too.")
-"""Whether people see all of an answer."""
+"""True when people see all of an answer."""
 
 
 class AgainstKept(Question):

@@ -1,4 +1,4 @@
-"""What `calibrate` is asked: files of measurements, and the stacks that are fitted to them."""
+"""Question of `calibrate`: files of measurements, and the stacks that are fitted to them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class CalibrateQuestion(Question):
 
 
 class CalibrateShowing(Question):
-    """Where the files are written."""
+    """Folders of the written files."""
 
     into: Path | None = option(
         "Write the files of these chips and stacks, and of heirs.", metavar="FOLDER"

@@ -60,7 +60,7 @@ def rows_of_links(found: CalibratedCollectives) -> tuple[Row, ...]:
 
 
 def links_summary(found: CalibratedCollectives, written: Sequence[str]) -> dict[str, object]:
-    """Return what is told of a fit besides its numbers."""
+    """Return notes on a fit."""
     fit = found.fit
     return {
         "stack": found.name,
@@ -75,7 +75,7 @@ def links_summary(found: CalibratedCollectives, written: Sequence[str]) -> dict[
 
 
 def draw_links(found: CalibratedCollectives, style: Style) -> str:
-    """Return what people read of a fit: what moved, and the errors of its rows."""
+    """Return the text of a fit: parameters that moved, and the errors of its rows."""
     fit = found.fit
     head = f"{found.name} fitted to {counted(len(fit.rows), 'collective')} of {fit.instance}, "
     blocks = [style.strong(f"{head}begun as {fit.stack.name}")]

@@ -1,4 +1,4 @@
-"""What is answered to a comparison: quotes beside a baseline, and what they were compared on."""
+"""Answer of `compare`: quotes beside a baseline, and the footing of the comparison."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def tally_row(instance: str, tally: Tally) -> Row:
 
 
 class OtherStack(Record):
-    """What a row would be with another training stack that was measured on its instance."""
+    """Row with another training stack that was measured on its instance."""
 
     stack: str
     quote: Quote
@@ -111,7 +111,7 @@ class CompareAnswer(Record):
 
     @property
     def positive(self) -> bool:
-        """Whether every cluster can do what was asked, and has a price as far as one is needed.
+        """True when every cluster can do what was asked, and has a price as far as one is needed.
 
         One has to have one; all where a way to buy was asked for.
         """

@@ -1,4 +1,4 @@
-"""What `compare` is asked: a run, the footing on which instance types are compared, how shown."""
+"""Question of `compare`: a run, the footing on which instance types are compared, its columns."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class CompareQuestion(Question):
 
     @property
     def limits(self) -> Limits:
-        """What a cluster has to keep, beside what is equal."""
+        """Footing of a comparison, and the limits that a cluster has to keep."""
         from trnbench.money.objective import NO_LIMITS, Limits
 
         if not self.has_deadline:

@@ -55,7 +55,7 @@ Found = TypeVar("Found")
 
 
 def each(work: Callable[[Thing], Found], things: Sequence[Thing], workers: int) -> list[Found]:
-    """Return what `work` makes of each thing, in their order.
+    """Return the results of `work`, in the order of its arguments.
 
     This process does its share; the others are forked from it, know what it knows, and send what
     they found. More than one worker is only for a process that has no threads of its own.
@@ -125,7 +125,7 @@ def compare_run(
     watch: Watch | None = None,
     explored: Sequence[Explored] | None = None,
 ) -> CompareAnswer:
-    """Return what a training run takes and costs on several instance types, a row for each.
+    """Return time and cost of a training run on several instance types, a row for each.
 
     Each is in its best layout: knobs that are not given are searched. The model may be FLEET:JOB, a
     job of a fleet. Without a model, a length or instance types usual ones are taken, and the answer

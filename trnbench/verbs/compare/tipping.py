@@ -1,4 +1,4 @@
-"""How far each input must move before another instance type is recommended.
+"""Distance of each input from the value at which another instance type is recommended.
 
 Every move is answered from the same clusters, layouts and draws as the comparison itself: prices,
 speeds, tokens and failures change what a cluster costs, and the deadline which clusters will do.
@@ -168,7 +168,7 @@ def _first_change(
 def _now(
     question: CompareQuestion, explored: Sequence[Explored], moved: MovedInput, name: str | None
 ) -> str:
-    """What an input is now, as text; empty where it differs from type to type."""
+    """Present value of an input as text; empty where it differs from type to type."""
     run = question.run
     if moved == "deadline":
         return time_text(question.limits.deadline_s or 0.0)

@@ -16,7 +16,7 @@ from trnbench.show.text_table import percent
 
 
 def first_line(measured: RunCompared) -> str:
-    """How the steps went; of several the one farthest from its prediction."""
+    """Outcome of the steps; of several, that of the step farthest from its prediction."""
     steps = measured.steps
     worst = _went(max(steps, key=lambda step: abs(step.gap)))
     if len(steps) == 1:
@@ -63,7 +63,7 @@ def cause_row(suspect: Suspect, *, tied: bool) -> Row:
 
 
 def device_row(found: DeviceSummary, steps: Sequence[StepFigure]) -> Row:
-    """Return what a monitor or profiler says, with the seconds of a step that devices were busy.
+    """Return the readings of a monitor or profiler, with the busy seconds of a step.
 
     That is told by a busy share and by steps of one time alone.
     """

@@ -1,4 +1,4 @@
-"""What `explain` is asked: measured steps, or a launched job and its logs, and what ran."""
+"""Question of `explain`: measured steps, or a launched job and its logs, and what ran."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ExplainQuestion(Question):
 
     @property
     def as_launched(self) -> bool:
-        """Whether nothing is asked otherwise than the folder of the job says."""
+        """True when nothing is asked otherwise than the folder of the job says."""
         if self.job is None:
             return False
         said = options_of_job(self.job)
@@ -86,12 +86,12 @@ class ExplainQuestion(Question):
 
 
 def is_job(path: Path) -> bool:
-    """Whether `trnbench launch` wrote a folder."""
+    """True when `trnbench launch` wrote a folder."""
     return (path / _PREDICTION).is_file()
 
 
 def options_of_job(folder: Path) -> dict[str, Any]:
-    """What the folder of a launched job says: model, place, software and layout."""
+    """Contents of a launched job's folder: model, place, software and layout."""
     row, _ = launched(folder)
     return {
         "model": str(row["model"]),

@@ -178,7 +178,7 @@ def _devices(answer: RunCompared, style: Style) -> str:
 
 
 def _advice(answer: Explanation, style: Style) -> str:
-    """Return what shows each cause that may be at work, and what to change."""
+    """Return the signs of each possible cause, and the change that it calls for."""
     first = answer.suspects[0]
     wanted = answer.tied or (first,)
     names = [one.cause.id for one in wanted]

@@ -1,4 +1,4 @@
-"""What is answered to a fleet: a row a job, what to buy when, the bill, and how sure it is."""
+"""Answer of `fleet`: a row a job, purchases by day, the bill, and its certainty."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FleetRow(Record):
 
 
 class FleetPurchase(Record):
-    """What to buy on a day: machines for a job alone, or for all jobs of a pool."""
+    """Purchase of a day: machines for a job alone, or for all jobs of a pool."""
 
     on: datetime.date
     until: datetime.date
@@ -64,7 +64,7 @@ class FleetPurchase(Record):
 
 
 class MonthBill(Record):
-    """What a month costs under one purchase option."""
+    """Cost of a month under one purchase option."""
 
     month: str
     purchase: str
@@ -132,7 +132,7 @@ class FleetAnswer(Record):
         return merged({row.name: row.assumed for row in self.rows if row.assumed})
 
     def summary(self) -> dict[str, object]:
-        """Return what machines read beside the rows."""
+        """Return the part of the JSON beside the rows."""
         return {
             **cells(self, "feasible found_by objective"),
             **interval_cells("cost_usd", self.cost_usd),

@@ -41,7 +41,7 @@ def fleet_named(catalog: Catalog, name: str) -> FleetFile:
 
 
 def job_options(fleet: FleetFile, job: JobEntry) -> dict[str, Any]:
-    """Return what a job asks for as options of `compare` and `plan`, without its place in time."""
+    """Return a job's demands as options of `compare` and `plan`, without its place in time."""
     own = {name: getattr(job, name) or getattr(fleet, name) for name in _TAKEN_OVER}
     if job.nodes or job.max_nodes:
         own |= {"nodes": job.nodes, "max_nodes": job.max_nodes}
@@ -353,7 +353,7 @@ class WaysFinder(State):
 
 
 def mixed_operations(market: Market, shares: FloatArray) -> list[Operations]:
-    """Return how clusters of which a share are spot machines fail and are taken back."""
+    """Return the rates of failures and reclaims of clusters with a share of spot machines."""
     found = []
     for nodes, share in zip(market.nodes.tolist(), shares.tolist(), strict=True):
         known = market.operations(nodes, market.offers.rules)

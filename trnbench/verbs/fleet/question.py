@@ -1,4 +1,4 @@
-"""What `fleet` is asked: a file of jobs, and when the search for a plan stops."""
+"""Question of `fleet`: a file of jobs, and when the search for a plan stops."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class FleetQuestion(Question):
 
     @property
     def effort(self) -> Effort:
-        """When to stop."""
+        """Limits of the search for a plan."""
         from trnbench.money.fleet.programme import Effort
 
         usual = Effort(time_s=self.time_limit_s)

@@ -1,4 +1,4 @@
-"""How sure a fleet's plan is: every run in the same common draws, those on spot machines played."""
+"""Certainty of a fleet's plan: every run in the same common draws, spot machines played."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trnbench.verbs.quotes.markets import Explored
 
 
 class FleetRisk(Record, eq=False):
-    """What the draws say of a plan: which deadlines hold how often, and what it costs."""
+    """Outcome of the draws of a plan: how often each deadline holds, and the cost."""
 
     in_time: Mapping[str, float]
     together: float | None
@@ -49,7 +49,7 @@ class FleetRisk(Record, eq=False):
 
 
 def risk_of(plan: FleetPlan, jobs: Mapping[str, JobWays]) -> FleetRisk:
-    """Return how sure a plan is; each job is taken to start on its day."""
+    """Return the certainty of a plan; each job is taken to start on its day."""
     draws = CommonDraws()
     own = np.zeros(draws.count)
     held: dict[str, BoolArray] = {}

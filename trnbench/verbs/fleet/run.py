@@ -43,7 +43,7 @@ _NEARLY = 1e-6
 def fleet_run(
     catalog: Catalog, question: FleetQuestion, *, watch: Watch | None = None
 ) -> FleetAnswer:
-    """Return what every job of a fleet runs on, from when, and what to buy on which day.
+    """Return machines and start of every job of a fleet, and the purchases of each day.
 
     `file` is a path or the name of a shipped fleet. The search ends within `gap` of the least
     cost, or, if given, after `time_limit`. `limit_costs` solves again without each limit;
@@ -150,7 +150,7 @@ class _Planning(Record):
         return cheapest, tuple(front)
 
     def _partly(self, problem: Fleet, wayless: Sequence[str], solved: Solved | None) -> FleetAnswer:
-        """Return what can be done of a fleet that cannot be done whole, by priority."""
+        """Return the part of a fleet that can be done where the whole cannot, by priority."""
         effort = self.question.effort
         stopped = solved is not None and solved.state == "stopped"
         words: tuple[str, ...] = tuple(
@@ -312,7 +312,7 @@ class _Planning(Record):
         )
 
     def _bill(self, plan: FleetPlan) -> list[MonthBill]:
-        """Return what each month costs by option, terms by the day to their ends."""
+        """Return each month's cost by purchase option, USD; terms by the day to their ends."""
         found: dict[tuple[str, str], float] = {}
 
         def spread(start: int, days: int, purchase: str, usd: float) -> None:
@@ -339,13 +339,13 @@ SPOT_NOTE = (
 
 
 def _last_day(days: float) -> int:
-    """Return how many days after its first a run of so many days is over."""
+    """Return the number of days from the first to the end of a run of that many days."""
     whole = int(days)
     return max(whole - (days == whole), 0)
 
 
 def _pool_shares(plan: FleetPlan) -> dict[str, float]:
-    """Return what of the pools each job pays for: by the node-days that it uses."""
+    """Return each job's share of the pools' cost, USD, by the node-days that it uses."""
     shares: dict[str, float] = {}
     for pool in {one.pool for one in plan.bought}:
         usd = sum(one.usd for one in plan.bought if one.pool == pool)

@@ -69,7 +69,7 @@ def fleet_verdict(answer: FleetAnswer) -> str:
 
 
 def _proved(answer: FleetAnswer) -> str:
-    """Return how far from the least the plan may be."""
+    """Return the sentence on the plan's gap to the least cost."""
     if answer.found_by == "greedy":
         how = "made job by job, as the programme found none better"
     elif answer.objective == "time":
@@ -166,7 +166,7 @@ def _bill(answer: FleetAnswer, style: Style) -> str:
 
 
 def fleet_figure(answer: FleetAnswer) -> GanttChart:
-    """When jobs run, a lane a job, its deadline marked."""
+    """Timeline of the jobs, a lane each, deadlines marked."""
     first = float(answer.starts_on.toordinal())
     placed = [row for row in answer.rows if row.days is not None]
     ends = [row.start_day + (row.days or 0.0) for row in placed]

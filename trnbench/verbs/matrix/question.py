@@ -1,4 +1,4 @@
-"""What `matrix` is asked: products, the chips and formats they run in, and how."""
+"""Question of `matrix`: products, the chips and formats they run in, and engines."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class MatrixQuestion(Question):
 
 
 class MatrixShowing(Question):
-    """How products are shown, and what else is written."""
+    """Columns and other files of an answer on products."""
 
     trace: Path | None = option("Write a Perfetto trace of the play.", metavar="FILE")
     plot: bool = option("Draw rooflines.")

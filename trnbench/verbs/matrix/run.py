@@ -145,7 +145,7 @@ def on_array(products: Sequence[Product], conventions: ArrayConventions) -> tupl
 def run(
     catalog: Catalog, question: MatrixQuestion, *, progress: Progress = quiet
 ) -> tuple[MatrixAnswer, ...]:
-    """Return what matrix products take on chips, one answer for each format and engine.
+    """Return times of matrix products on chips, one answer for each format and engine.
 
     Answers are grouped by product; `progress` hears of each one that is done.
 

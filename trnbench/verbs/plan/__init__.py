@@ -1,1 +1,1 @@
-"""Which machines run a training, how many, bought how."""
+"""Machines for a training, their number and purchase."""

@@ -1,4 +1,4 @@
-"""What is answered to a plan: the purchase, what it was chosen from, what would change it."""
+"""Answer of `plan`: the purchase, its alternatives, and the assumptions that would change it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trnbench.verbs.quotes.lead import Verdict
 
 
 class Asked(Record):
-    """What a plan has to keep and what decides; `assumed_deadline`: nobody gave one.
+    """Limits of a plan and its objective; `assumed_deadline`: nobody gave one.
 
     `confidence`: in which share of the draws limits are to be kept, None by the estimate.
     """
@@ -30,7 +30,7 @@ class Asked(Record):
 
 
 class Ways(Record):
-    """How many ways to buy were looked at, and how many each limit rejected."""
+    """Number of ways to buy that were tried, and number that each limit rejected."""
 
     looked: int
     kept: int

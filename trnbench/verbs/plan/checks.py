@@ -1,4 +1,4 @@
-"""What is tried on a plan: its break-even with others, and the best of it as it is played."""
+"""Checks of a plan: its break-even with others, and the best of it as it is played."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def need_blocks(answer: PlanAnswer, style: Style) -> list[str]:
 
 
 def purchase_block(quote: Quote | None, style: Style) -> str:
-    """How a plan is bought, where its time and its money go, and what is to be said of it."""
+    """Purchase of a plan, uses of its time and its money, and notes."""
     if quote is None:
         return "nothing is bought"
     bill = quote.bill

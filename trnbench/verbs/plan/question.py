@@ -1,4 +1,4 @@
-"""What `plan` is asked: a run, its limits, what decides, and how the plan is shown."""
+"""Question of `plan`: a run, its limits, what decides, and how the plan is shown."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class PlanQuestion(Question):
 
     @property
     def goal(self) -> Asked:
-        """What the plan has to keep and what decides."""
+        """Limits of the plan and its objective."""
         from trnbench.verbs.plan.answer import Asked
 
         budget_alone = self.budget_usd is not None and self.deadline_s is None
@@ -110,7 +110,7 @@ class PlanQuestion(Question):
 
 
 class PlanShowing(Question):
-    """How a plan is shown, and the files that start it."""
+    """Columns of a plan, and the files that start it."""
 
     into: Path | None = option(
         "Write the files that start the plan there.", name="launch", metavar="FOLDER"

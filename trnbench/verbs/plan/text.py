@@ -213,7 +213,7 @@ def _draw(report: Report, answer: PlanAnswer, plot: bool, details: bool, style: 
 
 
 def _groups(answer: PlanAnswer, told: Quote) -> dict[str, list[str]]:
-    """Return what is to be said of a plan, or of what comes nearest, by group."""
+    """Return notes on a plan, or on the nearest ones, by group."""
     warnings = [f"warning: {warning}" for warning in told.every_warning]
     price = [*price_lines((told,)), *(bill_lines(told.bill)[:1] if told.bill else ())]
     price += migration_lines(answer.front)

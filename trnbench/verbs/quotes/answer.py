@@ -142,7 +142,7 @@ class Quote(Record):
         }
 
     def grounds(self) -> dict[str, Cell]:
-        """Return what the numbers rest on, and what is to be said of them."""
+        """Return notes on evidence, prices and instances, by group."""
         return {
             **cells(
                 self.step, "calibration stack stack_state basis beyond_rows evidence=evidence.word"

@@ -1,4 +1,4 @@
-"""How a run is bought: options that are written once, for every verb that has a bill."""
+"""Purchase of a run: options that are written once, for every verb that has a bill."""
 
 from __future__ import annotations
 

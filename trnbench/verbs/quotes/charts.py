@@ -49,7 +49,7 @@ class ClusterPoint(Record):
 
 
 class Picked(Record):
-    """What a figure points out: the quote under a cursor, the winner by a word, a deadline."""
+    """Marks of a figure: the quote under a cursor, the winner by a word, a deadline."""
 
     here: Quote | None = None
     winner: Quote | None = None
@@ -162,7 +162,7 @@ def _ends(interval: Interval) -> Ends | None:
 
 
 def _missing(quotes: Sequence[Quote]) -> str:
-    """What is not drawn, and why."""
+    """Quotes that are not drawn, and why."""
     kinds = (
         ("no price", [one for one in quotes if one.elapsed_s is not None and one.cost_usd is None]),
         ("cannot run", [one for one in quotes if one.elapsed_s is None]),

@@ -1,4 +1,4 @@
-"""What a choice comes to: who leads, how surely, what deciding now risks, what to measure first."""
+"""Outcome of a choice: the leader, its certainty, the risk of deciding now, a first pilot."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Pilot(Record):
 
 
 class Chance(Record):
-    """How an instance type stands: probability of being cheapest, and mean bill of its best row.
+    """Standing of an instance type: probability of being cheapest, mean bill of its best row.
 
     `place` is that of the row among the quotes.
     """
@@ -51,7 +51,7 @@ class Chance(Record):
 
 
 class Verdict(Record):
-    """Which of several quotes to take, as a place among them; None where none will do.
+    """Quote to take, as a place among several; None where none will do.
 
     `chances` of the instance types, likeliest first. `regret_usd`: what deciding now loses on
     average against the best choice. `pilots` are worth more than they cost, the best one first.
@@ -64,7 +64,7 @@ class Verdict(Record):
 
     @property
     def verdict_is(self) -> Literal["clear", "tie", "none"]:
-        """Whether the recommended quote's instance type is the cheapest in nearly all draws."""
+        """True when the recommended quote's instance type is the cheapest in nearly all draws."""
         if self.recommended is None:
             return "none"
         return "clear" if self.leading is None or self.leading.cheapest >= CLEAR else "tie"

@@ -1,4 +1,4 @@
-"""What machines a run can have: every cluster of an instance type searched, and how it is sold."""
+"""Machines for a run: every cluster of an instance type searched, and how it is sold."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Explored(Record, eq=False):
         return tuple(dict.fromkeys(found))
 
     def main(self, nodes: int) -> int:
-        """Return which part takes longest on a cluster; the first where one does not run."""
+        """Return the index of the slowest part on a cluster; the first where one does not run."""
         times = []
         for portion, result in zip(self.portions, self.searches, strict=True):
             best = result.by_nodes[nodes].best if nodes in result.by_nodes else None

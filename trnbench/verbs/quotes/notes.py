@@ -1,4 +1,4 @@
-"""What stands below a table of purchases: price, availability and evidence, a line each.
+"""Notes below a table of purchases: price, availability and evidence, a line each.
 
 Lines are made of what quotes and bills say in figures; their remarks in full are for `--details`.
 """
@@ -60,7 +60,7 @@ def basis_text(quote: Quote) -> str:
 
 
 def evidence_lines(quotes: Sequence[Quote]) -> list[str]:
-    """Return what each row's speed rests on, equal ones together, and the weakest evidence."""
+    """Return the basis of each row's speed, equal ones together, and the weakest evidence."""
     lines = _by_instance(quotes, _speed_basis)
     weakest = _by_instance(quotes, lambda one: f"weakest input {one.step.evidence.word}")
     if len(weakest) == 1:
@@ -79,7 +79,7 @@ def warning_lines(quotes: Sequence[Quote]) -> list[str]:
 
 
 def by_instance(told: Iterable[tuple[str, str]]) -> list[str]:
-    """Return what is said of instances, a line for each text behind those that it is said of."""
+    """Return notes on instances, a line for each text behind the instances that it is about."""
     found: dict[str, dict[str, None]] = {}
     for instance, words in told:
         if words:

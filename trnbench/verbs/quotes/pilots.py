@@ -1,4 +1,4 @@
-"""What is worth measuring before a purchase: a short run of the job on few machines.
+"""Pilots worth measuring before a purchase: a short run of the job on few machines.
 
 A pilot runs the layout of a quote with as few replicas as fit, for `STEPS` steps after compilation.
 It measures what the draws leave open: the chip's and the stack's numbers, and how far the stack is

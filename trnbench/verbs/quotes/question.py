@@ -1,4 +1,4 @@
-"""What is asked of a whole training run: model, tokens, machines to choose from, how bought."""
+"""Question about a whole training run: model, tokens, machines to choose from, purchase."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LEAST_FAILURES, MOST_FAILURES = 1e-9, 1000.0
 
 
 class StackChoice(Question):
-    """Which training stack runs a job, and how its chips and what it refuses are taken."""
+    """Training stack of a job, and how its chips and what it refuses are taken."""
 
     stack: str | None = option(
         "Training stack, e.g. nxd-trn1 (trnbench spec list calibration), or framework: nxdt, "

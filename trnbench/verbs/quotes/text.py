@@ -58,7 +58,7 @@ def time_text(seconds: float) -> str:
 
 
 def span_text(elapsed_s: Interval) -> str:
-    """Return how long a run takes, 5.8 days, or only between what: 5.8-12.1 days."""
+    """Return the duration of a run as text, 5.8 days, or only its ends: 5.8-12.1 days."""
     if elapsed_s.known:
         return time_text(elapsed_s.value)
     unit = time_unit((elapsed_s.value,))
@@ -125,7 +125,7 @@ def chain_text(quote: Quote) -> list[str]:
 
 
 def bill_lines(bill: Bill) -> list[str]:
-    """Return what a bill is made of, its sum in the first line."""
+    """Return the terms of a bill as lines, the sum first."""
     tariff, charged = bill.tariff, bill.charged
     machines = charged.cost_usd - bill.storage_usd - bill.once_usd
     lines = [

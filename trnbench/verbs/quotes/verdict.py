@@ -32,7 +32,7 @@ MARKED = {
 
 
 class Wanted(Record):
-    """What quotes have to keep; `confidence` is the probability with which, None by the estimate.
+    """Limits of quotes; `confidence` is the probability with which they hold, None by the estimate.
 
     `first` is the criterion by which one was chosen.
     """

@@ -1,4 +1,4 @@
-"""What is answered about a training step: records, and the row that machines read of each."""
+"""Answer about a training step: records, and the row that machines read of each."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ HIDDEN_PARTS: Mapping[str, str] = _timed("hidden", COMMUNICATION)
 
 
 class Searched(Record):
-    """How many layouts were looked at for one that was left open."""
+    """Number of layouts that were tried for one that was left open."""
 
     legal: int
     feasible: int
 
 
 class RunPart(Record):
-    """What a step is repeated for: a part of a run, its tokens and its share of the run's time.
+    """Part of a run that a step is repeated for: its tokens and its share of the run's time.
 
     `days` and `cost_usd` are that share of the run's, with its checkpoints, failures and bill;
     None where it has none. `tokens` are None of a model that knows none.
@@ -147,7 +147,7 @@ class TrainAnswer(Record):
         }
 
     def memory_rows(self) -> tuple[Row, ...]:
-        """Return what the worst rank holds, a row for each of its slots; times where they ran."""
+        """Return bytes in the worst rank's memory, a row a slot; times where slots ran."""
         held = self.memory_timeline
         if held is None:
             return ()

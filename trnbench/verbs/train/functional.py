@@ -51,7 +51,7 @@ class FormatFlop(Record):
 
 
 class StageHeld(Record):
-    """What a rank of one class of stages held at most, measured and as the memory model says.
+    """Peak bytes of a rank of one class of stages, measured and as the memory model says.
 
     `peaks_bytes` adds up the peak of each category, as the model does; `peak_bytes` is what was
     there at one time.
@@ -72,7 +72,7 @@ class StageHeld(Record):
 
     @property
     def agrees(self) -> bool:
-        """Whether the model lies between what was there at one time and the peaks added up."""
+        """True when the model lies between what was there at one time and the peaks added up."""
         above = self.peak_bytes <= self.model_bytes * (1 + AGREEMENT)
         return above and self.peaks_bytes >= self.model_bytes * (1 - AGREEMENT)
 
@@ -104,7 +104,7 @@ class FunctionalRun(Record):
 
     @property
     def agrees(self) -> bool:
-        """Whether all that was measured is what the program and the models say."""
+        """True when all that was measured is what the program and the models say."""
         parts: tuple[TrafficLine | FormatFlop | StageHeld, ...] = (
             *self.traffic,
             *self.flop,

@@ -1,4 +1,4 @@
-"""What a rank of the worst stage holds through a step: alike slots, and the peak by block."""
+"""Memory of a rank of the worst stage through a step: alike slots, and the peak by block."""
 
 from __future__ import annotations
 

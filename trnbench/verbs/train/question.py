@@ -1,4 +1,4 @@
-"""What `train` is asked: models on clusters, in layouts given or left open, and how shown."""
+"""Question of `train`: models on clusters, in layouts given or left open, and how shown."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ class TrainQuestion(Question):
 
     @property
     def playing(self) -> Playing | None:
-        """How the steps are to be played; None where the closed form is enough."""
+        """Scope of the steps to be played; None where the closed form is enough."""
         shown = self.timeline or self.memory
         if not shown and "emulate" not in self.engines:
             return None
@@ -345,7 +345,7 @@ def suite_cases(catalog: Catalog, name: str) -> tuple[TrainCase, ...]:
 
 
 class TrainShowing(Question):
-    """How a step is shown, and what is written of it."""
+    """Columns and other files of an answer on a step."""
 
     trace: Path | None = option("Write a Perfetto trace of the schedule.", metavar="FILE")
     plot: bool = option("Draw the schedule.")

@@ -17,7 +17,7 @@ from trnbench.verbs.train.step_answers import step_answers
 def run(
     catalog: Catalog, question: TrainQuestion, *, progress: Progress = quiet
 ) -> tuple[TrainAnswer, ...]:
-    """Return what one training step takes and holds, one answer for each place and engine.
+    """Return time and memory of one training step, one answer for each place and engine.
 
     Knobs that are not given are chosen: the fastest layout that fits. `config` is a file, or a
     folder, of a training framework or Slurm that says knobs, and hosts: those given beside it win.

@@ -83,7 +83,7 @@ def _axis(longest_s: float) -> ChartAxis:
 
 
 def _ramp_s(timeline: Timeline) -> float:
-    """How long the stages take to fill, or to drain, whichever is longer."""
+    """Time of the stages to fill, or to drain, whichever is longer."""
     fill_s = float(timeline.start_s[:, 0].max())
     drain_s = float(timeline.played.step_s) - float(timeline.end_s[:, -1].min())
     return max(fill_s, drain_s)

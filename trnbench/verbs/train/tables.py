@@ -1,4 +1,4 @@
-"""Where a training step's time and memory go, as tables with bars."""
+"""Uses of a training step's time and memory, as tables with bars."""
 
 from __future__ import annotations
 

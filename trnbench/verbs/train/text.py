@@ -217,7 +217,7 @@ def _calibration(answer: TrainAnswer) -> str:
 
 
 def headline_of(case: Sequence[TrainAnswer], style: Style) -> str:
-    """Return what a step takes in a few lines, or why it cannot run."""
+    """Return the time and memory of a step in a few lines, or the reasons against it."""
     first = case[0]
     cluster = f"{counted(first.chips, 'chip')}, {counted(first.ranks, 'rank')}"
     title = style.strong(f"{first.model} on {_where(first)} ({cluster})")

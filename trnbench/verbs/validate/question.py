@@ -1,4 +1,4 @@
-"""What `validate` is asked: measurements, of which sets, and what their files do not say."""
+"""Question of `validate`: measurements, of which sets, and what their files do not say."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ValidateQuestion(Question):
 
 
 class ValidateShowing(Question):
-    """What is shown of the answer, and what it is held to."""
+    """Tables of the answer, and the errors that it is held to."""
 
     template: bool = option("Write the columns of measured steps, and no row.", default=False)
     fail_above: float | None = option(

@@ -144,7 +144,7 @@ validate = verb_of("validate", ValidateQuestion, run)
 
 
 def _fits(catalog: Catalog, rows: Sequence[Comparison]) -> Mapping[str, FitErrors]:
-    """Return how the fits of the stacks of fitted rows came out, by the stacks' names."""
+    """Return the quality of the fits behind fitted rows, by the stacks' names."""
     steps = (row for row in rows if row.set in STEPS_BY_MACHINE)
     names = dict.fromkeys(row.stack for row in steps if row.fitted and row.stack)
     found = {name: load_training_stack(catalog, name).fit for name in names}

@@ -79,7 +79,7 @@ def validation_report(
 
 
 def _verdict(section: ScoredSet) -> str:
-    """Return how wrong the numbers of a set are, beside a constant utilisation."""
+    """Return the errors of a set's predictions, beside those of a constant utilisation."""
     errors, naive = (table.get("all") for table in (section.summary.errors, section.summary.naive))
     known = sum(row.error is not None for row in section.rows)
     told = f"{section.name}: {known} of {counted(len(section.rows), 'row')} predicted"
@@ -186,7 +186,7 @@ def _error_table(groups: Sequence[tuple[str, Errors]], style: Style) -> str:
 
 
 def _fits(section: ScoredSet, style: Style) -> str:
-    """Return how stacks predict what they were fitted to: with it, and with it left out."""
+    """Return the errors of stacks on the rows of their fits, and with these rows left out."""
     headings = ("stack", "rows", "nothing", "the row", "its configuration")
     rows = [
         (name, str(a.rows), *map(percent, (a.error, a.without_row, a.without_configuration)))

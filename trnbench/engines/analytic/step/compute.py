@@ -68,7 +68,7 @@ class BlockSeconds(Record, eq=False):
     def times(
         self, factor: float | FloatArray, room: Callable[[FloatArray], FloatArray]
     ) -> BlockSeconds:
-        """These seconds multiplied by `factor`; `room` adds the factor's axes to an array first."""
+        """Seconds multiplied by `factor`; `room` adds the factor's axes to an array first."""
         parts = {key: np.asarray(room(seconds) * factor) for key, seconds in self.parts.items()}
         return BlockSeconds(kind=self.kind, parts=parts)
 

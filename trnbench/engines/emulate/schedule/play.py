@@ -35,7 +35,7 @@ from trnbench.program.schedule import SlotKind, SlotMessages, SlotOrder, message
 
 
 class EndingRuns(Record, eq=False):
-    """When each stage [stage, layout] got through the end of the step."""
+    """Time at which each stage [stage, layout] got through the end of the step."""
 
     slots_end_s: FloatArray
     gradients_start_s: FloatArray
@@ -134,7 +134,7 @@ class PlayedSchedule(Record, eq=False):
 
 
 class ScheduleRun(Record, eq=False):
-    """All that happened in a batch of layouts."""
+    """Events of a batch of layouts."""
 
     sent: SlotMessages
     table: Tables

@@ -89,7 +89,7 @@ class _Seen:
 
 
 def _state(core: Core, index: int) -> MachineState:
-    """All that decides the future, relative to the tensor engine's time and the step."""
+    """State that decides the future, relative to the tensor engine's time and the step."""
     # Times that lie before it cannot be told apart by what follows, because whatever waits for them
     # waits for the tensor engine too.
     now = core.multiply_end

@@ -25,7 +25,7 @@ from trnbench.facts.records import Record
 
 
 class CoreEngine(IntEnum):
-    """Who works instructions off: engines of a core, and queues that trigger transfers."""
+    """Workers of a core: its engines, and queues that trigger transfers."""
 
     TENSOR = 0
     VECTOR = 1
@@ -101,7 +101,7 @@ class Heat:
 
 
 class CoreState(Record, kw_only=False):
-    """All of a machine that decides its future, in times since the step before began."""
+    """State of a machine that decides its future, in times since the step before began."""
 
     next_since: int
     free: tuple[int, ...]
@@ -236,7 +236,7 @@ StreamPart: TypeAlias = Sequence[tuple[int, int]]
 
 
 class Leap(Record, kw_only=False, eq=False):
-    """What playing something from a state comes to: the next state, the time that has gone by, and
+    """Outcome of playing from a state: the next state, the time that has gone by, and
     how long everything was busy.
     """
 
