@@ -39,7 +39,10 @@ def main():
     devices = open_devices("cpu", 8)
     import jax
 
-    rule = Repeats(least=1, most=1, warm_up=0)
+    rule = Repeats(
+        least=1,
+        most=1,
+    )
     machine = AllDevices(jax=jax, devices=devices, can=capabilities(devices), rule=rule)
     found: dict[str, object] = {}
     for name, case in {
@@ -66,7 +69,7 @@ def main():
         (op, ranks, one.size_bytes, one.check)
         for op in OPERATIONS
         for ranks in (2, 8)
-        for one in exchanges(machine, op, ranks, (65536,), launch_s=0.0)
+        for one in exchanges(machine, op, ranks, (65536,))
     ]
     print(json.dumps(found))
 

@@ -33,6 +33,11 @@ NEEDS_JAX = pytest.mark.skipif(find_spec("jaxlib") is None, reason="JAX is not i
         (("train", "--decoder", "heads=0"), "heads must be from 1"),
         (("train", "--decoder", "attention=flash"), "known: fused, naive"),
         (("matrix", "--decoder", "tp=2"), "measure all or train, not matrix"),
+        (("matrix", "--framework", "torch"), "goes with measure steps"),
+        (("matrix", "--script"), "goes with measure steps"),
+        (("steps", "--host-devices", "2"), "measure steps uses one device"),
+        (("steps", "--framework", "jax"), "known: torch, transformers"),
+        (("all", "--write-spec", "mine", "--name", "other"), "contradicts --write-spec"),
     ],
 )
 def test_malformed_input_is_refused_before_anything_runs(run, arguments, said):
@@ -74,13 +79,14 @@ def session(monkeypatch):
         for row in csv.DictReader(ROWS.read_text().splitlines())
     ]
 
-    def told(*, slower=1.0, spread=None, stopped=None):
-        rows = [dict(row) for row in cells]
+    def told(*, slower=1.0, spread=None, stopped=None, given=cells, device=None):
+        rows = [dict(row) for row in given]
         for row in rows:
             if "latency_ms" in row:
                 row["latency_ms"] = str(float(row["latency_ms"]) * slower)
             row["spread"] = str(0.01 if spread is None else spread)
-        found = Session(device={"device": "a host", "ranks": "8", "backend": "cpu"}, rows=rows)
+        seen = {key: rows[0].get(key, "") for key in ("device", "ranks", "backend")}
+        found = Session(device=device or seen, rows=rows)
         found.stopped = stopped
         monkeypatch.setattr(verb, "run_session", lambda *_, **__: found)
 
@@ -130,7 +136,7 @@ def test_a_device_that_is_not_there_is_refused_with_what_to_install(run):
     done = run("measure", "matrix", "--device", "cuda")
     assert done.code == 3
     assert "JAX finds no cuda device" in done.err
-    assert "pip install 'trnbench[measure]' 'jax[cuda12]'" in done.err
+    assert "pip install 'trnbench[measure]' 'jax[cuda13]'" in done.err
 
 
 @NEEDS_JAX
@@ -138,7 +144,7 @@ def test_a_device_that_is_not_there_is_refused_with_what_to_install(run):
 def test_products_on_this_machine_are_right_and_have_a_rate(run, tmp_path):
     path = tmp_path / "rows.json"
     done = run(
-        *("measure", "matrix", "--device", "cpu", "--host-devices", 2, "--budget", "4s"),
+        *("measure", "matrix", "--device", "cpu", "--host-devices", 2, "--budget", "10s"),
         *("--json", "-o", path),
     )
     assert done.code == 0, done.err
@@ -206,7 +212,8 @@ def test_the_written_machine_is_compared_and_trained_on(run, tmp_path):
     cells = list(csv.DictReader(ROWS.read_text().splitlines()))
     rows = [MeasuredRow(cells={k: v for k, v in one.items() if v}) for one in cells]
     name = evidence_of(rows).rows[0].text("instance")
-    written = write_machine(open_catalog(), rows)
+    written, inherited = write_machine(open_catalog(), rows)
+    assert inherited == []
     assert all(str(path).startswith(str(tmp_path)) for path in written)
     checked = run("spec", "validate", *written)
     assert checked.code == 0, checked.out + checked.err
@@ -219,3 +226,93 @@ def test_the_written_machine_is_compared_and_trained_on(run, tmp_path):
     taken = run("measure", "all", "--write-spec", name)
     assert taken.code == 2
     assert "--force replaces it" in taken.err
+
+
+H100 = Path(__file__).parent / "rows" / "measured_h100.csv"
+
+
+def cells_of(path):
+    rows = csv.DictReader(path.read_text().splitlines())
+    return [{key: value for key, value in row.items() if value} for row in rows]
+
+
+def test_steps_of_an_h100_are_predicted_from_its_kernels(run, session):
+    session(given=cells_of(H100))
+    done = run("measure", "--device", "cuda")
+    assert done.code == 0, done.err
+    said = " ".join(done.out.split())
+    assert "Verdict: 3 training steps predicted from the other rows: median error 6%" in said
+    assert "largest +11%, L4 B1 S2048 H4096" in said
+    assert "no row of kind collective" not in said, "one device exchanges nothing"
+
+
+def wrong_fp8(cells):
+    return [row | ({"check": "9.2"} if row.get("dtype") == "fp8_e4m3fn" else {}) for row in cells]
+
+
+def test_a_wrong_format_is_said_and_inherited_and_the_spec_is_written(run, session):
+    session(given=[row | {"instance": "mine"} for row in wrong_fp8(cells_of(H100))])
+    done = run("measure", "--write-spec", "mine", "--no-keep")
+    assert done.code == 1, "its numbers are wrong"
+    said = " ".join(done.err.split())
+    assert "fp8_e4m3fn of mine: not measured, as h100's within a wide range" in said
+    (path,) = [path for path in map(Path, written(done)) if path.name == "chip-mine.toml"]
+    assert "not measured: that of h100" in path.read_text()
+    trained = run("train", "tiny-gpt", "--on", "mine", "--global-batch", 8, "--json")
+    assert trained.code == 0, trained.err
+
+
+def test_no_spec_is_written_without_a_training_step(run, session):
+    session(given=[row for row in cells_of(H100) if row["kind"] != "train"])
+    done = run("measure", "--write-spec", "mine", "--no-keep")
+    assert done.code == 1
+    assert "nothing is written: no training step was measured whose losses fell" in done.err
+
+
+@pytest.mark.parametrize("kept", [3, 9, 13, 17, 22, 30])
+def test_a_session_cut_anywhere_leaves_a_file_that_is_read_and_a_spec_or_a_reason(
+    run, session, tmp_path, kept
+):
+    session(given=cells_of(H100)[:kept], stopped="budget")
+    path = tmp_path / "rows.csv"
+    done = run("measure", "--write-spec", "mine", "-o", path, "--no-keep")
+    assert done.code in (0, 1)
+    assert len(cells_of(path)) == kept
+    if "nothing is written" in done.err:
+        assert kept < 23
+    else:
+        checked = run("spec", "validate", *written(done))
+        assert checked.code == 0, checked.out
+
+
+def written(done):
+    """Files that a command said it wrote."""
+    lines = done.err.splitlines()
+    return [line.removeprefix("written: ") for line in lines if line.startswith("written: ")]
+
+
+def test_steps_of_pytorch_are_predicted_by_the_calibrations_of_that_software(
+    run, session, tmp_path
+):
+    cells = cells_of(Path(__file__).parent / "rows" / "steps_h100.csv")
+    device = {"device": "NVIDIA H100 80GB HBM3", "backend": "cuda", "ranks": "1"}
+    session(given=[{**row, **device} for row in cells], device=device)
+    path = tmp_path / "rows.csv"
+    done = run("measure", "steps", "-o", path)
+    assert done.code == 0, done.err
+    said = " ".join(done.out.split())
+    assert "the machine is taken as p5.4xlarge: --name says another" in said
+    assert "Verdict: 4 training steps predicted from the calibrations" in said
+    script = path.with_suffix(".py").read_text()
+    assert script == run("measure", "steps", "--script").out
+    compile(script, "steps.py", "exec")
+    assert "import trnbench" not in script
+    assert {row["instance"] for row in cells_of(path)} == {"p5.4xlarge"}
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed")
+def test_without_pytorch_the_install_line_is_given(run):
+    done = run("measure", "steps")
+    assert done.code == 3
+    assert "torch is not installed" in done.err
+    assert "pip install 'trnbench[torch]'" in done.err

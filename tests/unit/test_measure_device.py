@@ -8,6 +8,7 @@ import ml_dtypes
 import pytest
 
 from trnbench.errors import EnvironmentFault, InputError
+from trnbench.evidence.measure import nvml
 from trnbench.evidence.measure.device import (
     capabilities,
     host_flags,
@@ -17,6 +18,7 @@ from trnbench.evidence.measure.device import (
 )
 from trnbench.evidence.measure.loops import AllDevices, Repeats
 from trnbench.evidence.measure.suites import decoder_sizes, suite_for, with_given
+from trnbench.evidence.measure.worker import WorkRequest, sum_bits, tasks_of
 
 
 @dataclass
@@ -44,7 +46,85 @@ def test_neuron_cores_compile_slowly_and_have_no_fused_kernel():
     for name in ("quick", "full"):
         few, many = suite_for(found, name), suite_for(gpu, name)
         assert len(few.message_bytes) < len(many.message_bytes) / 2
-    assert len(suite_for(found, "full").products) == len(suite_for(gpu, "quick").products)
+    shapes = {case.shape for case in suite_for(found, "full").products}
+    assert shapes < {case.shape for case in suite_for(gpu, "full").products}
+
+
+def test_one_device_exchanges_nothing_and_many_exchange_in_pairs_and_all_together():
+    assert suite_for(can("gpu", "NVIDIA H200", 1), "full").groups == ()
+    assert suite_for(can("gpu", "NVIDIA H200", 2), "full").groups == (2,)
+    assert suite_for(can("gpu", "NVIDIA H200", 8), "full").groups == (2, 4, 8)
+
+
+def test_what_a_spec_needs_is_measured_first_and_slow_formats_last():
+    gpu = can("gpu", "NVIDIA H100 80GB HBM3", 1)
+    machine = AllDevices(jax=None, devices=[None], can=gpu, rule=Repeats())
+    request = WorkRequest(
+        kinds=("matrix", "collective", "train"),
+        suite="full",
+        device="cuda",
+        host_devices=8,
+        budget_s=60,
+        instance=None,
+        seed=0,
+    )
+    names = [what for what, _ in tasks_of(machine, suite_for(gpu, "full"), request)]
+    first = next(i for i, name in enumerate(names) if "steps of a decoder" in name)
+    before = names[:first]
+    assert any("bf16" in name for name in before)
+    assert any("streams" in name for name in before)
+    assert not any(name.startswith(("fp8", "fp16", "fp32")) for name in before)
+    assert "fp8_e4m3fn" in next(name for name in names if name.startswith("fp"))
+    assert "fp32" in [name for name in names if name.startswith(("bf16", "fp"))][-1]
+    quick = suite_for(gpu, "quick").products
+    assert sum(case.format == "fp32" for case in quick) == 1
+
+
+def test_a_chip_s_sums_of_narrow_products_are_in_its_file():
+    assert [sum_bits(name) for name in ("h100", "h200", "a100-80gb", None)] == [14, 14, None, None]
+
+
+class FakeLibrary:
+    """A management library that knows some functions, and refuses others."""
+
+    def __init__(self, **numbers):
+        self.numbers = numbers
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            if name in ("nvmlInit_v2", "nvmlDeviceGetHandleByIndex_v2"):
+                return 0
+            if name == "nvmlSystemGetDriverVersion":
+                arguments[0].value = b"580.1"
+                return 0
+            if name not in self.numbers:
+                return 3
+            values = self.numbers[name]
+            for place, value in zip(arguments[-len(values) :], values, strict=True):
+                place._obj.value = value
+            return 0
+
+        return call
+
+
+def test_a_gpu_tells_its_clock_and_why_it_is_no_higher():
+    gpu = nvml.opened(
+        FakeLibrary(
+            nvmlDeviceGetClockInfo=[1560],
+            nvmlDeviceGetMaxClockInfo=[1980],
+            nvmlDeviceGetCurrentClocksThrottleReasons=[0x4 | 0x20],
+            nvmlDeviceGetEnforcedPowerLimit=[700000],
+        )
+    )
+    assert gpu is not None
+    assert gpu.working() == {
+        "clock": "1560 MHz of 1980 MHz",
+        "throttled": "power cap and temperature",
+    }
+    assert gpu.fixed() == {"driver": "580.1", "power_limit": "700 W"}, "its ECC is not told"
+    silent = nvml.opened(FakeLibrary())
+    assert silent is not None
+    assert silent.working() == {}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +158,9 @@ def test_a_backend_that_is_not_measured_is_refused_by_name():
 
 def test_host_devices_replace_what_was_set_and_keep_other_flags():
     name = "--xla_force_host_platform_device_count"
-    assert host_flags(f"--a=1 {name}=3", 8) == f"--a=1 {name}=8"
+    level = "--xla_gpu_autotune_level"
+    assert host_flags(f"--a=1 {name}=3", 8) == f"--a=1 {level}=3 {name}=8"
+    assert host_flags(f"{level}=4", 8) == f"{level}=4 {name}=8", "the user's own level stays"
     assert kept_variables({"XLA_FLAGS": "x", "HOME": "/"}) == "XLA_FLAGS=x"
 
 
@@ -88,7 +170,7 @@ def test_without_jax_the_exact_install_line_is_given(monkeypatch):
         monkeypatch.setenv(name, "")
     with pytest.raises(EnvironmentFault, match="JAX is not installed") as refused:
         open_devices("cuda", 8)
-    assert refused.value.hint == "install it: pip install 'trnbench[measure]' 'jax[cuda12]'"
+    assert refused.value.hint == "install it: pip install 'trnbench[measure]' 'jax[cuda13]'"
 
 
 @pytest.mark.parametrize(

@@ -31,35 +31,43 @@ def measure(
 
     The last line says how near training steps come to what the other rows predict of them. -o
     FILE.csv or FILE.json writes the rows, which validate and calibrate read. It needs JAX: pip
-    install 'trnbench[measure]'.
+    install 'trnbench[measure]'; measure steps needs trnbench[torch].
     """
     from trnbench.evidence.columns import measured_text
     from trnbench.verbs.measure.answer import measure_report
-    from trnbench.verbs.measure.run import run, write_machine
+    from trnbench.verbs.measure.run import SCRIPT, run, write_machine
 
     path = None if out.destination == STDOUT else Path(out.destination)
     if path is not None and path.suffix not in _ENDINGS:
         raise InputError(f"-o {path}: measured rows are written to {' or '.join(_ENDINGS)}")
     _check(catalog, question, showing)
+    if showing.script:
+        out.write_bytes(SCRIPT.read_bytes())
+        return ExitCode.DONE
     name = showing.write_spec
-    question = question.but(name=name)
+    question = question if name is None else question.but(name=name)
     with ProgressLine(quiet=out.quiet) as progress, Interrupts() as interrupts:
         answer = run(catalog, question, progress=progress, cancel=interrupts.asked)
     if path is not None:
         text = measured_text([row.cells for row in answer.rows], as_json=path.suffix == ".json")
         out.write_bytes(text.encode())
         out.narrate(f"{counted(len(answer.rows), 'row')} written to {path}")
+        if question.kind == "steps":
+            kept = path.with_suffix(".py")
+            replace(out, destination=str(kept)).write_bytes(SCRIPT.read_bytes())
+            out.narrate(f"the script that timed them: {kept}")
     replace(out, destination=STDOUT).write(measure_report(answer, question.inputs()))
-    if name is not None and (answer.stopped or answer.failed or answer.missing):
-        out.narrate(f"--write-spec {name}: nothing is written, as rows are missing or wrong")
+    if name is not None:
+        try:
+            written, inherited = write_machine(catalog, answer.rows)
+        except InputError as error:
+            out.narrate(f"--write-spec {name}: nothing is written: {error.message}")
+            return ExitCode.ANSWER_IS_NO
+        for line in (*inherited, *(f"written: {path}" for path in written)):
+            out.narrate(line)
     if answer.stopped == "interrupt":
         return ExitCode.INTERRUPTED
-    if answer.failed or answer.missing:
-        return ExitCode.ANSWER_IS_NO
-    if name is not None:
-        for path in write_machine(catalog, answer.rows):
-            out.narrate(f"written: {path}")
-    return ExitCode.DONE
+    return ExitCode.ANSWER_IS_NO if answer.failed or answer.missing else ExitCode.DONE
 
 
 def _check(catalog: Catalog, question: MeasureQuestion, showing: MeasureShowing) -> None:
@@ -72,6 +80,10 @@ def _check(catalog: Catalog, question: MeasureQuestion, showing: MeasureShowing)
             raise InputError(
                 f"--write-spec needs rows of all kinds: measure all, not {question.kind}"
             )
+        if question.name not in (None, showing.write_spec):
+            raise InputError("--name contradicts --write-spec, which names the machine too")
         refuse_taken(catalog, showing.write_spec, force=showing.force)
+    elif showing.script and question.kind != "steps":
+        raise InputError("--script goes with measure steps")
     elif showing.force:
         raise InputError("--force goes with --write-spec")

@@ -77,9 +77,9 @@ def layout_of_case(case: DecoderCase) -> Layout:
     )
 
 
-def chains(machine: AllDevices, case: DecoderCase, *, launch_s: float) -> Iterator[KernelTime]:
+def chains(machine: AllDevices, case: DecoderCase) -> Iterator[KernelTime]:
     """Yield the kernels between the products of a case's step, on one device's part of it."""
-    timed = _Timed(machine, case, launch_s)
+    timed = _Timed(machine, case)
     yield from timed.both(LAYER, timed.layer())
     if case.attention == "naive":
         yield from timed.both(SCORES, timed.scores())
@@ -92,8 +92,8 @@ def chains(machine: AllDevices, case: DecoderCase, *, launch_s: float) -> Iterat
 class _Timed:
     """The parts of a case's step other than products, ready to be timed."""
 
-    def __init__(self, machine: AllDevices, case: DecoderCase, launch_s: float) -> None:
-        self.machine, self.case, self.launch_s = machine, case, launch_s
+    def __init__(self, machine: AllDevices, case: DecoderCase) -> None:
+        self.machine, self.case = machine, case
         self.pieces = Pieces(machine.jax)
         self.mesh = machine.mesh(d=len(machine.devices))
         self.format = recipe_named(case.precision).activations
@@ -178,7 +178,7 @@ class _Timed:
                 kernel=f"{name} {phase}",
                 shape=self.case.part,
                 format=self.format,
-                timing=timing.each(_COPIES, less_s=self.launch_s),
+                timing=timing.each(_COPIES),
                 bytes=program_bytes(self.program, name, backward=phase == BACKWARD),
                 flop=self._core_flop(phase == BACKWARD) if name == CORE else 0.0,
             )
@@ -208,7 +208,7 @@ class _Timed:
             kernel=UPDATE,
             shape=f"N{layer}",
             format=recipe_named(case.precision).weights,
-            timing=timing.each(1, less_s=self.launch_s),
+            timing=timing,
             bytes=float(counted.bytes),
         )
 

@@ -20,7 +20,7 @@ Backend = Literal["cpu", "cuda", "neuron"]
 INSTALL: Mapping[str, str] = {
     "auto": "pip install 'trnbench[measure]'",
     "cpu": "pip install 'trnbench[measure]'",
-    "cuda": "pip install 'trnbench[measure]' 'jax[cuda12]'",
+    "cuda": "pip install 'trnbench[measure]' 'jax[cuda13]'",
     "neuron": "pip install 'trnbench[measure]' jax-neuronx "
     "--extra-index-url https://pip.repos.neuron.amazonaws.com",
 }
@@ -36,8 +36,8 @@ _COMPILES_SLOWLY = ("neuron",)
 """Backends that take minutes for a new shape."""
 _FORMATS: Mapping[Backend, tuple[str, ...]] = {
     "cpu": ("fp32", "bf16", "fp16"),
-    "cuda": ("bf16", "fp16", "fp32", "fp8_e4m3fn"),
-    "neuron": ("bf16", "fp16", "fp32", "fp8_e4m3"),
+    "cuda": ("bf16", "fp8_e4m3fn", "fp16", "fp32"),
+    "neuron": ("bf16", "fp8_e4m3", "fp16", "fp32"),
 }
 """Formats to try, the training format first; failing formats are skipped with a remark."""
 _CHIPS: Mapping[Backend, Sequence[tuple[str, str]]] = {
@@ -57,6 +57,8 @@ _CHIPS: Mapping[Backend, Sequence[tuple[str, str]]] = {
     ),
 }
 """Patterns of device names and the catalogue's chips; the first match wins."""
+_UNCOMPARED = 3
+"""XLA's level of tuning that compares no results; 4, the usual one, does."""
 _KEPT_VARIABLES = (
     *("XLA_FLAGS", "JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES", "NEURON_CC_FLAGS"),
     *("NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES", "NEURON_LOGICAL_NC_CONFIG"),
@@ -119,9 +121,7 @@ def capabilities(
         backend=backend,
         kind=kind,
         devices=len(devices),
-        chip=next(
-            (chip for words, chip in _CHIPS[backend] if re.search(words, kind.lower())), None
-        ),
+        chip=chip_of(backend, kind),
         formats=_FORMATS[backend],
         logical_size=int(size) if size.isdigit() else None,
         shares_host=backend == "cpu",
@@ -131,10 +131,27 @@ def capabilities(
     )
 
 
+def chip_of(backend: str, kind: str) -> str | None:
+    """The catalogue's chip by a device's name; None if unknown."""
+    patterns = (pair for of, pairs in _CHIPS.items() if of == backend for pair in pairs)
+    return next((chip for words, chip in patterns if re.search(words, kind.lower())), None)
+
+
+def formats_of(backend: str) -> tuple[str, ...]:
+    """Formats that are tried on a backend; none on an unknown one."""
+    return next((names for of, names in _FORMATS.items() if of == backend), ())
+
+
 def host_flags(flags: str, devices: int) -> str:
-    """XLA_FLAGS for this number of host devices, other flags unchanged."""
-    name = "--xla_force_host_platform_device_count"
+    """XLA_FLAGS for this number of host devices, other flags unchanged.
+
+    Kernels that are tried while compiling are not compared with each other: results are checked
+    here, and the comparison takes most of the compile time.
+    """
+    name, level = "--xla_force_host_platform_device_count", "--xla_gpu_autotune_level"
     kept = [flag for flag in flags.split() if not flag.startswith(f"{name}=")]
+    if not any(flag.startswith(f"{level}=") for flag in kept):
+        kept.append(f"{level}={_UNCOMPARED}")
     return " ".join([*kept, f"{name}={devices}"])
 
 

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from trnbench.evidence.measure import nvml
 from trnbench.facts.processes.children import said_by
 
 _PROCESSOR = Path("/proc/cpuinfo")
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _SUPPLIES = Path("/sys/class/power_supply")
-_PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-neuronx", "libneuronxla", "neuronx-cc")
+_PACKAGES = (
+    "jax",
+    "jaxlib",
+    "jax-cuda12-plugin",
+    "jax-cuda13-plugin",
+    "jax-neuronx",
+    "libneuronxla",
+    "neuronx-cc",
+)
 _BUSY = 0.5
 """Load per processor, before measuring, above which a remark is made."""
 _TOOL_S = 10.0
@@ -51,21 +62,31 @@ def software() -> str:
 
 
 def driver(backend: str) -> dict[str, str]:
-    """Driver, clock and power limit by column, if a tool of the backend reports them."""
+    """Driver, power limit, memory protection and a host's clock, by column, as far as told."""
     if backend == "cpu":
         mhz = _told("cpu MHz")
         return {"driver": platform.release(), "clock": f"{float(mhz):.0f} MHz" if mhz else ""}
     if backend == "cuda":
-        asked = "driver_version,clocks.sm,clocks.max.sm,power.limit"
-        lines = said_by(
-            ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader"], longest_s=_TOOL_S
-        )
-        cells = [cell.strip() for cell in lines[0].split(",")] if lines else []
-        if len(cells) != asked.count(",") + 1:
-            return {}
-        return {"driver": cells[0], "clock": f"{cells[1]} of {cells[2]}", "power_limit": cells[3]}
-    module = Path("/sys/module/neuron/version")
-    return {"driver": _text(module)}
+        gpu = nvml.opened()
+        return gpu.fixed() if gpu else {}
+    return {"driver": _text(Path("/sys/module/neuron/version"))}
+
+
+def watch(backend: str) -> Callable[[], Mapping[str, str]]:
+    """A function that tells the clock and the throttling of a device at work, by column."""
+    gpu = nvml.opened() if backend == "cuda" else None
+    return gpu.working if gpu else dict
+
+
+def neuron_memory_bytes(logical_size: int | None) -> float | None:
+    """Memory of a logical NeuronCore by `neuron-ls`, bytes; None where it does not tell."""
+    lines = said_by(["neuron-ls", "--json-output"], longest_s=_TOOL_S)
+    try:
+        first = json.loads("\n".join(lines))[0]
+        size = logical_size or int(first.get("logical_neuroncore_config", 1))
+        return float(first["memory_size"]) / int(first["nc_count"]) * size
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
 
 
 def remarks(backend: str) -> tuple[str, ...]:

@@ -1,17 +1,20 @@
-"""Programs on all devices at once, repeated until their median time is precise enough.
+"""Programs on all devices at once, repeated until their time is precise enough.
 
 All devices work during a measurement: on a host they share processors and memory, on a node power
 and links, and a training step uses them all.
 
-The 95 % confidence interval of the median of n repeats is 1.57 interquartile ranges over sqrt(n),
-the notch of a box plot (McGill, Tukey, Larsen 1978). Repeats beyond three interquartile ranges of
-the quartiles are counted as outliers, and kept.
+Repeats come in blocks. A block's time is its median, which a hiccup of the host does not move; the
+time of a run is the least of the blocks' medians, as others at work only ever add to it. Blocks
+beyond three interquartile ranges of the quartiles are outliers: counted, and no part of the spread.
+The 95 % confidence interval of the median of n blocks is 1.57 interquartile ranges over sqrt(n),
+the notch of a box plot (McGill, Tukey, Larsen 1978).
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,7 @@ from trnbench.engines.execute.numbers.accuracy import available_bytes
 from trnbench.errors import EnvironmentFault
 from trnbench.evidence.measure.device import Capabilities
 from trnbench.evidence.measure.pieces import Array
-from trnbench.facts.records import Record, replace
+from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import Dimension, show
 
 Clock = Callable[[], float]
@@ -37,43 +40,50 @@ _DTYPES = {
 }
 _NOTCH = 1.57
 _FENCE = 3.0
+_LAUNCH_SHARE = 0.02
+_MOST_CALLS = 500
 
 
 class Repeats(Record):
     """Stopping rule: the median is known to `precision`, or `budget_s` is spent."""
 
     precision: float = 0.02
+    block: int = 3
+    """Repeats of a block, fewer where the budget holds too few blocks."""
     least: int = 5
-    most: int = 100
+    """Blocks, at least; `most`: at most."""
+    most: int = 40
     budget_s: float = 1.0
-    warm_up: int = 1
+    warm_s: float = 0.0
+    """Time of warming up, with a run at least."""
 
 
 class Timing(Record):
     """Statistics of a run's repeats, s of wall time."""
 
-    median_s: float
+    seconds: float
+    """Least median of a block."""
     low_s: float
-    """5th percentile; `high_s`: 95th."""
+    """5th percentile of the repeats; `high_s`: 95th."""
     high_s: float
+    spread: float
+    """Half the range of the blocks' medians without outliers, over the least."""
     processor_s: float
     """Busy time of all host processors per repeat."""
     known_to: float
     """Half width of the median's confidence interval, over the median."""
     repeats: int
     outliers: int
-
-    @property
-    def spread(self) -> float:
-        """Half the range of the middle 90 % of repeats, over the median."""
-        return (self.high_s - self.low_s) / 2 / self.median_s
+    """Blocks far from the others."""
+    state: Mapping[str, str] = field(default_factory=dict)
+    """Clock and throttling of the device under this load, by column."""
 
     def each(self, runs: int, *, less_s: float = 0.0) -> Timing:
         """Timing of each of `runs` runs in a repeat, without the repeat's own cost `less_s`."""
-        share = max(self.median_s - less_s, 0.1 * self.median_s) / self.median_s / runs
+        share = max(self.seconds - less_s, 0.1 * self.seconds) / self.seconds / runs
         return replace(
             self,
-            median_s=self.median_s * share,
+            seconds=self.seconds * share,
             low_s=self.low_s * share,
             high_s=self.high_s * share,
             processor_s=self.processor_s * share,
@@ -88,34 +98,43 @@ def timed(
     processor: Clock = time.process_time,
 ) -> Timing:
     """Timing of a run after its warm-up."""
-    for _ in range(rule.warm_up):
+    warmed = clock()
+    run()
+    while clock() - warmed < rule.warm_s:
         run()
     taken: list[float] = []
     begun, begun_processor = clock(), processor()
+    block = rule.block
     while True:
         before = clock()
         run()
         taken.append(clock() - before)
-        # Too few repeats have no meaningful quartiles.
-        if len(taken) < rule.least:
+        if len(taken) == 1:
+            block = min(max(int(rule.budget_s / (rule.least * max(taken[0], 1e-9))), 1), block)
+        blocks, rest = divmod(len(taken), block)
+        # Too few blocks have no meaningful quartiles.
+        if rest or blocks < rule.least:
             continue
-        timing = _summed_up(taken, processor() - begun_processor)
+        timing = _summed_up(taken, block, processor() - begun_processor)
         spent = clock() - begun
-        if timing.known_to <= rule.precision or len(taken) >= rule.most or spent >= rule.budget_s:
+        if timing.known_to <= rule.precision or blocks >= rule.most or spent >= rule.budget_s:
             return timing
 
 
-def _summed_up(taken: list[float], processor_s: float) -> Timing:
-    seconds = np.asarray(taken)
-    low, first, median, third, high = np.percentile(seconds, (5, 25, 50, 75, 95)).tolist()
+def _summed_up(taken: list[float], block: int, processor_s: float) -> Timing:
+    medians = np.median(np.asarray(taken).reshape(-1, block), axis=1)
+    first, median, third = np.percentile(medians, (25, 50, 75)).tolist()
     fence = _FENCE * (third - first)
-    outside = (seconds < first - fence) | (seconds > third + fence)
+    outside = (medians < first - fence) | (medians > third + fence)
+    least, most = medians[~outside].min(), medians[~outside].max()
+    low, high = np.percentile(taken, (5, 95)).tolist()
     return Timing(
-        median_s=median,
+        seconds=float(least),
         low_s=low,
         high_s=high,
+        spread=float((most - least) / 2 / least) if least else 0.0,
         processor_s=processor_s / len(taken),
-        known_to=_NOTCH * (third - first) / len(taken) ** 0.5 / median if median else 0.0,
+        known_to=_NOTCH * (third - first) / len(medians) ** 0.5 / median if median else 0.0,
         repeats=len(taken),
         outliers=int(outside.sum()),
     )
@@ -128,6 +147,14 @@ class AllDevices(Record, eq=False):
     devices: Sequence[Any]
     can: Capabilities
     rule: Repeats
+    launch_s: float = 0.0
+    """Time of a program without work, from its call to its end."""
+    sum_bits: int | None = None
+    """Bits of mantissa of sums of 8-bit products; None: those of fp32."""
+    watch: Callable[[], Mapping[str, str]] = dict
+    """State of the devices at work, by column."""
+    drawing: dict[object, Callable[[int], Array]] = field(default_factory=dict)
+    """Compiled generators of random arrays, by shape, format and place."""
 
     def dtype(self, number_format: str) -> Any:  # noqa: ANN401
         """JAX's type of a format."""
@@ -151,20 +178,59 @@ class AllDevices(Record, eq=False):
         parted = self.jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)
         return self.jax.jit(parted)  # type: ignore[no-any-return]
 
+    def over_all(self, mesh: Any) -> Any:  # noqa: ANN401
+        """Sharding over all devices by the first dimension."""
+        return self.jax.sharding.NamedSharding(
+            mesh, self.jax.sharding.PartitionSpec(mesh.axis_names)
+        )
+
     def placed(self, mesh: Any, array: Array) -> Array:  # noqa: ANN401
         """An array parted over the devices by its first dimension."""
-        spec = self.jax.sharding.PartitionSpec(mesh.axis_names)
-        return self.jax.device_put(array, self.jax.sharding.NamedSharding(mesh, spec))
+        return self.jax.device_put(array, self.over_all(mesh))
 
     def random(self, mesh: Any, shape: tuple[int, ...], number_format: str, seed: int) -> Array:  # noqa: ANN401
         """Normal numbers, another array on each device."""
-        rng = np.random.default_rng(seed)
         count = int(np.prod(mesh.devices.shape))
-        drawn = rng.standard_normal((count, *shape), dtype=np.float32)
-        return self.placed(mesh, drawn.astype(self.dtype(number_format)))
+        return self.normal((count, *shape), self.dtype(number_format), self.over_all(mesh), seed)
+
+    def normal(self, shape: tuple[int, ...], dtype: Any, sharding: Any, seed: int) -> Array:  # noqa: ANN401
+        """Normal numbers of one array, drawn where they are kept."""
+        key = shape, dtype, sharding
+        if key not in self.drawing:
+            random, wide = self.jax.random, self.jax.numpy.float32
+
+            def draw(number: int) -> Array:
+                return random.normal(random.key(number), shape, wide).astype(dtype)
+
+            self.drawing[key] = self.jax.jit(draw, out_shardings=sharding)
+        return self.drawing[key](seed)
 
     def time(self, program: Callable[..., Any], *arguments: Array) -> Timing:
-        return timed(lambda: self.jax.block_until_ready(program(*arguments)), self.rule)
+        """Timing of a program, without its launch.
+
+        An accelerator gets so many calls in a row that waiting for the last is at most
+        `_LAUNCH_SHARE` of their time; processors of a host would do both at once.
+        """
+        wait = self.jax.block_until_ready
+        wait(program(*arguments))
+        calls = 1
+        if not self.can.shares_host:
+            begun = time.perf_counter()
+            wait(program(*arguments))
+            alone = time.perf_counter() - begun
+            alone = max(alone - self.launch_s, 0.1 * alone)
+            calls = min(max(math.ceil(self.launch_s / _LAUNCH_SHARE / alone), 1), _MOST_CALLS)
+
+        def run() -> None:
+            for _ in range(calls - 1):
+                program(*arguments)
+            wait(program(*arguments))
+
+        timing = timed(run, self.rule).each(calls, less_s=self.launch_s)
+        working = program(*arguments)
+        timing = replace(timing, state=self.watch())
+        wait(working)
+        return timing
 
     def check_memory(self, bytes_per_device: float, what: str) -> None:
         """Refuse work that exceeds the devices' memory, before any allocation."""

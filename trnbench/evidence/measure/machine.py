@@ -14,18 +14,28 @@ from typing import TypeAlias
 
 from trnbench.errors import InputError
 from trnbench.evidence.columns import KERNEL_KINDS
+from trnbench.evidence.kernels import PRODUCT
 from trnbench.evidence.measure import machine_fits as fits
+from trnbench.evidence.measure.device import formats_of
 from trnbench.evidence.measure.rows import FRAMEWORK
 from trnbench.evidence.rows import EvidenceRow, RowFault, rows_of_kind
 from trnbench.facts.calibration.collective_stack import FILE_PREFIX
-from trnbench.facts.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX
+from trnbench.facts.calibration.training_stack import (
+    CHIP_PREFIX,
+    STACK_PREFIX,
+    load_chip_efficiency,
+)
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.catalog.toml_file import toml_text
+from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record
 from trnbench.facts.units import Dimension, exact
 
 FileTable: TypeAlias = dict[str, object]
+_LOW, _HIGH = 0.5, 1.5
+"""Range of a number that another chip tells, over it."""
 DEVICE = "-device"
 """Ending of the names of a machine's chip."""
 _SOURCE = "measured"
@@ -42,6 +52,8 @@ class MachineFiles(Record):
     name: str
     rows: tuple[str, ...]
     tables: Mapping[tuple[str, str], FileTable]
+    inherited: tuple[str, ...]
+    """What another chip tells in place of rows, in words."""
 
     def texts(self) -> Mapping[tuple[str, str], str]:
         """Each file's text by its section and name."""
@@ -64,16 +76,21 @@ def machine_files(
     """
     columns = list(rows)
     try:
-        kernels = rows_of_kind(columns, *KERNEL_KINDS)
+        kernels = [row for row in rows_of_kind(columns, *KERNEL_KINDS) if _sound(row)]
         if not kernels:
             raise InputError("no row of a kernel tells what the machine is: measure matrix, or all")
         called = name or kernels[0].needed("instance")
         kernels = [row for row in kernels if row.text("instance") == kernels[0].text("instance")]
-        exchanged = rows_of_kind(columns, "collective")
+        exchanged = [row for row in rows_of_kind(columns, "collective") if _sound(row)]
         timed = fits.TimedRows(rows=kernels, exchanges=exchanged, clock=clock)
         return _Maker(catalog, called, timed).files()
     except RowFault as fault:
         raise InputError(f"the machine cannot be told from its rows: {fault}") from None
+
+
+def _sound(row: EvidenceRow) -> bool:
+    """True for a row whose numbers were right, or were not checked."""
+    return not row.said("check") or float(row.text("check")) <= 1
 
 
 class _Maker:
@@ -83,8 +100,9 @@ class _Maker:
         self.catalog, self.name, self.timed = catalog, name, timed
         self.first = timed.rows[0]
         self.ranks = max(row.whole("ranks") for row in timed.rows)
-        chip = self.first.text("chip")
-        self.known = load_chip(catalog, chip) if chip else None
+        known = self.first.text("chip")
+        self.known = load_chip(catalog, known) if known else None
+        self.like = self.known or self._nearest()
         self.date = datetime.date.fromisoformat(self.first.needed("date"))
 
     def files(self) -> MachineFiles:
@@ -100,7 +118,51 @@ class _Maker:
         if machine.exchanges:
             tables["calibration", f"{FILE_PREFIX}{self.name}"] = self._collectives(machine)
         used = [row.id for row in (*self.timed.rows, *self.timed.exchanges)]
-        return MachineFiles(name=self.name, rows=tuple(used), tables=tables)
+        return MachineFiles(
+            name=self.name,
+            rows=tuple(used),
+            tables=tables,
+            inherited=tuple(
+                f"{names} of {self.name}: not measured, as {self.like.name}'s within a wide range"
+                for names in [", ".join(self._untimed(machine))]
+                if self.like and names
+            ),
+        )
+
+    def _inherited(self, like: Chip, machine: fits.MachineFit) -> FileTable:
+        """Rates of formats without rows, by another chip's ratio to a measured one."""
+        timed = machine.products.format
+        unit = machine.products.peaks[timed] / like.peak_flop_per_s(timed)
+        told = f"not measured: that of {like.name} beside {timed}"
+        rates = {of: unit * like.peak_flop_per_s(of) for of in self._untimed(machine)}
+        return {
+            of: _assumed(_flop(rate), _flop(_LOW * rate), _flop(_HIGH * rate), told)
+            for of, rate in rates.items()
+        }
+
+    def _untimed(self, machine: fits.MachineFit) -> list[str]:
+        """Formats of the device without sound rows, which another chip has."""
+        tried = (format_named(name).name for name in formats_of(self.first.needed("backend")))
+        known = self.like.formats if self.like else ()
+        return [name for name in tried if name in known and name not in machine.products.peaks]
+
+    def _nearest(self) -> Chip | None:
+        """Chip of the backend's kind with the nearest measured rate of products."""
+        cores = {"neuron": True, "cuda": False}.get(self.first.text("backend"))
+        rates = [
+            (row.positive("flop") / self.timed.seconds(row), format_named(row.needed("dtype")).name)
+            for row in self.timed.of(PRODUCT)
+        ]
+        if not rates:
+            return None
+        rate, used = max(rates)
+        names = (entry.name for entry in self.catalog.entries("chips"))
+        chips = (load_chip(self.catalog, name) for name in names)
+        return min(
+            (chip for chip in chips if (chip.cores is not None) is cores and used in chip.formats),
+            key=lambda chip: abs(math.log(chip.peak_flop_per_s(used) / rate)),
+            default=None,
+        )
 
     @property
     def _sources(self) -> FileTable:
@@ -115,7 +177,9 @@ class _Maker:
         head: FileTable = {"name": name, "title": f"A device of {self.name}"}
         if self.known is not None:
             return {**head, "like": self.known.name}
-        rates = {of: _flop(rate) for of, rate in machine.products.peaks.items()}
+        rates: FileTable = {of: _flop(rate) for of, rate in machine.products.peaks.items()}
+        if self.like is not None:
+            rates |= self._inherited(self.like, machine)
         tile = {"rows": 16, "columns": 16, "relative_rate": 1.0}
         return {
             **head,
@@ -151,11 +215,12 @@ class _Maker:
 
     def _instance(self, chip: str, machine: fits.MachineFit) -> FileTable:
         per_chip = self.known.ranks(self.first.whole_if_said("lnc")) if self.known else 1
+        chips = max(self.ranks // per_chip, 1)
         level: FileTable = {
             "topology": "switch",
             "name": "memory" if self._host else "links",
             **_measured(),
-            "chips": max(self.ranks // per_chip, 2),
+            "chips": chips,
             "bandwidth_per_chip_one_way": _rate(machine.link_bytes_per_s),
             "latency_per_hop": {
                 "value": "1 ns",
@@ -176,9 +241,9 @@ class _Maker:
             "provider": "own",
             "chip": chip,
             "sources": self._sources,
-            "chips": {"value": max(self.ranks // per_chip, 1), **_measured()},
+            "chips": {"value": chips, **_measured()},
             "host": {**_measured(), "vcpus": self.first.whole("cores")},
-            "fabric": [*([inner] if per_chip > 1 else []), level],
+            "fabric": [*([inner] if per_chip > 1 else []), *([level] if chips > 1 else [])],
         }
 
     def _efficiency(self, chip: str, machine: fits.MachineFit) -> FileTable:
@@ -190,9 +255,19 @@ class _Maker:
             "sources": self._sources,
             "tensor_share": _derived(machine.products.share),
             "half_share_depth": _derived(machine.products.depth),
-            "narrow_share": _derived(machine.products.narrow),
+            "narrow_share": self._narrow(machine),
             "memory_share": _derived(machine.memory_share),
         }
+
+    def _narrow(self, machine: fits.MachineFit) -> FileTable:
+        """Share of 8-bit formats: measured, or another chip's within a wide range."""
+        if machine.products.narrow is not None:
+            return _derived(machine.products.narrow)
+        if self.known is None:
+            return _assumed(1.0, _LOW, 1.0, "no product of 8-bit formats was measured")
+        share = load_chip_efficiency(self.catalog, self.known.name).narrow_share
+        told = f"not measured: that of {self.known.name}"
+        return _assumed(share, _LOW * share, min(_HIGH * share, 1.0), told)
 
     def _reliability(self, chip: str) -> FileTable:
         note = "nothing was measured; as wide as what is published of accelerators"

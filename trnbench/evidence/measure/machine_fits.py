@@ -99,7 +99,8 @@ class FittedProducts(Record):
     peaks: Mapping[str, float]
     share: float
     depth: float
-    narrow: float
+    narrow: float | None
+    """Share of 8-bit formats over `share`; None where none was measured."""
     scatter: float
 
 
@@ -209,7 +210,7 @@ def _products(timed: TimedRows, kernel_s: float) -> FittedProducts:
             like = _mean([_rate(timed, row, depth, kernel_s) for row in rows]) / share
             peaks[name] = max(like, best[name])
     return FittedProducts(
-        format=first, peaks=peaks, share=share, depth=depth, narrow=1.0, scatter=scatter
+        format=first, peaks=peaks, share=share, depth=depth, narrow=None, scatter=scatter
     )
 
 
@@ -241,7 +242,7 @@ def _products_of(timed: TimedRows, chip: Chip, lnc: int | None) -> FittedProduct
         peaks={name: chip.peak_flop_per_s(name) / chip.ranks(lnc) for name in groups},
         share=min(share, 1.0),
         depth=depth,
-        narrow=min(_mean(narrow) / share, 1.0) if narrow else 1.0,
+        narrow=min(_mean(narrow) / share, 1.0) if narrow else None,
         scatter=scatter,
     )
 

@@ -39,7 +39,7 @@ def provenance(can: Capabilities, *, instance: str, seed: int) -> Cells:
         chip=can.chip,
         software=host.software(),
         cores=host.processors(),
-        device_memory_bytes=can.memory_bytes or host.memory_bytes() / can.devices,
+        device_memory_bytes=can.memory_bytes or _told_memory(can),
         cache_bytes=host.cache_bytes() if can.shares_host else None,
         settings=kept_variables(os.environ),
         seed=seed,
@@ -47,11 +47,17 @@ def provenance(can: Capabilities, *, instance: str, seed: int) -> Cells:
     )
 
 
+def _told_memory(can: Capabilities) -> float:
+    """Memory of a device where JAX reports none, bytes."""
+    told = host.neuron_memory_bytes(can.logical_size) if can.backend == "neuron" else None
+    return told or host.memory_bytes() / can.devices
+
+
 def kernel_row(kernel: KernelTime) -> Cells:
     """The cells of a kernel, of whichever kind it is."""
     launched = kernel.kernel in ("program", "kernel")
     kind: MeasuredKind = "launch" if launched else "matrix" if kernel.flop else "stream"
-    seconds = kernel.timing.median_s
+    seconds = kernel.timing.seconds
     words = (kernel.kernel, kernel.format, kernel.shape.replace(" ", ""))
     return _filled(
         kind=kind,
@@ -79,7 +85,7 @@ def exchange_row(exchange: ExchangeTime) -> Cells:
         dtype="fp32",
         ranks=exchange.ranks,
         size_bytes=exchange.size_bytes,
-        time_us=exchange.timing.median_s * 1e6,
+        time_us=exchange.timing.seconds * 1e6,
         algbw_bytes_per_s=exchange.algbw_bytes_per_s,
         busbw_bytes_per_s=exchange.busbw_bytes_per_s,
         check=exchange.check,
@@ -110,7 +116,7 @@ def step_row(step: StepRun) -> Cells:
         ranks=case.devices,
         framework=FRAMEWORK,
         outcome="measured",
-        step_time_s=step.timing.median_s,
+        step_time_s=step.timing.seconds,
         memory_gb=peak / GIB if peak else None,
         compile_s=step.compile_s,
         flop=float(program.hardware_flop) / case.devices,
@@ -123,9 +129,9 @@ def step_row(step: StepRun) -> Cells:
     )
 
 
-def timing_cells(timing: Timing) -> Mapping[str, float]:
+def timing_cells(timing: Timing) -> Mapping[str, float | str]:
     names = ("low_s", "high_s", "spread", "known_to", "repeats", "outliers", "processor_s")
-    return {name: getattr(timing, name) for name in names}
+    return {**{name: getattr(timing, name) for name in names}, **timing.state}
 
 
 def _filled(**cells: str | float | None) -> Cells:

@@ -106,6 +106,8 @@ class Suite(Record):
     message_bytes: tuple[int, ...]
     groups: tuple[int, ...]
     decoders: tuple[DecoderCase, ...] = ()
+    chained: int = 2
+    """Number of the first decoders whose layer passes are timed alone."""
 
 
 _TURNED: tuple[OperandOrder, ...] = ("NT", "TN")
@@ -120,6 +122,7 @@ _CHIP_CORE = ((2048, 128, 2048, 32), (2048, 2048, 128, 32))
 def suite_for(can: Capabilities, name: SuiteName) -> Suite:
     """The suite's work for these devices."""
     quick = name == "quick"
+    whole = can.shares_host or not quick
     plain: tuple[tuple[int, int, int], ...]
     if can.shares_host:
         plain, core = _HOST if quick else _HOST_FULL, _HOST_CORE
@@ -136,7 +139,7 @@ def suite_for(can: Capabilities, name: SuiteName) -> Suite:
     products = [
         ProductCase(m=m, k=k, n=n, format=number_format)
         for number_format in formats
-        for m, k, n in plain
+        for m, k, n in plain[: None if whole else _few(number_format, can)]
     ]
     products += [
         ProductCase(m=m, k=k, n=n, batch=batch, format=can.training_format)
@@ -145,16 +148,27 @@ def suite_for(can: Capabilities, name: SuiteName) -> Suite:
     products += [
         ProductCase(m=m, k=k, n=n, format=can.training_format, order=order)
         for order in _TURNED
-        for m, k, n in plain[1:3]
+        for m, k, n in plain[1 : 3 if whole else 2]
     ]
     return Suite(
         products=tuple(products),
         stream_bytes=streams,
         message_bytes=messages,
-        # Pairs, half and all of the devices.
-        groups=tuple(sorted({size for size in (2, can.devices // 2, can.devices) if size >= 2})),
+        # Pairs, half and all of the devices; one device exchanges nothing.
+        groups=tuple(
+            sorted({n for n in (2, can.devices // 2, can.devices) if 2 <= n <= can.devices})
+        ),
         decoders=decoders_for(can),
+        chained=2 if whole else 1,
     )
+
+
+def _few(number_format: str, can: Capabilities) -> int | None:
+    """Number of shapes of a format in the quick suite of an accelerator; None for all."""
+    if number_format == can.training_format:
+        return None
+    # Compilers try kernels of this slow format for ten seconds a shape.
+    return 1 if number_format == "fp32" else 2
 
 
 def decoders_for(can: Capabilities) -> tuple[DecoderCase, ...]:

@@ -19,7 +19,7 @@ from trnbench.evidence.measure.device import peak_memory_bytes
 from trnbench.evidence.measure.loops import AllDevices, Timing, timed
 from trnbench.evidence.measure.pieces import Array, Pieces
 from trnbench.evidence.measure.suites import DecoderCase
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, replace
 from trnbench.program.precision import recipe_named
 from trnbench.program.tensor import element_bytes
 
@@ -178,21 +178,18 @@ class Decoder(Record, eq=False):
         """State before the first step; equal for a seed in every layout."""
         jax, np = self.machine.jax, self.machine.jax.numpy
         kind = np.float32 if self.case.precision == "fp32" else np.bfloat16
-        specs = self.specs()
-
-        def placed(name: str, array: Array) -> Array:
-            return jax.device_put(array, jax.sharding.NamedSharding(self.mesh, specs[name]))
-
+        places = {
+            name: jax.sharding.NamedSharding(self.mesh, spec) for name, spec in self.specs().items()
+        }
         masters = {}
-        rng = numpy.random.default_rng(seed)  # a backend's own generator may not be one
-        for name, (shape, _) in self.shapes().items():
-            drawn = rng.standard_normal(shape, dtype=numpy.float32) * _SCALE
-            masters[name] = placed(name, np.ones(shape) if len(shape) == 1 else drawn)
-        weights = {name: master.astype(kind) for name, master in masters.items()}
-        zeros = [
-            {name: placed(name, np.zeros_like(master)) for name, master in masters.items()}
-            for _ in range(2)
-        ]
+        for i, (name, (shape, _)) in enumerate(self.shapes().items()):
+            if len(shape) == 1:
+                masters[name] = np.ones(shape, device=places[name])
+            else:
+                drawn = self.machine.normal(shape, np.float32, places[name], seed + i)
+                masters[name] = drawn * _SCALE
+        weights = {name: one.astype(kind) for name, one in masters.items()}
+        zeros = [{name: np.zeros_like(one) for name, one in masters.items()} for _ in range(2)]
         whole = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec())
         count = jax.device_put(np.zeros(()), whole)
         return (count, weights, {} if kind is np.float32 else masters, *zeros)
@@ -252,6 +249,9 @@ def training(machine: AllDevices, case: DecoderCase, *, seed: int) -> Iterator[S
     for _ in range(_FIRST_STEPS):
         step()
     timing = timed(step, machine.rule)
+    state, loss = program(state, words)
+    timing = replace(timing, state=machine.watch())
+    losses.append(float(loss))
     counted = program.cost_analysis()
     counted = counted[0] if isinstance(counted, list) else counted
     yield StepRun(

@@ -226,7 +226,8 @@ def _transport(instance: Instance) -> str:
 
 
 def _balance(chip: Chip) -> float:
-    return chip.peak_flop_per_s(COMPARED_FORMAT) / chip.memory.bandwidth_per_chip_bytes_per_s
+    compared = COMPARED_FORMAT if COMPARED_FORMAT in chip.formats else chip.formats[0]
+    return chip.peak_flop_per_s(compared) / chip.memory.bandwidth_per_chip_bytes_per_s
 
 
 STACK_PREFIX = "training-"

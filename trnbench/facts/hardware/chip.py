@@ -52,6 +52,8 @@ class Rounding(Record):
 
     modes: tuple[Literal["rne", "sr"], ...]
     generator: str | None = None
+    fp8_sum_bits: Count | None = None
+    """Bits of mantissa that sums of 8-bit products keep; None: those of fp32."""
 
 
 class Reserve(Record):

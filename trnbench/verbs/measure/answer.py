@@ -12,6 +12,8 @@ from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
 
+_NAMED = 6
+"""Measurements left out for one reason that are named."""
 WIDE_SPREAD = 0.10
 """From this spread on a row asks to be measured again."""
 _NUMBERS = ("processor_s", "flop_per_s", "bytes_per_s", "busbw_bytes_per_s")
@@ -77,9 +79,13 @@ class StepsVerdict(Record):
     which the load of others does not lengthen.
     """
 
+    by: str
+    """What predicted them."""
     rests_on: tuple[str, ...]
     wall: tuple[Comparison, ...]
-    processor: tuple[Comparison, ...]
+    processor: tuple[Comparison, ...] = ()
+    reason: str = ""
+    """The largest error, and why it may be so."""
 
     @property
     def plain(self) -> dict[str, object]:
@@ -99,8 +105,8 @@ class StepsVerdict(Record):
         busy = f"; by processor time {of_processor:.0%}" if of_processor is not None else ""
         count = counted(len(predicted), "training step")
         return (
-            f"Verdict: {count} predicted from the other rows: median error {of_wall:.0%} "
-            f"({each}){busy}"
+            f"Verdict: {count} predicted from {self.by}: median error {of_wall:.0%} "
+            f"({each}){busy}" + (f"; {self.reason}" if self.reason else "")
         )
 
 
@@ -135,7 +141,13 @@ class MeasureAnswer(Record):
 
     @property
     def unsteady(self) -> tuple[MeasuredRow, ...]:
-        return tuple(row for row in self.rows if (row.number("spread") or 0) > WIDE_SPREAD)
+        """Rows that scatter; the launch of an accelerator's program is noise of its host."""
+        host = self.device.get("backend") == "cpu"
+        return tuple(
+            row
+            for row in self.rows
+            if (row.number("spread") or 0) > WIDE_SPREAD and (host or row.text("kind") != "launch")
+        )
 
     @property
     def failed(self) -> tuple[MeasuredRow, ...]:
@@ -154,10 +166,19 @@ class MeasureAnswer(Record):
             )
         outside = sum(int(row.number("outliers") or 0) for row in self.rows)
         if outside:
-            sentences.append(f"{outside} repeats lie far from the others; they are left in")
+            sentences.append(
+                f"{counted(outside, 'block')} of repeats lie far from the others: left out"
+            )
         sentences += _counted(self.rows)
         sentences += [f"{row.text('id')}: its numbers are wrong" for row in self.failed]
-        sentences += [f"left out: {what}: {reason}" for what, reason in self.skipped]
+        reasons: dict[str, list[str]] = {}
+        for what, reason in self.skipped:
+            reasons.setdefault(reason, []).append(what)
+        sentences += [
+            f"left out, {reason}: {', '.join(names[:_NAMED])}"
+            + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+            for reason, names in reasons.items()
+        ]
         sentences += [
             f"no row of kind {kind}: not everything was measured" for kind in self.missing
         ]
@@ -171,9 +192,12 @@ class MeasureAnswer(Record):
 
 
 def _counted(rows: tuple[MeasuredRow, ...]) -> list[str]:
-    """Return the distance of the compiler's count of operations in steps from the program's."""
+    """The compiler's count of operations in steps, beside the program's.
+
+    A count below the program's leaves out products of libraries, and tells nothing.
+    """
     counts = [(row.number("compiled_flop"), row.number("flop")) for row in rows]
-    more = [counted / own - 1 for counted, own in counts if counted and own]
+    more = [counted / own - 1 for counted, own in counts if counted and own and counted > 0.9 * own]
     if not more:
         return []
     ends = " to ".join(dict.fromkeys(f"{end:+.1%}" for end in (min(more), max(more))))
@@ -184,13 +208,13 @@ def _counted(rows: tuple[MeasuredRow, ...]) -> list[str]:
 
 
 NOTES = {
-    "time_s": "median of the repeats, all devices at work at once; low and high are the 5th and "
-    "the 95th of 100",
+    "time_s": "least median of a block of repeats, all devices at work at once; low and high are "
+    "the 5th and the 95th of 100 repeats",
     "flop_per_s, bytes_per_s": "of one device; bytes as STREAM counts them: those that the kernel "
     "names, not those that caches move",
     "busbw": "as nccl-tests counts",
-    "spread": "half of what lies between low and high, over the median; a run is repeated until "
-    "its median is known to 2 % with 95 % confidence, or its time is spent (`known_to` of -o)",
+    "spread": "half the range of the blocks' medians, over the least; a run is repeated until "
+    "their median is known to 2 % with 95 % confidence, or its time is spent (`known_to` of -o)",
     "bound_use": "error over the largest that rounding can make; above 1 the numbers are wrong",
 }
 

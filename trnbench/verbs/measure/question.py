@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from trnbench.evidence.measure.suites import DecoderSizes
     from trnbench.evidence.measure.worker import WorkRequest
 
-MeasureKind = Literal["all", "matrix", "collective", "train"]
+MeasureKind = Literal["all", "matrix", "collective", "train", "steps"]
+Framework = Literal["torch", "transformers"]
+_HOST_DEVICES = 8
 
 
 def _decoder(text: str) -> DecoderSizes:
@@ -41,7 +43,8 @@ class MeasureQuestion(Question):
     """
 
     kind: MeasureKind = option(
-        "all, matrix (products, streams, launches), collective, train (small decoders).",
+        "all, matrix (products, streams, launches), collective, train (small decoders); or steps "
+        "of PyTorch on one device.",
         default="all",
         metavar="KIND",
         argument=True,
@@ -54,7 +57,7 @@ class MeasureQuestion(Question):
     )
     host_devices: int = option(
         "Devices that are made of a host without others.",
-        default=8,
+        default=_HOST_DEVICES,
         read=lambda what: parsing.whole(what, most=512),
         metavar="N",
     )
@@ -65,7 +68,7 @@ class MeasureQuestion(Question):
         write=_budget_text,
     )
     name: str | None = option(
-        "Name of the machine in the rows.", parse=parsing.file_name, shown=False
+        "Name of the machine in the rows.", parse=parsing.file_name, metavar="NAME"
     )
     seed: int = option(
         "Seed of the numbers.",
@@ -83,8 +86,16 @@ class MeasureQuestion(Question):
         several="repeated",
     )
 
+    framework: Framework | None = option(
+        "With steps: torch or transformers; default: torch.", default=None, metavar="<str>"
+    )
+
     def __post_init__(self) -> None:
-        """Refuse decoders where none is trained."""
+        """Refuse options of other kinds of work."""
+        if self.framework is not None and self.kind != "steps":
+            raise InputError("--framework goes with measure steps")
+        if self.kind == "steps" and self.host_devices != _HOST_DEVICES:
+            raise InputError("--host-devices goes with JAX; measure steps uses one device")
         if self.decoders and self.kind not in ("all", "train"):
             raise InputError(
                 f"--decoder says what is trained: measure all or train, not {self.kind}"
@@ -106,8 +117,17 @@ class MeasureQuestion(Question):
             decoders=self.decoders,
         )
 
+    @property
+    def script(self) -> list[str]:
+        """Arguments of the script that times steps of PyTorch."""
+        return [
+            *("--framework", self.framework or "torch", "--device", self.device),
+            *("--suite", self.suite, "--budget", str(self.budget_s), "--seed", str(self.seed)),
+        ]
+
     def inputs(self) -> dict[str, object]:
-        return asdict(self.work)
+        given = {} if self.framework is None else {"framework": self.framework}
+        return {**asdict(self.work), **given}
 
 
 class MeasureShowing(Question):
@@ -120,3 +140,4 @@ class MeasureShowing(Question):
     )
     force: bool = option("With --write-spec: replace your own of that name.")
     quick: bool = option("Short for --suite quick.")
+    script: bool = option("With steps: print the script that times them, and measure nothing.")
