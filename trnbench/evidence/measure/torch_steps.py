@@ -20,7 +20,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 GIB = 2**30
 _FIRST_STEPS = 3
@@ -32,7 +33,8 @@ _SHARE = 0.6
 """Share of the budget for repeats; building models takes the rest."""
 
 
-class Shape(NamedTuple):
+@dataclass(frozen=True)
+class DecoderShape:
     """A decoder and its batch."""
 
     layers: int
@@ -55,7 +57,7 @@ class Shape(NamedTuple):
         )
 
 
-_USUAL = Shape(
+_USUAL = DecoderShape(
     layers=8,
     hidden=2048,
     heads=16,
@@ -67,13 +69,13 @@ _USUAL = Shape(
 )
 ON_ACCELERATOR = (
     _USUAL,
-    _USUAL._replace(micro_batch=1),
-    _USUAL._replace(layers=4, hidden=4096, heads=32, ffn=14336, micro_batch=2),
-    _USUAL._replace(layers=16, sequence=4096, micro_batch=2, recompute="full"),
-    _USUAL._replace(vocab=128256, layers=4, micro_batch=2),
-    _USUAL._replace(micro_batch=2, micro_batches=2),
+    replace(_USUAL, micro_batch=1),
+    replace(_USUAL, layers=4, hidden=4096, heads=32, ffn=14336, micro_batch=2),
+    replace(_USUAL, layers=16, sequence=4096, micro_batch=2, recompute="full"),
+    replace(_USUAL, vocab=128256, layers=4, micro_batch=2),
+    replace(_USUAL, micro_batch=2, micro_batches=2),
 )
-_SMALL = Shape(
+_SMALL = DecoderShape(
     layers=2,
     hidden=128,
     heads=4,
@@ -83,10 +85,10 @@ _SMALL = Shape(
     sequence=128,
     micro_batch=2,
 )
-ON_HOST = (_SMALL, _SMALL._replace(layers=4, micro_batch=1), _SMALL._replace(recompute="full"))
+ON_HOST = (_SMALL, replace(_SMALL, layers=4, micro_batch=1), replace(_SMALL, recompute="full"))
 
 
-class Device:
+class OneDevice:
     """The device at hand: CUDA, a NeuronCore, or the host."""
 
     def __init__(self, choice: str) -> None:
@@ -134,7 +136,7 @@ class Device:
         return self.torch.cuda.max_memory_allocated() / GIB if self.kind == "cuda" else None
 
 
-def plain_decoder(torch: Any, shape: Shape) -> Any:  # noqa: ANN401
+def plain_decoder(torch: Any, shape: DecoderShape) -> Any:  # noqa: ANN401
     """A Llama-like decoder in plain PyTorch; called with tokens, it gives the loss."""
     nn, functional = torch.nn, torch.nn.functional
     from torch.utils.checkpoint import checkpoint
@@ -197,7 +199,7 @@ def plain_decoder(torch: Any, shape: Shape) -> Any:  # noqa: ANN401
     return Decoder()
 
 
-def llama_of_transformers(shape: Shape) -> Callable[[Any], Any]:
+def llama_of_transformers(shape: DecoderShape) -> Callable[[Any], Any]:
     """transformers' Llama of a shape; called with tokens, it gives the loss."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -218,7 +220,7 @@ def llama_of_transformers(shape: Shape) -> Callable[[Any], Any]:
     return model  # type: ignore[no-any-return]
 
 
-def measured(device: Device, shape: Shape, asked: argparse.Namespace) -> dict[str, Any]:
+def measured(device: OneDevice, shape: DecoderShape, asked: argparse.Namespace) -> dict[str, Any]:
     """Time of a step and peak memory, by column."""
     torch, framework = device.torch, asked.framework
     device.forget()
@@ -278,7 +280,9 @@ def measured(device: Device, shape: Shape, asked: argparse.Namespace) -> dict[st
     }
 
 
-def row(device: Device, framework: str, shape: Shape, found: dict[str, Any]) -> dict[str, str]:
+def row(
+    device: OneDevice, framework: str, shape: DecoderShape, found: dict[str, Any]
+) -> dict[str, str]:
     """A measured step as cells of evidence."""
     cells = {
         "kind": "train",
@@ -314,7 +318,7 @@ def release(framework: str) -> str:
     return version(framework)
 
 
-def shared(device: Device) -> dict[str, str]:
+def shared(device: OneDevice) -> dict[str, str]:
     """Cells of all rows: device, software, date."""
     names = ("CUDA_VISIBLE_DEVICES", "NEURON_CC_FLAGS", "PYTORCH_CUDA_ALLOC_CONF")
     return {
@@ -336,13 +340,13 @@ def events(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     try:
         if asked.framework == "transformers":
             import transformers  # noqa: F401
-        device = Device(asked.device)
+        device = OneDevice(asked.device)
     except (ImportError, LookupError) as error:
         missing = f"{error.name} is not installed" if isinstance(error, ImportError) else str(error)
         hint = "pip install 'trnbench[torch]', or name another --device"
         yield {"event": "failed", "message": missing, "hint": hint, "exit_code": 3}
         return
-    shapes: tuple[Shape, ...] = ON_HOST if device.kind == "cpu" else ON_ACCELERATOR
+    shapes: tuple[DecoderShape, ...] = ON_HOST if device.kind == "cpu" else ON_ACCELERATOR
     shapes = shapes[: _QUICK if asked.suite == "quick" else None]
     asked.each_s = _SHARE * asked.budget / len(shapes)
     cells = shared(device)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trnbench.evidence.measure.worker import WorkRequest
 
 MeasureKind = Literal["all", "matrix", "collective", "train", "steps"]
-Framework = Literal["torch", "transformers"]
+TimedFramework = Literal["torch", "transformers"]
 _HOST_DEVICES = 8
 
 
@@ -86,7 +86,7 @@ class MeasureQuestion(Question):
         several="repeated",
     )
 
-    framework: Framework | None = option(
+    framework: TimedFramework | None = option(
         "With steps: torch or transformers; default: torch.", default=None, metavar="<str>"
     )
 
