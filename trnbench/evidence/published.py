@@ -19,7 +19,7 @@ from trnbench.facts.workload.choices import OF_ADAPTERS
 from trnbench.facts.workload.layout import Layout, StageSplit, Value, ZeroStage
 from trnbench.facts.workload.model import Model
 from trnbench.predict.assumption import Assumption
-from trnbench.predict.settled import FASTEST, adapter_places, frozen_habit
+from trnbench.predict.settled import TAKEN, adapter_places, frozen_habit
 from trnbench.program.precision import recipe_named
 from trnbench.program.stages import ENDS
 
@@ -222,5 +222,5 @@ class _Open:
                 )
             return (micro_batch,)
         tried = [size for size in TRIED_MICRO_BATCHES if share % size == 0]
-        self._taken("micro_batch", " or ".join(map(str, tried)), FASTEST)
+        self._taken("micro_batch", " or ".join(map(str, tried)), TAKEN["fast"])
         return tried

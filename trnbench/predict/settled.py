@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from math import lcm
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from trnbench.errors import InputError
 from trnbench.facts.calibration.training_stack import TrainingStack
@@ -43,7 +43,12 @@ DEFAULT_SEQUENCE = 8192
 """Decoders with longer contexts see most of their training below this."""
 SEARCHED = tuple(name for name, knob in KNOBS.items() if knob.searched)
 """Knobs that a search chooses where they are open; the others have habits or usual values."""
-FASTEST = "the fastest that fits"
+Prefer: TypeAlias = Literal["fast", "simple"]
+TAKEN: Mapping[Prefer, str] = {
+    "fast": "the fastest that fits",
+    "simple": "the simplest within 3 % of the fastest",
+}
+"""Reason for a knob that a search chose, by which of nearly equally fast layouts is preferred."""
 USUAL_STACK = "usual on this instance"
 UNSAID = "usual, as nothing was said"
 _OF_SOFTWARE = ("attention", "loss", "stage_split", "precision", "frozen_format")
@@ -75,26 +80,34 @@ class Settled(Record):
 
 
 def settle(
-    setup: TrainSetup, said: PartialLayout, *, progress: SearchProgress = lambda *_: None
+    setup: TrainSetup,
+    said: PartialLayout,
+    *,
+    progress: SearchProgress = lambda *_: None,
+    prefer: Prefer | None = None,
 ) -> Settled:
     """The layout of a step of which `said` is known, by the order of this module.
 
-    `progress` hears of (layouts done, layouts in all, what they are).
+    With a preference the search keeps simpler layouts too. `progress` hears of (layouts done,
+    layouts in all, what they are).
     """
     refuse_senseless(setup.model, said)
     layout, habitual = with_habits(setup.model, setup.stack, said, setup.training(said).ranks)
     between = modes_between(setup.stack, said)
     settled = Settled(layout=layout, habitual=habitual, between=between, before=layout)
-    return _searched(setup, settled, progress) if searched_for(layout) else settled
+    return _searched(setup, settled, progress, prefer) if searched_for(layout) else settled
 
 
-def _searched(setup: TrainSetup, settled: Settled, progress: SearchProgress) -> Settled:
+def _searched(
+    setup: TrainSetup, settled: Settled, progress: SearchProgress, prefer: Prefer | None
+) -> Settled:
     from trnbench.predict.search.question import question_of
     from trnbench.predict.search.search import SearchHooks, search
 
-    question = question_of(setup, settled.before, (setup.nodes,))
+    question = question_of(setup, settled.before, (setup.nodes,), plainer=prefer is not None)
     # The same search as of `compare` and `plan`: one question has one fastest layout.
     result = search(question, top=1, hooks=SearchHooks(progress=progress))
+    result = result.preferring_simple if prefer == "simple" else result
     best = result.best or result.nearest
     return Settled(
         layout=settled.before if best is None else PartialLayout.of(best.layout),
@@ -223,7 +236,12 @@ def usual_sequence(model: Model) -> int:
 
 
 def assumptions(
-    layout: PartialLayout, habitual: Iterable[str], chosen: Iterable[str], software: str
+    layout: PartialLayout,
+    habitual: Iterable[str],
+    chosen: Iterable[str],
+    software: str,
+    *,
+    taken: str = TAKEN["fast"],
 ) -> tuple[Assumption, ...]:
     """Knobs settled without being stated: by habit, and by a search.
 
@@ -234,7 +252,7 @@ def assumptions(
     for name, value in layout.given.items():
         plain = _is_plain_job(name, value)
         if name in searched | habits and not plain and _acts(layout, name):
-            why = FASTEST if name in searched else _why(layout, name, value, software)
+            why = taken if name in searched else _why(layout, name, value, software)
             listed.append(Assumption(name=name, value=value, why=why))
     return tuple(listed)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.style import Style
 from rich.text import Text
@@ -14,18 +14,19 @@ from trnbench.tui.colours import theme_style
 
 if TYPE_CHECKING:
     from trnbench.verbs.train.answer import TrainAnswer
+    from trnbench.verbs.train.beside import PartBeside
 
 
 PIN_TWO = "pin two rows (space) to see in what their step times and their memory differ"
 NAME, CELL = 16, 12
-PartBeside: TypeAlias = tuple[str, float, float]
-"""A part of two totals, with both: seconds of a step, or bytes of a rank."""
 
 
 def difference_text(
     pair: Sequence[tuple[str, TrainAnswer]], width: int, styles: tuple[Style, Style]
 ) -> Text:
     """The differences of two labelled steps; `styles` are those of less and of more."""
+    from trnbench.verbs.train.beside import memory_beside, time_beside
+
     if len(pair) != 2:
         return Text(PIN_TWO, style="dim")
     (first, one), (second, other) = pair
@@ -80,25 +81,3 @@ def _block(
         text.append("\n")
     text.append("\n")
     return text
-
-
-def time_beside(one: TrainAnswer, other: TrainAnswer) -> list[PartBeside]:
-    """Exposed seconds of two steps by category, the largest difference first."""
-    if one.step is None or other.step is None:
-        return []
-    return _beside(one.step.exposed_s, other.step.exposed_s)
-
-
-def memory_beside(one: TrainAnswer, other: TrainAnswer) -> list[PartBeside]:
-    """Bytes per rank of two steps by category, the largest difference first."""
-    if one.memory is None or other.memory is None:
-        return []
-    held = (one.memory.by_category, other.memory.by_category)
-    return _beside(*({str(name): size for name, size in each.items()} for each in held))
-
-
-def _beside(one: Mapping[str, float], other: Mapping[str, float]) -> list[PartBeside]:
-    parts = [(name, one.get(name, 0.0), other.get(name, 0.0)) for name in {**one, **other}]
-    return sorted(
-        (part for part in parts if part[1] or part[2]), key=lambda part: -abs(part[2] - part[1])
-    )

@@ -11,10 +11,11 @@ from trnbench.engines.analytic.step.memory import memory
 from trnbench.engines.analytic.step.utilization import check_peak, mfu
 from trnbench.facts.calibration.coverage import DEGREES
 from trnbench.facts.memo import Memo
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.predict.search.counts import Counts
 from trnbench.predict.search.legality import nearest_refusal
+from trnbench.predict.search.plain import PlainRanking
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.ranking import Entries, LayoutRanking
 from trnbench.predict.search.result import ClusterResult, Found, NearestMiss, Ranked, SearchResult
@@ -33,6 +34,8 @@ class Ending(Record, eq=False):
     sure: LayoutRanking
     """The best layouts within the rows of the stack, where others lie beyond them."""
     misses: LayoutRanking
+    plain: PlainRanking | None
+    """Plainer layouts; None where nobody asked for them."""
     available_bytes: float
     refusals: tuple[str, ...]
     """Refusals of exchanges and formats by chip and stack, and of the host's memory, as text."""
@@ -58,6 +61,7 @@ def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
                 tally=ending.counts.tally(slice(number, number + 1)),
                 ranked=_ranked(makers[number]) if number in makers else (),
                 within_rows=_within(ending, within.get(number), makers.get(number)),
+                **_plainer(ending, number, makers.get(number)),
                 nearest=None if missed is None else _nearest(ending, missed),
             )
         )
@@ -130,6 +134,17 @@ def _within(ending: Ending, entries: Entries | None, maker: _Records | None) -> 
     if _doubt(ending.space.question, best.layout) == 1:
         return None
     return _Records(ending=ending, entries=entries, ideal=maker.ideal).record(0)
+
+
+def _plainer(ending: Ending, number: int, maker: _Records | None) -> dict[str, Found | None]:
+    """The simplest layout of a cluster that is nearly as fast, and the usual one."""
+    if ending.plain is None or maker is None:
+        return {}
+    simple, usual = (
+        None if found is None else replace(maker, entries=found).record(0)
+        for found in ending.plain.of(number, float(maker.entries.score[0]))
+    )
+    return {"simplest": simple, "usual": usual}
 
 
 def _ranked(records: _Records) -> Ranked:

@@ -53,6 +53,8 @@ class SearchQuestion(Record):
     """False allows layouts with idle ranks on a single node, if `dp` is fixed."""
     assume_supported: bool = False
     """True searches asked-for features that the stack refuses."""
+    plainer: bool = False
+    """True keeps the simplest layout near the fastest, and the usual one, of each cluster."""
 
     def __post_init__(self) -> None:
         """Refuse values that are invalid on every machine."""
@@ -184,7 +186,12 @@ class SearchQuestion(Record):
 
 
 def question_of(
-    setup: TrainSetup, layout: PartialLayout, nodes: Sequence[int], *, headroom: float | None = None
+    setup: TrainSetup,
+    layout: PartialLayout,
+    nodes: Sequence[int],
+    *,
+    headroom: float | None = None,
+    plainer: bool = False,
 ) -> SearchQuestion:
     """The question of a search for the knobs that the layout leaves open."""
     apart = layout.number("generation_nodes") or 0
@@ -202,4 +209,5 @@ def question_of(
         # With replicas fixed too, a layout says itself how many ranks it wants.
         whole_nodes=layout["dp"] is None,
         assume_supported=setup.assume_supported,
+        plainer=plainer,
     )

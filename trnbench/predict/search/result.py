@@ -127,6 +127,10 @@ class ClusterResult(Record):
     """The layout nearest to fitting, where none fits."""
     within_rows: Found | None = None
     """The best layout within the stack's measured rows, where the best of all lies beyond them."""
+    simplest: Found | None = None
+    """The simplest layout that is nearly as fast as the best; None where nobody asked."""
+    usual: Found | None = None
+    """The layout that users begin with; None where it does not run or nobody asked."""
 
     @property
     def best(self) -> Found | None:
@@ -139,7 +143,18 @@ class ClusterResult(Record):
             self,
             ranked=tuple(layout.paced(pace) for layout in self.ranked),
             within_rows=within and within.paced(pace),
+            simplest=self.simplest and self.simplest.paced(pace),
+            usual=self.usual and self.usual.paced(pace),
         )
+
+    @property
+    def preferring_simple(self) -> ClusterResult:
+        """The result with the simplest layout that is nearly as fast in the first place."""
+        first = self.simplest
+        if first is None:
+            return self
+        others = tuple(one for one in self.ranked if one.layout != first.layout)
+        return replace(self, ranked=(first, *others))
 
 
 class SearchResult(Record):
@@ -175,6 +190,14 @@ class SearchResult(Record):
                 n: cluster.paced(paces[n]) if n in paces else cluster for n, cluster in clusters
             },
         )
+
+    @property
+    def preferring_simple(self) -> SearchResult:
+        """The result with the simplest layout that is nearly as fast first on each cluster."""
+        clusters = {n: one.preferring_simple for n, one in self.by_nodes.items()}
+        firsts = [one.best for one in clusters.values() if one.best is not None]
+        ranked = tuple(sorted(firsts, key=lambda one: one.step_time_s))
+        return replace(self, ranked=ranked, by_nodes=clusters)
 
     @property
     def legal(self) -> int:

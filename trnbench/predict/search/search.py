@@ -69,6 +69,7 @@ from trnbench.predict.search.legality import (
     own_modes,
 )
 from trnbench.predict.search.parts import blocks, parts
+from trnbench.predict.search.plain import PlainRanking
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.ranking import LayoutRanking
 from trnbench.predict.search.result import SearchResult
@@ -175,6 +176,7 @@ def search(
         ranking=state.ranking,
         sure=state.sure,
         misses=state.misses,
+        plain=state.plain,
         available_bytes=state.available_bytes,
         refusals=state.every_refusal(),
         stopped=state.has_stopped,
@@ -206,6 +208,7 @@ class _Search:
         self.ranking = LayoutRanking(clusters=len(question.nodes), top=top)
         self.sure = LayoutRanking(clusters=len(question.nodes), top=1)
         self.misses = LayoutRanking(clusters=len(question.nodes), top=1)
+        self.plain = PlainRanking(len(question.nodes)) if question.plainer else None
         self.runs: list[Run] = []
         self.available_bytes = question.available_bytes
         # A layout must fit with the careful loss; its memory is told with the expected one.
@@ -415,6 +418,9 @@ class _Search:
             grid = batch.memory.program.grid
             doubt = self.question.doubt({name: chunk.pick(grid.arrays[name]) for name in DEGREES})
             self.ranking.add(batch.number, chunk, clusters, step_time_s * doubt, size)
+            if self.plain is not None:
+                scored = step_time_s * doubt, size
+                self.plain.add(batch.number, batch.run, chunk, clusters, scored)
             if self.question.stack.covers is not None:
                 # The fastest layout within the rows is shown beside a faster one beyond them.
                 sure = np.broadcast_to(doubt == 1, len(chunk))

@@ -46,7 +46,7 @@ from trnbench.verbs.quotes.markets import Explored, explore_all, looked
 from trnbench.verbs.quotes.pilots import with_pilots
 from trnbench.verbs.quotes.question import price_terms
 from trnbench.verbs.quotes.rivals import Rival, judged, rivals_of
-from trnbench.verbs.quotes.run import quote, quote_of_none
+from trnbench.verbs.quotes.run import explained, quote, quote_of_none
 from trnbench.verbs.quotes.text import time_text
 
 WORTH_A_THOUGHT = 0.5
@@ -119,6 +119,8 @@ class _Planning(Record, eq=False):
             chosen = chosen if least is None else least.way
         near, binding = (None, ()) if chosen else self._nearest(ways)
         quoted = self._quote(chosen) if chosen else None
+        if chosen is not None and quoted is not None:
+            quoted = explained(self._explored(chosen.instance), quoted)
         front = self._front(best, quoted, [plans[0].way for plans in rivals.values() if plans])
         rows = front or tuple(one for one in (near,) if one is not None)
         by_name = {one.name: one for one in self.explored}

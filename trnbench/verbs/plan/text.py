@@ -47,6 +47,7 @@ from trnbench.verbs.quotes.verdict import (
     verdict_cells,
     verdict_text,
 )
+from trnbench.verbs.train.beside import why_cells, why_lines
 from trnbench.verbs.train.tables import phase_blocks
 
 SURE = 0.995
@@ -140,6 +141,7 @@ def _summary(answer: PlanAnswer) -> dict[str, object]:
             **cells(answer.ways, "looked_at=looked kept"),
             "rejected_by_limit": answer.ways.rejected,
         },
+        "layouts_beside": why_cells(told.step) if told else {},
         "left_out": answer.left_out,
         "sensitivity": [_change_cells(change) for change in answer.changes],
         "break_even": [asdict(one) for one in answer.break_even],
@@ -228,7 +230,7 @@ def _groups(answer: PlanAnswer, told: Quote) -> dict[str, list[str]]:
     ]
     return {
         "Limits and warnings": warnings,
-        "Layout": layout_lines((told,)),
+        "Layout": [*why_lines(told.step), *layout_lines((told,))],
         "Price": price,
         "Availability": availability,
         "Evidence": [*evidence_lines((told,)), *_changes(answer)],

@@ -23,6 +23,8 @@ from trnbench.predict.graph_size import warm_time_s
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.result import Found, SearchResult, Tally, joined
 from trnbench.predict.settled import (
+    TAKEN,
+    Prefer,
     assumptions,
     implied,
     modes_between,
@@ -79,6 +81,7 @@ class Explored(Record, eq=False):
     market: Market | None
     refused: Mapping[int, str]
     headroom: float | None = None
+    prefer: Prefer = "fast"
 
     @property
     def name(self) -> str:
@@ -124,7 +127,9 @@ class Explored(Record, eq=False):
         for portion, layout in zip(self.portions, self.layouts(nodes) or (), strict=False):
             asked = portion.at(nodes).plain
             chosen = [name for name, value in layout.plain.items() if asked[name] != value]
-            found += assumptions(layout, portion.assumed, chosen, self.setup.stack.short_name)
+            software = self.setup.stack.short_name
+            taken = TAKEN[self.prefer]
+            found += assumptions(layout, portion.assumed, chosen, software, taken=taken)
             found += implied(self.setup.stack, layout)
         return tuple(dict.fromkeys(found))
 
@@ -153,7 +158,17 @@ def explore_all(
         raise InputError(f"the instance {twice[0]} is named twice")
     drafts = [_draft(catalog, request, terms, name) for name in names]
     questions = [
-        (name, layout, question_of(draft.setup, layout, counts, headroom=request.headroom))
+        (
+            name,
+            layout,
+            question_of(
+                draft.setup,
+                layout,
+                counts,
+                headroom=request.headroom,
+                plainer=request.prefer == "simple",
+            ),
+        )
         for name, draft in zip(names, drafts, strict=True)
         for layout, counts in draft.clusters.items()
     ]
@@ -179,6 +194,8 @@ def explore_all(
                 _paced(draft.setup, portion, result, request.what_if)
                 for portion, result in zip(draft.portions, searches, strict=False)
             )
+            if request.prefer == "simple":
+                searches = tuple(result.preferring_simple for result in searches)
             searches = tuple(
                 result.paced(portion.paces) if portion.paces else result
                 for portion, result in zip(portions, searches, strict=True)
@@ -192,6 +209,7 @@ def explore_all(
                     market=_market(catalog, request, terms, draft, searches),
                     refused=draft.refused,
                     headroom=request.headroom,
+                    prefer=request.prefer,
                 )
             )
     return tuple(explored)

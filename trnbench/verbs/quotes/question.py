@@ -15,6 +15,7 @@ from trnbench.facts.records import MAX_SIZE
 from trnbench.facts.units import DAY_S
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money import Commitment, CompileCache
+from trnbench.predict.settled import Prefer
 from trnbench.verbs.asking.function import signature_of
 from trnbench.verbs.asking.knobs import KNOB_OPTIONS
 from trnbench.verbs.asking.option import Given
@@ -45,6 +46,12 @@ USUAL_INSTANCES = (
 
 LEAST_FAILURES, MOST_FAILURES = 1e-9, 1000.0
 """Failures of a node in a day: one in three million years, one in a minute and a half."""
+
+
+PREFER: Any = option(
+    "Of layouts within 3 % of the fastest take the fastest or the simplest: fast, simple.",
+    default="fast",
+)
 
 
 class StackChoice(Question):
@@ -116,6 +123,7 @@ class RunRequest(Question):
         read=parsing.whole,
     )
     layout: PartialLayout = group(KNOB_OPTIONS)
+    prefer: Prefer = PREFER
     headroom: float | None = option(
         "Memory per rank to leave free, e.g. 10%; default: the most that reserve and "
         "fragmentation may take.",

@@ -14,10 +14,12 @@ from trnbench.money.market import Market
 from trnbench.money.objective import Candidate
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.result import ClusterResult
+from trnbench.predict.search.search import search
 from trnbench.show.row import Interval
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.markets import Explored, Portion
 from trnbench.verbs.train.answer import RunPart, Searched, TrainAnswer
+from trnbench.verbs.train.beside import with_others
 from trnbench.verbs.train.step_answers import batch_words, blank_answer, settled_answers
 
 
@@ -112,7 +114,27 @@ def _step(
             *_within_rows(cluster),
         ),
         searched=Searched(legal=tally.legal, feasible=tally.feasible),
+        preferred=explored.prefer,
     )
+
+
+def explained(explored: Explored, found: Quote) -> Quote:
+    """The quote whose longest part has the layouts that explain the one that was chosen."""
+    portion, nodes = explored.portions[found.main], found.nodes
+    setup, cluster = (
+        explored.setup_on(nodes, portion),
+        explored.searches[found.main].by_nodes.get(nodes),
+    )
+    if found.step.step is None or not found.step.chosen or portion.between or cluster is None:
+        return found
+    if cluster.simplest is None:
+        asked = question_of(
+            setup, portion.at(nodes), (nodes,), headroom=explored.headroom, plainer=True
+        )
+        cluster = search(asked, top=1).by_nodes[nodes].paced(setup.pace)
+    steps = [*found.steps]
+    steps[found.main] = with_others(setup, found.step, cluster)
+    return replace(found, steps=tuple(steps))
 
 
 def _within_rows(cluster: ClusterResult) -> tuple[str, ...]:

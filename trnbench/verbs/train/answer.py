@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from trnbench.engines.analytic.step.memory_parts import CATEGORIES, MemoryCategory
 from trnbench.facts.catalog.provenance import Kind
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, field
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.assumption import Assumption
 from trnbench.predict.prediction import PhaseFigures, RankMemory, StepFigures
-from trnbench.predict.settled import USUAL_STACK, assumptions
+from trnbench.predict.settled import TAKEN, USUAL_STACK, Prefer, assumptions
 from trnbench.program.slots import STEP_CATEGORIES, StepCategory
 from trnbench.show.figures import HIGH, LOW
 from trnbench.show.row import Cell, Row, cells, with_end
@@ -60,6 +60,14 @@ class RunPart(Record):
         return {key: with_end(value) for key, value in told.items()}
 
 
+class Beside(Record):
+    """Another layout of a step: its time over the answer's, and the seconds more of each part."""
+
+    layout: PartialLayout
+    times: float
+    more_s: Mapping[str, float] = field(default_factory=dict)
+
+
 class TrainAnswer(Record):
     """One training step on one cluster by one engine; `step` is None where the answer is no.
 
@@ -95,6 +103,10 @@ class TrainAnswer(Record):
     usual_stack: bool = False
     implied: tuple[Assumption, ...] = ()
     """What the stack does where the layout says nothing."""
+    preferred: Prefer = "fast"
+    """Which of nearly equally fast layouts was to be chosen."""
+    beside: Mapping[Literal["usual", "simplest", "fastest"], Beside] = field(default_factory=dict)
+    """Layouts that a chosen one is explained by; none where nothing was chosen."""
     searched: Searched | None = None
     step: StepFigures | None = None
     memory: RankMemory | None = None
@@ -108,7 +120,9 @@ class TrainAnswer(Record):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        own = assumptions(self.layout, self.assumed, self.chosen, self.stack) + self.implied
+        own = assumptions(
+            self.layout, self.assumed, self.chosen, self.stack, taken=TAKEN[self.preferred]
+        ) + self.implied
         stack = Assumption(name="stack", value=self.stack, why=USUAL_STACK)
         return (stack, *own) if self.usual_stack else own
 

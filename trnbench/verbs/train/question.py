@@ -13,6 +13,7 @@ from trnbench.facts.records import asdict
 from trnbench.facts.units import Dimension
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
+from trnbench.predict.settled import Prefer
 from trnbench.show.row import cells
 from trnbench.verbs.asking.knobs import KNOB_OPTIONS
 from trnbench.verbs.asking.option import Given
@@ -20,7 +21,7 @@ from trnbench.verbs.asking.question import Question, group, option
 from trnbench.verbs.asking.run_parts import LENGTH_IF_ANY, Part
 from trnbench.verbs.asking.shared_options import engine_option
 from trnbench.verbs.quotes.buying import Buying
-from trnbench.verbs.quotes.question import RunRequest, StackChoice
+from trnbench.verbs.quotes.question import PREFER, RunRequest, StackChoice
 
 if TYPE_CHECKING:
     from trnbench.engines.emulate.schedule.times import Straggler
@@ -53,6 +54,23 @@ def _straggler(text: str) -> Straggler:
     from trnbench.engines.emulate.schedule.times import Straggler
 
     return Straggler(stage=int(match[1]), factor=factor)
+
+
+def _versus(text: str) -> PartialLayout:
+    """The knobs of a text KNOB=VALUE,..."""
+    given = {}
+    for part in text.split(","):
+        name, equals, value = (word.strip() for word in part.partition("="))
+        if not (name and equals and value):
+            raise InputError(f"--vs {text!r} is not KNOB=VALUE,..., e.g. tp=8,pp=4")
+        given[name.removeprefix("--").replace("-", "_")] = value
+    return KNOB_OPTIONS.value(given)
+
+
+def _knobs_text(layout: PartialLayout) -> str:
+    texts = {True: "on", False: "off"}
+    said = layout.said.items()
+    return ",".join(f"{name}={texts[one] if isinstance(one, bool) else one}" for name, one in said)
 
 
 class FunctionalQuestion(Question):
@@ -136,6 +154,14 @@ class TrainQuestion(Question):
     parts: tuple[Part, ...] = group(LENGTH_IF_ANY)
     bought: Buying = group(Buying)
     layout: PartialLayout = group(KNOB_OPTIONS)
+    prefer: Prefer = PREFER
+    versus: PartialLayout | None = option(
+        "Explain the difference to the same step with other knobs: tp=8,pp=4.",
+        name="vs",
+        parse=_versus,
+        write=lambda layout: _knobs_text(layout),
+        metavar="KNOB=VALUE,...",
+    )
     config: Path | None = option(
         "Knobs as this configuration has them: NxD Training, torchtitan, Megatron, Optimum Neuron, "
         "a Slurm script, or a folder of `launch`.",
@@ -190,6 +216,11 @@ class TrainQuestion(Question):
                 raise InputError("a suite has steps, no runs; leave out --tokens and --phase")
         elif not self.places:
             raise InputError("on which instance? e.g. --on trn1.32xlarge:32")
+        if self.versus is not None and (self.suite or self.parts or self.memory or self.timeline):
+            raise InputError(
+                "--vs compares two steps; leave out --suite, --tokens, --phase, --plot, --trace "
+                "and --memory"
+            )
         if self.parts and (self.timeline or self.memory or drawn or self.stragglers):
             raise InputError(
                 "a run has a step for each part: leave out --plot, --trace, --memory, --seed and "
@@ -201,9 +232,16 @@ class TrainQuestion(Question):
         """Each model on its place: those of the suite, once that is read."""
         if self.model is None:
             return self.of_suite
+        other = self.versus
+        layouts = {"": self.layout}
+        if other is not None:
+            said = _knobs_text(self.layout)
+            layouts = {f"A: {said or 'as chosen'}": self.layout}
+            layouts[f"B: {_knobs_text(other)}"] = self.layout.changed(**other.said)
         return tuple(
-            TrainCase(model=self.model, instance=instance, nodes=nodes, layout=self.layout)
-            for instance, nodes in self.places
+            TrainCase(label=label, model=self.model, instance=place, nodes=nodes, layout=layout)
+            for place, nodes in self.places
+            for label, layout in layouts.items()
         )
 
     @property
@@ -218,6 +256,7 @@ class TrainQuestion(Question):
                 layout=case.layout,
                 software=self.software,
                 bought=self.bought,
+                prefer=self.prefer,
             )
             for case in self.cases
             if self.parts
@@ -318,6 +357,8 @@ class TrainQuestion(Question):
             ],
             "suite": self.suite,
             "config": None if self.config is None else str(self.config),
+            "prefer": self.prefer,
+            "vs": None if self.versus is None else _knobs_text(self.versus),
             **{name: plain[name] for name in setup},
             "stragglers": [f"{one.stage}={one.factor:g}" for one in self.stragglers],
             **{name: plain[name] for name in ("timeline", "memory", *run)},

@@ -48,7 +48,12 @@ def run(
         progress(number, len(question.cases), what)
         setup = question.software.setup(catalog, case.model, case.instance, case.nodes)
         steps = step_answers(
-            setup, case.layout, question.engines, playing=question.playing, progress=progress
+            setup,
+            case.layout,
+            question.engines,
+            playing=question.playing,
+            progress=progress,
+            prefer=question.prefer,
         )
         if question.memory:
             steps = tuple(_with_memory(setup, answer) for answer in steps)

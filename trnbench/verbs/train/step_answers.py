@@ -22,6 +22,7 @@ from trnbench.predict.search.result import Found
 from trnbench.predict.search.search import search
 from trnbench.predict.settled import (
     DEFAULT_BATCH,
+    Prefer,
     Settled,
     batch_step,
     fitted_batch,
@@ -34,6 +35,7 @@ from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import Playing, compile_s, predict_between
 from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.train.answer import Searched, TrainAnswer
+from trnbench.verbs.train.beside import with_others
 
 
 def blank_answer(setup: TrainSetup, layout: PartialLayout, assumed: tuple[str, ...]) -> TrainAnswer:
@@ -293,16 +295,27 @@ def step_answers(
     *,
     playing: Playing | None = None,
     progress: Progress = quiet,
+    prefer: Prefer | None = None,
 ) -> tuple[TrainAnswer, ...]:
-    """Return the step by every engine, in the fastest layout where knobs are left open."""
+    """The step by every engine, in the layout preferred where knobs are left open.
+
+    With a preference answers have the layouts that explain the chosen one.
+    """
     where = f"{setup.model.name} on {setup.platform.instance.name}:{setup.nodes}"
     settled = settle(
-        setup, given, progress=lambda done, total, what: progress(done, total, f"{what} of {where}")
+        setup,
+        given,
+        progress=lambda done, total, what: progress(done, total, f"{what} of {where}"),
+        prefer=prefer,
     )
     blank = _searched(setup, settled, blank_answer(setup, settled.layout, settled.habitual))
     if searched_for(settled.layout):
         return tuple(replace(blank, engine=engine) for engine in engines)
+    blank = replace(blank, preferred=prefer or "fast")
     answers = settled_answers(setup, blank, engines, playing, between=settled.between)
+    if settled.chosen and settled.result is not None and not settled.between:
+        cluster = settled.result.by_nodes[setup.nodes]
+        answers = (with_others(setup, answers[0], cluster), *answers[1:])
     if not settled.between:
         answers = tuple(_with_note(answer, given) for answer in answers)
     if blank.feasible:

@@ -10,11 +10,13 @@ from trnbench.facts.workload.layout import DEGREES, KNOBS, RANK_DEGREES
 from trnbench.facts.workload.partial_layout import shown_degrees
 from trnbench.predict.assumption import Assumption, merged
 from trnbench.predict.prediction import StepFigures
+from trnbench.predict.settled import TAKEN
 from trnbench.show.charts.record import AnyChart
 from trnbench.show.report import Column, Report, columns, draw_rows
 from trnbench.show.text_table import Style
 from trnbench.verbs.quotes.notes import assumed_block
 from trnbench.verbs.train.answer import TrainAnswer
+from trnbench.verbs.train.beside import versus_block, why_cells, why_lines
 from trnbench.verbs.train.tables import memory_table, phases_table, step_scale, time_table
 
 CHOSEN, ASSUMED = "*", "+"
@@ -121,6 +123,7 @@ def _chosen(answer: TrainAnswer) -> dict[str, object]:
         "engine": answer.engine,
         "chosen": {name: plain[name] for name in answer.chosen},
         "defaults": {name: plain[name] for name in answer.assumed},
+        "beside": why_cells(answer),
         "legal_layouts": searched.legal if searched else None,
         "feasible_layouts": searched.feasible if searched else None,
     }
@@ -144,10 +147,19 @@ def _draw(report: Report, answers: tuple[TrainAnswer, ...], plot: bool, style: S
         [
             "\n".join([style.strong(heading), *_shared(answers, style)]),
             draw_rows(report, style),
+            *_versus(cases, style, bool(report.inputs.get("vs"))),
             assumed_block(_assumed(answers), style),
             style.lines(notes),
         ]
     )
+
+
+def _versus(cases: Sequence[Sequence[TrainAnswer]], style: Style, asked: bool) -> list[str]:
+    """Differences of each two cases in turn."""
+    if not asked:
+        return []
+    pairs = zip(cases[::2], cases[1::2], strict=True)
+    return [versus_block(one[0], other[0], style) for one, other in pairs]
 
 
 def _shared(answers: Sequence[TrainAnswer], style: Style) -> list[str]:
@@ -163,7 +175,7 @@ def _shared(answers: Sequence[TrainAnswer], style: Style) -> list[str]:
     lines = [f"all: {', '.join(parts)}"] if parts else []
     if chosen:
         lines.append(
-            f"{CHOSEN} chosen, the fastest that fits: {', '.join(chosen)}".replace("_", " ")
+            f"{CHOSEN} chosen, {TAKEN[first.preferred]}: {', '.join(chosen)}".replace("_", " ")
         )
     if assumed:
         lines.append(f"{ASSUMED} default")
@@ -281,8 +293,11 @@ def layout_of_answer(answer: TrainAnswer, style: Style) -> str:
     searched = answer.searched
     if searched is not None and answer.chosen:
         fitting = counted(searched.feasible, "layout")
-        of = f"fastest of {fitting} that fit in memory, of {searched.legal:,} valid"
+        which = "simplest nearly as fast" if answer.preferred == "simple" else "fastest"
+        of = f"{which} of {fitting} that fit in memory, of {searched.legal:,} valid"
         lines.append(f"{'':9}{CHOSEN} chosen: {of}")
+        indent = " " * 11
+        lines += [f"{indent}{style.wrap(one, indent).lstrip()}" for one in why_lines(answer)]
     elif searched is not None and searched.legal:
         nearest = f"none of {counted(searched.legal, 'valid layout')} fits; this is nearest"
         lines.append(f"{'':9}{nearest}")
