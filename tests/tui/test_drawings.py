@@ -13,7 +13,7 @@ from rich.style import Style
 from trnbench.show.charts.record import HUES, Bar, BarChart, ChartAxis, parts_of
 from trnbench.show.report import Report, as_table, columns
 from trnbench.show.text_table import Style as TextStyle
-from trnbench.tui.difference import PIN_TWO, difference_text, time_beside
+from trnbench.tui.difference import PIN_TWO, difference_text
 from trnbench.tui.drawings import (
     COARSE,
     POWERS,
@@ -40,6 +40,7 @@ from trnbench.verbs.quotes.charts import (
     front_chart,
     time_chart,
 )
+from trnbench.verbs.train.beside import time_beside
 
 PLAIN = (Style(), Style(), Style(), Style(), Style())
 

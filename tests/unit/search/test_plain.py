@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from trnbench.facts.catalog.search import open_catalog
@@ -17,7 +19,7 @@ from trnbench.predict.setup import train_setup
 SAID = PartialLayout(global_batch=64, sequence=4096, sequence_parallel=True, zero=1)
 
 
-def knobs(one: Layout) -> int:
+def knobs(one: Any) -> int:
     """Number of knobs that a layout needs."""
     degrees = sum(getattr(one, name) > 1 for name in ("tp", "pp", "cp", "ep", "vpp"))
     return degrees + (one.recompute != "none") + (one.schedule == "zb-h1") + (one.zero > 1)

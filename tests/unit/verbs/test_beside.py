@@ -62,12 +62,12 @@ def test_the_difference_is_told_in_a_sentence(pair):
 
 
 def test_a_chosen_layout_is_explained():
-    (answer,) = run(CATALOG, asked())
+    answer: Any = run(CATALOG, asked())[0]
     simple, usual = answer.beside["simplest"], answer.beside["usual"]
     assert simple.times <= 1.03
     assert usual.times >= 1
     assert len(why_lines(answer)) == 2
-    (preferred,) = run(CATALOG, asked(prefer="simple"))
+    preferred: Any = run(CATALOG, asked(prefer="simple"))[0]
     assert preferred.layout == simple.layout
     assert preferred.step.step_time_s == pytest.approx(simple.times * answer.step.step_time_s)
     assert any("simplest within 3 %" in one.why for one in preferred.assumptions)
