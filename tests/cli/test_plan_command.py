@@ -323,7 +323,7 @@ def test_what_never_ends_has_no_plan(run):
         (("--budget", "-5"), "budget must be above 0"),
         (("--budget", "0"), "budget must be above 0"),
         (("--budget", "lots"), "--budget"),
-        (("--deadline", "-3d"), "deadline must be above 0"),
+        (("--deadline", "-90d"), "deadline must be above 0"),
         (("--objective", "fun"), "unknown objective"),
         (("--confirm", "-1"), "confirm"),
         (("--plot", "--json"), "--plot"),

@@ -11,7 +11,7 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.show.text_table import Style
-from trnbench.verbs.train.answer import Beside
+from trnbench.verbs.train.answer import OtherLayout
 from trnbench.verbs.train.beside import memory_beside, time_beside, versus_block, why_lines
 from trnbench.verbs.train.question import TrainQuestion
 from trnbench.verbs.train.run import run
@@ -76,22 +76,25 @@ def test_a_chosen_layout_is_explained():
 def test_reasons_in_words(pair):
     answer = replace(pair[0], layout=PartialLayout(tp=4, pp=2, cp=2, micro_batch=1, vpp=1, dp=4))
     step_s = answer.step.step_time_s
-    usual = Beside(
+    usual = OtherLayout(
         layout=PartialLayout(tp=8, pp=4, micro_batch=1, vpp=1, dp=1, cp=1),
         times=1.07,
         more_s={"bubble": 0.05 * step_s, "tensor": 0.03 * step_s, "matrix": -0.01 * step_s},
     )
     told = why_lines(replace(answer, beside={"usual": usual, "simplest": usual}))
+    assert told[1] == "that is the simplest within 3 %; --prefer simple takes it"
     assert told[0].startswith("tp 8, pp 4, as usual, would be 7 % slower: bubble +")
     assert "tensor +" in told[0]
     assert "matrix" not in told[0]
-    same = Beside(layout=answer.layout, times=1.0)
+    same = OtherLayout(layout=answer.layout, times=1.0)
     told = why_lines(replace(answer, beside={"usual": same, "simplest": same}))
     assert told == [
         "it is the usual layout: the fewest pipeline stages that fit",
         "no simpler layout is within 3 % of it",
     ]
-    assert why_lines(replace(answer, beside={"simplest": same}))[0].startswith("no layout of the")
+    chosen = replace(answer, beside={"simplest": same}, chosen=("tp", "cp"))
+    assert why_lines(chosen)[0].startswith("no layout of the usual kind fits")
+    assert len(why_lines(replace(chosen, chosen=("cp",)))) == 1
 
 
 def test_no_reasons_are_given_where_nothing_was_chosen():

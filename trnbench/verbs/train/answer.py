@@ -60,7 +60,7 @@ class RunPart(Record):
         return {key: with_end(value) for key, value in told.items()}
 
 
-class Beside(Record):
+class OtherLayout(Record):
     """Another layout of a step: its time over the answer's, and the seconds more of each part."""
 
     layout: PartialLayout
@@ -105,7 +105,9 @@ class TrainAnswer(Record):
     """What the stack does where the layout says nothing."""
     preferred: Prefer = "fast"
     """Which of nearly equally fast layouts was to be chosen."""
-    beside: Mapping[Literal["usual", "simplest", "fastest"], Beside] = field(default_factory=dict)
+    beside: Mapping[Literal["usual", "simplest", "fastest"], OtherLayout] = field(
+        default_factory=dict
+    )
     """Layouts that a chosen one is explained by; none where nothing was chosen."""
     searched: Searched | None = None
     step: StepFigures | None = None

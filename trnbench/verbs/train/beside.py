@@ -15,7 +15,7 @@ from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import predict
 from trnbench.show.row import Row
 from trnbench.show.text_table import Style
-from trnbench.verbs.train.answer import Beside, TrainAnswer
+from trnbench.verbs.train.answer import OtherLayout, TrainAnswer
 
 PartBeside: TypeAlias = tuple[str, float, float]
 """A part of two totals, with both: seconds of a step, or bytes of a rank."""
@@ -71,16 +71,16 @@ def with_others(setup: TrainSetup, answer: TrainAnswer, cluster: ClusterResult) 
     )
 
 
-def _found_beside(setup: TrainSetup, answer: TrainAnswer, found: Found) -> Beside:
+def _found_beside(setup: TrainSetup, answer: TrainAnswer, found: Found) -> OtherLayout:
     layout, step = PartialLayout.of(found.layout), answer.step
     assert step is not None
     if layout == answer.layout:
-        return Beside(layout=layout, times=1.0)
+        return OtherLayout(layout=layout, times=1.0)
     there = predict(setup, found.layout).step
     if there is None:
-        return Beside(layout=layout, times=found.step_time_s / step.step_time_s)
+        return OtherLayout(layout=layout, times=found.step_time_s / step.step_time_s)
     more = {name: b - a for name, a, b in _beside(step.exposed_s, there.exposed_s)}
-    return Beside(layout=layout, times=there.step_time_s / step.step_time_s, more_s=more)
+    return OtherLayout(layout=layout, times=there.step_time_s / step.step_time_s, more_s=more)
 
 
 def why_lines(answer: TrainAnswer) -> list[str]:
@@ -89,11 +89,12 @@ def why_lines(answer: TrainAnswer) -> list[str]:
         return []
     lines = []
     usual = answer.beside.get("usual")
-    if usual is None:
+    # What was said may leave no room for a usual one.
+    if usual is None and {"tp", "cp"} <= {*answer.chosen}:
         lines.append("no layout of the usual kind fits: tp up to 8, no context ranks, no chunks")
-    elif usual.layout == answer.layout:
+    elif usual is not None and usual.layout == answer.layout:
         lines.append("it is the usual layout: the fewest pipeline stages that fit")
-    else:
+    elif usual is not None:
         lines.append(f"{_named(usual, answer)}, as usual, would be {_slower(usual, answer)}")
     simplest, fastest = answer.beside.get("simplest"), answer.beside.get("fastest")
     if fastest is not None:
@@ -103,6 +104,8 @@ def why_lines(answer: TrainAnswer) -> list[str]:
         )
     elif simplest is None or simplest.layout == answer.layout:
         lines.append(f"no simpler layout is within {SHARE} of it")
+    elif usual is not None and simplest.layout == usual.layout:
+        lines.append(f"that is the simplest within {SHARE}; --prefer simple takes it")
     else:
         lines.append(
             f"simplest within {SHARE}: {_named(simplest, answer)}, "
@@ -123,7 +126,7 @@ def why_cells(answer: TrainAnswer) -> Row:
     }
 
 
-def _slower(one: Beside, answer: TrainAnswer) -> str:
+def _slower(one: OtherLayout, answer: TrainAnswer) -> str:
     """How much slower a layout is, and the terms that make up most of it."""
     assert answer.step is not None
     slower = one.times >= 1
@@ -137,7 +140,7 @@ def _slower(one: Beside, answer: TrainAnswer) -> str:
     return f"{change} {'slower' if slower else 'faster'}{f': {told}' if told else ''}"
 
 
-def _named(one: Beside, answer: TrainAnswer) -> str:
+def _named(one: OtherLayout, answer: TrainAnswer) -> str:
     """A layout by its degrees, and by the modes in which it differs from the answer's."""
     layout, own = one.layout, answer.layout
     degrees = [name for name in RANK_DEGREES if name != "dp" and layout.degree(name) > 1]
@@ -149,7 +152,7 @@ def _named(one: Beside, answer: TrainAnswer) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{significant(100 * share, 2 if share < 0.1 else 3)} %"
+    return f"{significant(100 * share, 2 if share < 1 else 3)} %"
 
 
 def _signed(seconds: float) -> str:
@@ -164,7 +167,7 @@ def versus_block(one: TrainAnswer, other: TrainAnswer, style: Style) -> str:
         return style.wrap(f"no difference: {missing.label} does not run: {missing.reasons[0]}")
     times = other.step.step_time_s / one.step.step_time_s
     more = {name: b - a for name, a, b in time_beside(one, other)}
-    beside = Beside(layout=other.layout, times=times, more_s=more)
+    beside = OtherLayout(layout=other.layout, times=times, more_s=more)
     blocks = [style.strong(style.wrap(f"{other.label}: {_slower(beside, one)}"))]
     memory = memory_beside(one, other)
     scale = scale_for(max((size for _, size, _ in memory), default=1.0), Dimension.BYTES)
