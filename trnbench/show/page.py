@@ -215,6 +215,9 @@ def _bought(cell: object) -> str:
 
 
 def _sensitivity(changes: Sequence[Mapping[str, object]]) -> TextTable | None:
+    """Table of moved inputs: of a plan with the plans that follow, of a choice where it changes."""
+    if changes and "factor" not in changes[0]:
+        return _tippings(changes)
     rows = []
     for change in changes:
         cells = [str(change["moved"]), f"x {change['factor']:.3g}"]
@@ -224,6 +227,25 @@ def _sensitivity(changes: Sequence[Mapping[str, object]]) -> TextTable | None:
         rows.append(cells)
     headings = ("moved", ">by", "the same plan", "the best plan then")
     return text_table(headings, rows) if rows else None
+
+
+def _tippings(changes: Sequence[Mapping[str, object]]) -> TextTable | None:
+    def told(change: Mapping[str, object], end: str) -> list[str]:
+        factor = change[end]
+        if not isinstance(factor, float):
+            return ["", ""]
+        return [f"{100 * (factor - 1):+.2g} %", str(change[f"{end}_to"] or "none keeps it")]
+
+    rows = [
+        [
+            f"{one['moved']} of {one['instance']}" if one["instance"] else str(one["moved"]),
+            *told(one, "down"),
+            *told(one, "up"),
+        ]
+        for one in changes
+        if one["down"] or one["up"]
+    ]
+    return text_table(("input", ">less", "then best", ">more", "then best"), rows) if rows else None
 
 
 def _purchase(plan: Mapping[str, object]) -> str:

@@ -22,7 +22,7 @@ SAID = PartialLayout(global_batch=64, sequence=4096, sequence_parallel=True, zer
 def knobs(one: Any) -> int:
     """Number of knobs that a layout needs."""
     degrees = sum(getattr(one, name) > 1 for name in ("tp", "pp", "cp", "ep", "vpp"))
-    return degrees + (one.recompute != "none") + (one.schedule == "zb-h1") + (one.zero > 1)
+    return int(degrees + (one.recompute != "none") + (one.schedule == "zb-h1") + (one.zero > 1))
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ At most three sentences of at most twenty words. Whoever shows a verdict takes i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from trnbench.facts.records import Record
@@ -199,6 +200,20 @@ def refusal_text(quotes: Sequence[Quote], asked: Wanted) -> str:
         )
     deadline_s, budget = asked.limits.deadline_s, asked.limits.budget_usd
     sure = "" if asked.confidence is None else f" with {100 * asked.confidence:g} % confidence"
+    if deadline_s is not None and budget is not None:
+        near = min(
+            running,
+            key=lambda one: (
+                one.elapsed_s is None or one.elapsed_s.value > deadline_s,
+                one.cost_usd.value if one.cost_usd else math.inf,
+            ),
+        )
+        assert near.elapsed_s is not None
+        cost = f" and costs {dollars(near.cost_usd.value)}" if near.cost_usd else ""
+        return (
+            f"No: nothing keeps both {time_text(deadline_s)} and {dollars(budget)}{sure}. "
+            f"The nearest, {cluster_text(near)}, takes {span_text(near.elapsed_s)}{cost}."
+        )
     if deadline_s is not None and fastest.elapsed_s.value > deadline_s:
         return (
             f"No: the deadline of {time_text(deadline_s)} cannot be met{sure}. "

@@ -122,9 +122,12 @@ class TrainAnswer(Record):
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        own = assumptions(
-            self.layout, self.assumed, self.chosen, self.stack, taken=TAKEN[self.preferred]
-        ) + self.implied
+        own = (
+            assumptions(
+                self.layout, self.assumed, self.chosen, self.stack, taken=TAKEN[self.preferred]
+            )
+            + self.implied
+        )
         stack = Assumption(name="stack", value=self.stack, why=USUAL_STACK)
         return (stack, *own) if self.usual_stack else own
 
