@@ -117,7 +117,9 @@ calibration: $(READY) ## fit the shipped calibrations anew: GPUs to rows marked 
 	@$(BIN)/trnbench calibrate workloads/published/torchneuron_steps.csv --stack torchneuron-trn2 \
 		--spec-dir specs/priors/alone -o specs/calibration/training-torchneuron-trn2.toml --force --date 2026-11-26 $(ARGS)
 	@$(BIN)/python -m trnbench.evidence.fit.population $(addprefix workloads/published/, \
-		gpu_steps.csv families_2026.csv hf_one_gpu.csv nanotron_steps.csv) 2026-11-26 specs/calibration/population-of-software.toml
+		gpu_steps.csv families_2026.csv hf_one_gpu.csv nanotron_steps.csv trainium_steps.csv \
+		trainium_steps_2026.csv) 2026-11-26 specs/calibration/population-of-software.toml
+	@$(BIN)/python -m trnbench.verbs.validate.accuracy 2026-11-26 specs/accuracy.toml
 
 lowest: ## run the quick tests with the lowest versions that pyproject.toml allows (minutes)
 	@PYTHON=$(PYTHON) WORKERS=$(WORKERS) .ci/lowest $(ARGS)

@@ -1,4 +1,4 @@
-"""The README's table of training errors is what `validate` says."""
+"""The accuracy of predicted steps: the page, the README and `validate` agree."""
 
 from __future__ import annotations
 
@@ -7,66 +7,61 @@ import re
 import pytest
 
 from tests.golden.test_readme import README, check
-from trnbench.show.text_table import TextTable, markdown
+from trnbench.facts.records import asdict
+from trnbench.show.text_table import markdown
+from trnbench.verbs.validate.accuracy import (
+    SETS,
+    accuracy_of,
+    sentences,
+    shipped_accuracy,
+    tables,
+)
 from trnbench.verbs.validate.run import validate
 
-TABLE = re.compile(r"(?<=<!-- training -->\n).*?(?=<!-- /training -->)", re.DOTALL)
-GROUPS = {
-    "trainium": ("fitted",),
-    "gpu": ("fitted", "unseen, within stack", "unseen, cross stack"),
-}
-HEADINGS = (
-    *("rows", "count", "mean error", "median", "bias", "within 10 %"),
-    *("in the 80 % interval", "its half-width", "naive mean"),
-)
+BLOCK = re.compile(r"(?<=<!-- training -->\n).*?(?=<!-- /training -->)", re.DOTALL)
+KNOWN = shipped_accuracy()
+
+
+def test_the_readme_shows_the_shipped_accuracy():
+    said = "\n".join(f"- {text}" for text in sentences(KNOWN))
+    shown = "\n\n".join([*map(markdown, tables(KNOWN)), said])
+    (found,) = BLOCK.finditer(README.read_text())
+    check(
+        f"<!-- training -->\n{found[0]}<!-- /training -->",
+        f"<!-- training -->\n{shown}\n<!-- /training -->",
+    )
+
+
+def test_the_page_shows_the_shipped_accuracy(capfdbinary):
+    from trnbench.cli.main import main
+
+    assert main(["help", "accuracy"]) == 0
+    page = capfdbinary.readouterr().out.decode()
+    words = page.split()
+    for table in tables(KNOWN):
+        for row in table.rows:
+            assert " ".join(row).split() == [w for w in " ".join(row).split() if w in words]
+    assert "publishes its error on rows it has not seen" in " ".join(words)
+
+
+def test_no_claim_is_wider_than_what_was_found():
+    (claim, *_) = sentences(KNOWN)
+    assert claim.startswith(
+        "trnbench is the only open training planner for Trainium that publishes"
+    )
+    assert 0 < KNOWN.seen < KNOWN.steps.rows / 20
+    assert KNOWN.steps.rows == sum(one.rows for one in KNOWN.rests_on.values())
+    assert KNOWN.steps.rows == sum(one.rows for one in KNOWN.software.values())
 
 
 @pytest.mark.slow
-def test_the_table_of_training_errors_is_current():
-    sections = validate(set=tuple(GROUPS))
-    rows = [
-        _row(section.name, group, section.summary)
-        for section in sections
-        for group in GROUPS[section.name]
-    ]
-    table = TextTable(
-        headings=HEADINGS, rows=tuple(rows), right=(False, *[True] * (len(HEADINGS) - 1))
-    )
-    left_out = "\n".join(
-        f"- {name}: {100 * fit.without_configuration:.1f} % where each configuration is left out"
-        f"\n  of the fit, {100 * fit.error:.1f} % with it, "
-        f"over {fit.rows} row{'s' * (fit.rows > 1)}"
-        for section in sections
-        if section.name == "trainium"
-        for name, fit in section.fits.items()
-    )
-    orders = "\n".join(_order(section.name, section.summary.ranking) for section in sections)
-    (found,) = TABLE.finditer(README.read_text())
-    check(
-        f"<!-- training -->\n{found[0]}<!-- /training -->",
-        f"<!-- training -->\n{markdown(table)}\n\n{left_out}\n\n{orders}\n<!-- /training -->",
-    )
+def test_the_shipped_accuracy_is_what_validate_says():
+    found = asdict(accuracy_of(validate(set=SETS), KNOWN.date))
+    assert found == approximately(asdict(KNOWN))
 
 
-def _row(name, group, summary):
-    errors, naive = summary.errors[group], summary.naive[group]
-    shares = (errors.mape, errors.median)
-    return (
-        f"{name}, {group}",
-        str(errors.rows),
-        *(f"{100 * share:.1f} %" for share in shares),
-        f"{100 * errors.bias:+.1f} %",
-        f"{100 * errors.near:.0f} %",
-        f"{100 * errors.coverage:.0f} %",
-        f"{100 * errors.half_width:.0f} %",
-        f"{100 * naive.mape:.0f} %",
-    )
-
-
-def _order(name, order):
-    return (
-        f"- {name}: Kendall's tau {order.tau:+.2f} over {order.pairs} pairs of layouts measured "
-        "more than 5 % apart; the layout\n  predicted fastest was "
-        f"{100 * order.regret:.1f} % slower than the fastest on average, "
-        f"{100 * order.largest_regret:.0f} % at worst."
-    )
+def approximately(told):
+    """Nested tables with numbers held to 2 % or two thousandths."""
+    if isinstance(told, dict):
+        return {name: approximately(one) for name, one in told.items()}
+    return pytest.approx(told, rel=0.02, abs=2e-3) if isinstance(told, float) else told

@@ -47,6 +47,18 @@ def concepts(context: typer.Context, question: HelpQuestion) -> None:
             [
                 *([concept_text(word, terminal_width())] if word else []),
                 *([knob_text(knob, terminal_width())] if knob else []),
+                *(_accuracy() if word is not None and word.name == "accuracy" else []),
             ]
         )
     typer.echo(shown_lines(text))
+
+
+def _accuracy() -> list[str]:
+    """The shipped accuracy: sentences, and tables."""
+    from trnbench.cli.output import terminal_width
+    from trnbench.show.text_table import draw, wrap
+    from trnbench.verbs.validate.accuracy import sentences, shipped_accuracy, tables
+
+    known = shipped_accuracy()
+    texts = [wrap(text, terminal_width(), "") for text in sentences(known)]
+    return [*texts, *map(draw, tables(known))]

@@ -27,8 +27,8 @@ def validate(
 ) -> int:
     """Compare predictions with measurements, and say how wrong they are.
 
-    Rows that cannot be predicted are listed with the reason. Fitted and unseen rows, and rows of
-    fitted and of other software, are counted apart, beside a naive baseline.
+    First what the predictions of steps rest on, and how wrong each is; --set and --details list
+    rows. A shipped row that a calibration was fitted to is predicted without its configuration.
     """
     from trnbench.verbs.asking.measured_files import unread
     from trnbench.verbs.validate.run import run
@@ -46,8 +46,11 @@ def validate(
     remarks = [remark for section in sections for remark in section.remarks]
     for remark in dict.fromkeys([*unread(question.evidence), *remarks]):
         out.narrate(remark)
-    inputs = {"sets": [section.name for section in sections], "fail_above": showing.fail_above}
-    report = validation_report(sections, question.inputs() | inputs, plot=showing.plot)
+    told = {"sets": [section.name for section in sections], "fail_above": showing.fail_above}
+    whole = showing.details or showing.plot or question.sets or question.evidence
+    report = validation_report(
+        sections, question.inputs() | told, plot=showing.plot, brief=not whole
+    )
     report, regressed = showing.held.beside(report)
     out.write(report)
     errors = [section.summary.errors.get("all") for section in sections]

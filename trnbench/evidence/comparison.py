@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet
 from trnbench.evidence.step_row import MemoryHolder
 from trnbench.facts.records import Record
 from trnbench.predict.assumption import Assumption
 
+RowClass: TypeAlias = Literal["inside rows", "beyond rows", "carried over", "population", "seen"]
+"""What a predicted step rests on: measured steps of its stack, with settings like its own or beyond
+them; a stack carried over from other software, chips or machines; the population of software. Or on
+the step itself, where nothing tells how it would be predicted without."""
 EVEN = 0.5
 """Probability from which on a layout counts as fitting."""
 
@@ -92,6 +96,13 @@ class Comparison(Record):
     stack: str | None = None
     """The calibration; `basis`: the evidence behind it."""
     basis: str | None = None
+    software: str = ""
+    """Software that ran, as it was understood; `kind`: of which kind another stack stands for it.
+    """
+    kind: str | None = None
+    rests_on: RowClass | None = None
+    left_out: bool = False
+    """True where the prediction is that of a fit without the row's configuration."""
     own_stack: bool = False
     """True when the stack is the measured software's own."""
     assumed: tuple[str, ...] = ()

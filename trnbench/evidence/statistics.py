@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from statistics import fmean, median
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import numpy as np
 
-from trnbench.evidence.comparison import Comparison, Contrast
+from trnbench.evidence.comparison import Comparison, Contrast, RowClass
 from trnbench.facts.records import Record, replace
 
 S = TypeVar("S")
@@ -67,6 +67,8 @@ class Summary(Record):
     errors: Mapping[str, Errors]
     naive: Mapping[str, Errors]
     """Errors of a constant utilisation per machine."""
+    rests_on: Mapping[str, Errors]
+    """Errors by what a predicted step rests on, the strongest first."""
     stacks: Mapping[str, Errors]
     platforms: Mapping[str, Errors]
     families: Mapping[str, Errors]
@@ -104,6 +106,7 @@ def summarise(rows: Sequence[Comparison]) -> Summary:
         predicted=sum(row.error is not None for row in rows),
         errors=_by_group(rows, errors_of),
         naive=_by_group(naive, errors_of),
+        rests_on=by_class(rows),
         stacks=_by(rows, lambda row: row.stack),
         platforms=_by(rows, lambda row: row.platform),
         families=_by(rows, lambda row: row.family),
@@ -113,6 +116,12 @@ def summarise(rows: Sequence[Comparison]) -> Summary:
         fit=_by_group(rows, fit_score_of),
         instructions=_by_group(rows, lambda some: _errors(row.instructions for row in some)),
     )
+
+
+def by_class(rows: Sequence[Comparison]) -> dict[str, Errors]:
+    """Errors of steps by what their predictions rest on, the strongest first."""
+    found = _by(rows, lambda row: row.rests_on)
+    return {name: found[name] for name in get_args(RowClass) if name in found}
 
 
 def errors_of(rows: Iterable[Comparison]) -> Errors | None:
@@ -193,6 +202,29 @@ def naive_baseline(rows: Sequence[Comparison]) -> tuple[Comparison, ...]:
         replace(row, predicted_s=(row.ideal_s or 0.0) / ratio, low_s=None, high_s=None)
         for row, ratio in zip(known, _medians_of_others(machines, known, ratios, used), strict=True)
         if ratio is not None
+    )
+
+
+def stranger_baseline(rows: Sequence[Comparison]) -> tuple[Comparison, ...]:
+    """Steps predicted by a utilisation that has seen neither them nor their software.
+
+    It is the median over other software, each by the median of its steps, on chips of the kind.
+    """
+    known = [row for row in rows if row.error is not None and row.ideal_s and row.measured_s]
+    shares: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in known:
+        shares[row.set, row.software].append((row.ideal_s or 0.0) / (row.measured_s or 1.0))
+    medians = {place: median(of) for place, of in shares.items()}
+    others = {
+        (kind, software): [
+            one for (of, other), one in medians.items() if of == kind and other != software
+        ]
+        for kind, software in medians
+    }
+    return tuple(
+        replace(row, predicted_s=(row.ideal_s or 0.0) / median(told), low_s=None, high_s=None)
+        for row in known
+        if (told := others[row.set, row.software])
     )
 
 

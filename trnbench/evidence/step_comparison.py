@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trnbench.evidence.collectives import fitted
-from trnbench.evidence.comparison import Comparison
+from trnbench.evidence.comparison import Comparison, RowClass
 from trnbench.evidence.predict import Mixture, Predictor
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, RowFault
 from trnbench.evidence.training_cases import EvidenceCase, Reader
@@ -54,6 +54,9 @@ def _compared(
         stack=stack.name,
         basis=setup.basis,
         own_stack=setup.own_stack,
+        software=case.software,
+        kind=case.kind,
+        rests_on=_rests_on(case, told=fitted(stack.told_by, row.id)),
         assumed=tuple(one.text for one in case.assumed),
         settled=case.assumed,
     )
@@ -78,6 +81,17 @@ def _compared(
         assumed=assumed,
     )
     return _with_memory(predictor, case, timed, found.mixture)
+
+
+def _rests_on(case: EvidenceCase, *, told: bool) -> RowClass:
+    setup = case.setup
+    if told:
+        return "seen"
+    if not setup.own_stack and not setup.stack.frameworks:
+        return "population"
+    if setup.basis != "measured":
+        return "carried over"
+    return "beyond rows" if any(setup.beyond_rows(case.layout).values()) else "inside rows"
 
 
 def _question(case: EvidenceCase) -> str:

@@ -51,6 +51,10 @@ class EvidenceCase(Record, eq=False):
     ways: RowWays
     """Variants per micro-batch to try; the first that fits in memory counts."""
     assumed: tuple[Assumption, ...]
+    software: str = ""
+    """Software that ran, as it was understood; `kind`: of which kind another stack stands for it.
+    """
+    kind: str | None = None
 
     @property
     def layout(self) -> Layout:
@@ -123,6 +127,8 @@ class Reader(State, kw_only=False):
             setup=replace(setup, own_stack=own),
             ways=ways,
             assumed=(*of_stack, *model.assumed, *assumed),
+            software=stack.software.title if stack.software else step.framework,
+            kind=stack.kind,
         )
 
     def _settled(

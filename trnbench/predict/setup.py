@@ -15,7 +15,12 @@ from trnbench.facts.calibration.collective_stack import CollectiveStack, load_st
 from trnbench.facts.calibration.compiler import Compiler, compiler_of
 from trnbench.facts.calibration.coverage import DEGREES, Spread, load_beyond_rows
 from trnbench.facts.calibration.hosts import JobRates, load_job_rates
-from trnbench.facts.calibration.software import TrainingSoftware, software_called, software_on
+from trnbench.facts.calibration.population import carried_over
+from trnbench.facts.calibration.software import (
+    TrainingSoftware,
+    software_called,
+    software_on,
+)
 from trnbench.facts.calibration.supports import Support
 from trnbench.facts.calibration.training_stack import (
     WITH_EXPERTS,
@@ -354,6 +359,7 @@ def training_efficiency(
         from trnbench.facts.calibration.stack_of import Stacks
 
         stack = Stacks(catalog).by_name(stack, platform).stack
+    stack = carried_over(catalog, stack, platform)
     network = platform.instance.network
     if stack.efa is not None and (network is None or network.transport != "efa"):
         stack = replace(stack, efa=None)

@@ -257,7 +257,7 @@ def test_a_lucky_row_proves_little_about_the_scatter_and_an_odd_one_widens_it():
     works = [Work(10.0), Work(12.0)]
     lucky = calibrate(measured_with({"factor": 1.1}, works)).spreads["training-x"]
     odd = calibrate([row(str(i), Work(10.0), time) for i, time in enumerate((15, 19, 24))])
-    assert 0.9 < lucky.low < 0.95
+    assert 0.85 < lucky.low < 0.95
     assert odd.spreads["training-x"].low < 0.9
     assert odd.spreads["training-x"].high > 1.1
 

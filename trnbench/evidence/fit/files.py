@@ -21,13 +21,14 @@ from trnbench.evidence.fit.calibrate import (
     mean_error,
 )
 from trnbench.evidence.fit.collectives import TUNINGS, CollectiveFit
+from trnbench.evidence.fit.left_out import LeftOut, covered, left_out
 from trnbench.evidence.fit.memory import MemoryFit
 from trnbench.evidence.fit.problem import KERNEL, STEP
 from trnbench.evidence.fit.rows import SMALL
 from trnbench.evidence.fit.start import Start, Table
 from trnbench.facts.calibration.collective_stack import FILE_PREFIX
-from trnbench.facts.calibration.coverage import Spread
-from trnbench.facts.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX
+from trnbench.facts.calibration.coverage import Covered, Spread
+from trnbench.facts.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX, widest
 from trnbench.facts.calibration.transfer import (
     AS_IN,
     BY_KERNELS,
@@ -39,7 +40,7 @@ from trnbench.facts.calibration.transfer import (
 from trnbench.facts.catalog.provenance import join
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.catalog.toml_file import read_toml, toml_text
-from trnbench.facts.records import Record, field
+from trnbench.facts.records import Record, asdict, field
 from trnbench.facts.units import Dimension, parse, show
 from trnbench.predict.ranges import CHIP, CHIP_RELEASES, OF_KERNELS, RELEASES
 
@@ -149,14 +150,14 @@ class Calibrated(Record, eq=False):
                 self._made[name] = before
             else:
                 self._made[name] = self._fitted(name, rows) if rows else self._unfitted(before)
-            self._fit_memory(name, self._made[name])
+            self._made[name] = self._with_memory(name, self._made[name])
         return self._made[name]
 
-    def _fit_memory(self, name: str, table: Table) -> None:
-        """Put in the numbers of memory that rows moved."""
+    def _with_memory(self, name: str, table: Table) -> Table:
+        """A table with the numbers of memory that rows moved."""
         found = self.memory.get(name)
         if found is None or not found.moved:
-            return
+            return table
         source = _cited(
             table, f"This project, fit to memory of {found.rows} measured steps", self.date
         )
@@ -171,6 +172,9 @@ class Calibrated(Record, eq=False):
             for key, number in zip(_ENDS, (one.value, one.low, one.high), strict=True):
                 entry[key] = _in_form(number, like, Dimension.BYTES)
             entry |= {"source": source, "kind": "derived", "note": f"before the fit {before}"}
+        ratios = found.left_out.items()
+        told = [f"{row}: {LeftOut(ratio=ratio).text}" for row, ratio in ratios]
+        return _behind(table, "title", {"memory_left_out": told})
 
     def _fitted(self, name: str, rows: tuple[FittedRow, ...]) -> Table:
         table = self._before(name)
@@ -186,6 +190,9 @@ class Calibrated(Record, eq=False):
             if one is not None and one.moved:
                 entry.update(_moved_entry(entry, one, source))
         new: Table = {"fitted_rows": list(dict.fromkeys(row.row.id for row in rows))}
+        told = [row for row in rows if row.row.quantity == KERNEL or name == row.row.stack]
+        if entries := list(left_out(told, self.calibration.unseen)):
+            new["left_out"] = entries
         if not name.startswith(CHIP_PREFIX):
             new["fitted_on"] = sorted({row.row.instance for row in rows})
             table["basis"] = "measured"
@@ -199,7 +206,9 @@ class Calibrated(Record, eq=False):
                 table["unseen"] = _spread(wider, source)
             new["fitted_to"] = sorted(set(families_told(rows)))
             table["fit"] = _errors(rows, source)
-            table["covers"] = _covered(rows, source)
+            covers = covered([one.row for one in rows])
+            assert covers is not None
+            table["covers"] = {"source": source, "kind": "derived", **_plain(covers)}
             if pairs := self._correlations(name, {row.row.chip for row in rows}):
                 table["correlations"] = pairs
         return _behind(table, "title", new)
@@ -227,7 +236,10 @@ class Calibrated(Record, eq=False):
             self._hand_on(table, parent)
         if self.calibration.unseen is not None and "spread" in table:
             source = _cited(table, "This project, fit to measured steps of other stacks", self.date)
-            unseen = _reaching(_spread(self.calibration.unseen, source), table["spread"])
+            # What takes over numbers scatters no less than what it takes them from.
+            known = filter(None, (self.calibration.spreads.get(str(parent)),))
+            reaches = widest(self.calibration.unseen, *known)
+            unseen = _reaching(_spread(reaches, source), table["spread"])
             table["spread"] = table["unseen"] = unseen
         return table
 
@@ -313,25 +325,8 @@ def _names(table: Table) -> list[str]:
     return [str(name) for name in names] if isinstance(names, list) else []
 
 
-def _covered(rows: Iterable[FittedRow], source: str) -> Table:
-    """Reach of the steps among these rows."""
-    found = [one.row for one in rows if one.row.layout is not None]
-    layouts = [row.layout for row in found if row.layout is not None]
-    tokens = [int(one.global_batch * one.sample_tokens) for one in layouts]
-    largest = {
-        name: max(int(getattr(one, name)) for one in layouts)
-        for name in ("cp", "ep", "vpp", "sequence", "micro_batch")
-    }
-    return {
-        "source": source,
-        "kind": "derived",
-        "jobs": sorted({one.job for one in layouts}),
-        **largest,
-        "tp_nodes": max(-(-int(one.layout.tp) // one.node_ranks) for one in found if one.layout),
-        "nodes": max(row.nodes for row in found),
-        "least_tokens": min(tokens),
-        "most_tokens": max(tokens),
-    }
+def _plain(covers: Covered) -> Table:
+    return {**asdict(covers), "jobs": list(covers.jobs)}
 
 
 def _errors(rows: Iterable[FittedRow], source: str) -> Table:

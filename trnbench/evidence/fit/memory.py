@@ -51,6 +51,8 @@ class MemoryFit(Record):
     error: float
     without_configuration: float
     """Error of rows by fits without their configuration."""
+    left_out: Mapping[str, float]
+    """Bytes by a fit without the row's configuration, over those with it, by row."""
 
 
 def fit_memory(rows: Sequence[HeldRow]) -> MemoryFit:
@@ -80,13 +82,16 @@ def fit_memory(rows: Sequence[HeldRow]) -> MemoryFit:
         if width < UNMOVED
     }
     if WHOLE in known:
-        moved[WHOLE] = _scattered(moved.get(WHOLE, known[WHOLE]), known[WHOLE], after)
+        moved[WHOLE] = _scattered(moved.get(WHOLE, known[WHOLE]), known[WHOLE], unseen)
     return MemoryFit(
         rows=len(rows),
         moved=moved if better else {},
         prior=prior,
         error=mean_error(np.expm1(after if better else before)),
         without_configuration=without,
+        left_out={
+            row.id: float(ratio) for row, ratio in zip(rows, np.exp(unseen - after), strict=True)
+        },
     )
 
 
@@ -144,7 +149,7 @@ def _after(prior: Range, deviation: float, width: float) -> Range:
 
 
 def _scattered(fitted: Range, prior: Range, logs: FloatArray) -> Range:
-    """The range of the whole: what rows scatter, near what was believed before."""
+    """The range of the whole: what left-out rows scatter, near what was believed before."""
     believed = math.log(prior.high / prior.low) / (2 * END)
     # Of normal deviations the mean absolute one, which outliers move less.
     told = float(np.mean(np.abs(logs))) * math.sqrt(math.pi / 2)

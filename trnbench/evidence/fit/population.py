@@ -31,16 +31,28 @@ from trnbench.evidence.training_cases import Reader
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.calibration.hosts import Dispatch
-from trnbench.facts.calibration.population import FILE, KindOfSoftware, PopulationKind
+from trnbench.facts.calibration.population import (
+    FILE,
+    KindOfSoftware,
+    PopulationKind,
+    SpreadWithout,
+    transfer_named,
+)
 from trnbench.facts.calibration.software import execution_in, software_in
 from trnbench.facts.calibration.stack_of import FoundStack, Stacks
-from trnbench.facts.calibration.training_stack import generic_stack, load_training_stack, widest
+from trnbench.facts.calibration.training_stack import (
+    TrainingStack,
+    generic_stack,
+    load_training_stack,
+    widest,
+)
+from trnbench.facts.calibration.transfer import HANDED_ON, nearest_instance, widened
 from trnbench.facts.catalog.search import Catalog, open_catalog
 from trnbench.facts.catalog.toml_file import toml_text
 from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.hardware.instance import Platform
-from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.hardware.library import load_chip, load_instance, load_platform
 from trnbench.facts.records import Record, replace
 from trnbench.predict.ranges import END
 
@@ -91,17 +103,52 @@ class _Standing(Stacks, kw_only=False):
         return kind == self.kind or (self.kind == "any" and kind in ("eager", "compiled"))
 
 
+class _Carried(Stacks, kw_only=False):
+    """Stacks where software is carried over from chips of another family, and no other let in."""
+
+    def of(self, framework: str, release: str, platform: Platform) -> FoundStack:
+        software = software_in(self.catalog, platform, framework)
+        names = {name.lower() for name in software.names} if software else set()
+        far = [
+            stack
+            for stack in self.known
+            if names & {name.lower() for name in stack.frameworks} and stack.fitted_on
+            if platform.chip.family not in self._families(stack)
+        ]
+        measured = [name for stack in far for name in stack.fitted_on]
+        if not measured:
+            raise InputError("its software was measured on no other chips")
+        near = nearest_instance(self.catalog, platform.instance, measured).instance
+        stack = next(one for one in far if near in one.fitted_on)
+        # Numbers are as unsure as those that a stack without rows takes over.
+        wider = widened(stack.provenance, HANDED_ON)
+        return FoundStack(stack=replace(stack, provenance=wider), own=False)
+
+    def _families(self, stack: TrainingStack) -> set[str]:
+        chips = (load_instance(self.catalog, name).chip for name in stack.fitted_on)
+        return {load_chip(self.catalog, chip).family for chip in chips}
+
+
 def strangers(
-    catalog: Catalog, files: Iterable[EvidenceFile], kind: PopulationKind
+    catalog: Catalog, files: Iterable[EvidenceFile], kind: PopulationKind | None
 ) -> list[StrangerStep]:
-    """Steps of all families of a kind, predicted by the stack that stands for the kind."""
+    """Steps of all families of a kind, predicted by the stack that stands for the kind.
+
+    Without a kind: of all transfers to other chips, by the stack that is carried over.
+    """
     found = []
     for file in files:
-        reader = Reader(catalog, standing=_Standing(catalog, kind=kind))
+        standing = _Carried(catalog) if kind is None else _Standing(catalog, kind=kind)
+        reader = Reader(catalog, standing=standing)
         rows = tuple(row for row in file.rows if row.text("use") != KEPT)
         for row, one in zip(rows, compare_training(reader, replace(file, rows=rows)), strict=True):
             if one.error is not None and one.predicted_s is not None:
-                found.append(_stranger(catalog, row.text("framework"), one))
+                step = _stranger(catalog, row.text("framework"), one)
+                if kind is None and one.platform is not None:
+                    chip = load_instance(catalog, one.platform).chip
+                    name = transfer_named(step.family, one.stack or "", chip)
+                    step = replace(step, family=name)
+                found.append(step)
     return found
 
 
@@ -160,10 +207,11 @@ def kind_of(steps: Sequence[StrangerStep]) -> KindOfSoftware:
         families.setdefault(step.family, []).append(step)
     residuals = {name: [one.residual for one in of] for name, of in families.items()}
     whole = centre_of(list(residuals.values()))
-    centres = {
-        name: centre_of([one for other, one in residuals.items() if other != name]).centre
+    others = {
+        name: centre_of([one for other, one in residuals.items() if other != name])
         for name in families
     }
+    centres = {name: one.centre for name, one in others.items()}
     # A level is moved only where that brings families nearer that had no part in it.
     unmoved = dict.fromkeys(families, 0.0)
     best = min((unmoved, centres), key=lambda one: _error(residuals, one))
@@ -172,14 +220,26 @@ def kind_of(steps: Sequence[StrangerStep]) -> KindOfSoftware:
         for name, of in families.items()
         for one in of
     ]
-    believed = END * math.hypot(whole.between, whole.within)
-    above = reach([(_asked(far, one.up), weight) for one, far, weight in off], believed)
-    below = reach([(_asked(-far, one.down), weight) for one, far, weight in off], believed)
+
+    def spread(without: str | None) -> Spread:
+        scatters = whole if without is None else others[without]
+        believed = END * math.hypot(scatters.between, scatters.within)
+        told = [one for one in off if one[0].family != without]
+        above = reach([(_asked(far, one.up), weight) for one, far, weight in told], believed)
+        below = reach([(_asked(-far, one.down), weight) for one, far, weight in told], believed)
+        return Spread(low=math.exp(-below), high=math.exp(above))
+
     return KindOfSoftware(
         families=tuple(sorted(families)),
         rows=len(steps),
         level=math.exp(whole.centre) if best is centres else 1.0,
-        spread=Spread(low=math.exp(-below), high=math.exp(above)),
+        spread=spread(None),
+        within=Spread(low=math.exp(-END * whole.within), high=math.exp(END * whole.within)),
+        without={
+            name: SpreadWithout(low=of.low, high=of.high, level=math.exp(best[name]))
+            for name in families
+            for of in [spread(name)]
+        },
         without_family=_error(residuals, best),
     )
 
@@ -199,7 +259,7 @@ def _asked(off: float, known: float) -> float:
     return math.copysign(math.sqrt(max(off**2 - known**2, 0.0)), off)
 
 
-def text_of(kinds: Mapping[PopulationKind, KindOfSoftware], date: datetime.date) -> str:
+def text_of(kinds: Mapping[str, KindOfSoftware], date: datetime.date) -> str:
     """The file of a population."""
     table: dict[str, object] = {
         "name": FILE,
@@ -219,14 +279,19 @@ def text_of(kinds: Mapping[PopulationKind, KindOfSoftware], date: datetime.date)
             "families": list(one.families),
             "rows": one.rows,
             **{name: _rounded(getattr(one, name)) for name in ("level", "without_family")},
-            "spread": {
-                "source": "left-out",
-                "kind": "derived",
-                "low": _rounded(one.spread.low),
-                "high": _rounded(one.spread.high),
+            "spread": _ends(one.spread),
+            "within": _ends(one.within),
+            "without": {
+                family: {**_ends(spread), "level": _rounded(spread.level)}
+                for family, spread in one.without.items()
             },
         }
     return f"# Written by `make calibration`.\n\n{toml_text(table)}"
+
+
+def _ends(spread: Spread) -> dict[str, object]:
+    ends = {"low": _rounded(spread.low), "high": _rounded(spread.high)}
+    return {"source": "left-out", "kind": "derived", **ends}
 
 
 def _rounded(number: float) -> float:
@@ -239,10 +304,13 @@ def main(words: Sequence[str]) -> None:
     catalog = open_catalog()
     files = [read_evidence(Path(name)) for name in names]
     kinds: tuple[PopulationKind, ...] = ("eager", "compiled", "any")
-    found = {kind: kind_of(strangers(catalog, files, kind)) for kind in kinds}
+    found: dict[str, KindOfSoftware] = {
+        kind: kind_of(strangers(catalog, files, kind)) for kind in kinds
+    }
     # What is known of no kind scatters no less than what is known of one.
     reaches = widest(*(one.spread for one in found.values()))
     found["any"] = replace(found["any"], spread=reaches)
+    found["carried"] = kind_of(strangers(catalog, files, None))
     write_whole(Path(output), text_of(found, datetime.date.fromisoformat(date)).encode())
 
 

@@ -92,7 +92,8 @@ class Measured(Record, eq=False):
     layout: Layout | None = None
     """Layout of a step."""
     node_ranks: int = 1
-    """Ranks of a node."""
+    """Ranks of a node; `chips`: of all nodes."""
+    chips: int = 0
     by_chip: bool = False
     """True for a kernel that depends on all numbers of its chip, not only those of kernels alone.
     """

@@ -159,6 +159,7 @@ def _measured(
         instance=case.setup.platform.instance.name,
         layout=case.layout,
         node_ranks=case.setup.platform.ranks(case.setup.logical_size),
+        chips=case.setup.chips,
         efficiency=case.setup.efficiency,
     )
     return [

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias, get_args
+from typing import TypeAlias, cast, get_args
 
 from trnbench.errors import InputError
 from trnbench.evidence.rows import EvidenceFile, RowFault
 from trnbench.evidence.step_row import StepRow, step_of
 from trnbench.facts.calibration.hosts import Dispatch
+from trnbench.facts.calibration.population import load_population
 from trnbench.facts.calibration.stack_of import Stacks, framework_named
 from trnbench.facts.calibration.training_stack import (
     STACK_PREFIX,
@@ -30,12 +31,15 @@ from trnbench.facts.catalog.search import BUILT_IN, Catalog, Entry
 from trnbench.facts.catalog.toml_file import read_toml
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.hardware.library import load_chip, load_instance, load_published
-from trnbench.facts.records import Record, replace
+from trnbench.facts.records import Record, asdict, replace
 
 KINDS = get_args(Dispatch)
 _VERSION = re.compile(r"([\s@=]+v?\d[\w.+-]*|[-_/]v?\d+\.[\w.+-]*)$", re.IGNORECASE)
 _FEW = 3
-_OF_ITS_FIT = ("fitted_rows", "fitted_on", "fitted_to", "fit", "default_for", "stands_for")
+_OF_ITS_FIT = (
+    *("fitted_rows", "left_out", "memory_left_out", "fitted_on", "fitted_to", "fit"),
+    *("default_for", "stands_for"),
+)
 
 
 Table: TypeAlias = dict[str, object]
@@ -81,6 +85,12 @@ def start_of(catalog: Catalog, name: str, files: Sequence[EvidenceFile], like: s
         raise InputError(f"no row can be fitted: {why}")
     base = _base(catalog, stacks, said, platforms[0], (name, like))
     full = full_name(name)
+    kind = None if base.frameworks or base.host is None else base.host.dispatch
+    population = load_population(catalog) if kind in ("eager", "compiled") else None
+    within = None if population is None else population.of(kind).within
+    if within is not None:
+        # Steps of one software scatter about its own level, which the rows are to tell.
+        base = replace(base, spread=within)
     evolved = replace(
         base,
         name=full,
@@ -92,6 +102,8 @@ def start_of(catalog: Catalog, name: str, files: Sequence[EvidenceFile], like: s
         basis="assumed" if base.basis == "assumed" else "transferred",
         inherits_from=base.name,
         fitted_rows=(),
+        left_out=(),
+        memory_left_out=(),
         fitted_on=(),
         fitted_to=(),
         fit=None,
@@ -105,6 +117,13 @@ def start_of(catalog: Catalog, name: str, files: Sequence[EvidenceFile], like: s
         "inherits_from": base.name,
         "begun_as": base.name,
     }
+    if population is not None and within is not None:
+        source = population.provenance.sources["left-out"]
+        table["sources"] = cast("Table", table["sources"]) | {
+            "left-out": {key: said for key, said in asdict(source).items() if said is not None}
+        }
+        ends = {"low": within.low, "high": within.high}
+        table["spread"] = {"source": "left-out", "kind": "derived", **ends}
     start = Start(stack=evolved, table=table, like=base.name, again=again)
     return _serving(catalog, start, software or [name.removeprefix(STACK_PREFIX)], platforms)
 

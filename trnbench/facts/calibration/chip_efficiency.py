@@ -44,8 +44,8 @@ _OF_A_LIBRARY = (
 )
 """Numbers required of every kernel library."""
 _WORDS = (
-    *("name", "title", "chips", "inherits_from", "fitted_rows", "releases", "provenance"),
-    *("dispatch", "recompute", "between_chips", "passes", "gradients_made"),
+    *("name", "title", "chips", "inherits_from", "fitted_rows", "left_out", "releases"),
+    *("provenance", "dispatch", "recompute", "between_chips", "passes", "gradients_made"),
 )
 
 
@@ -58,6 +58,8 @@ class ChipEfficiency(Sourced):
     inherits_from: str | None = None
     fitted_rows: tuple[str, ...] = ()
     """Measured steps behind the fit, of all stacks together."""
+    left_out: tuple[str, ...] = ()
+    """Fitted kernels as predicted without their own kind (`evidence.fit.left_out`)."""
     tensor_share: Ratios = field(metadata=_SHARE)
     """Share of the tensor units' peak that a deep product reaches, besides tiles, waves and
     padding.

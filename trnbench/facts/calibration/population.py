@@ -3,7 +3,8 @@ that stands for it, by its kind.
 
 `calibration/population-of-software.toml` is written by `make calibration` from families of software
 left out whole (`evidence.fit.population`). A stranger is a draw from it: its level is that of its
-kind, its interval reaches as far as left-out families of the kind did.
+kind, its interval reaches as far as left-out families of the kind did. So is software carried over
+to chips of another family: a draw from the transfers that can be checked.
 """
 
 from __future__ import annotations
@@ -11,15 +12,27 @@ from __future__ import annotations
 from typing import Literal, TypeAlias
 
 from trnbench.facts.calibration.coverage import Spread
-from trnbench.facts.calibration.training_stack import TrainingStack
+from trnbench.facts.calibration.training_stack import (
+    STACK_PREFIX,
+    TrainingStack,
+    load_training_stack,
+)
 from trnbench.facts.catalog.document import load_named
 from trnbench.facts.catalog.provenance import Evidence, Sourced
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.records import Record, replace
+from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.hardware.library import load_chip, load_instance
+from trnbench.facts.records import Record, field, replace
 
 FILE = "population-of-software"
 PopulationKind: TypeAlias = Literal["eager", "compiled", "any"]
 _FACTOR = "factor"
+
+
+class SpreadWithout(Spread):
+    """Scatter of a kind as the other families tell it, about the centre that they have."""
+
+    level: float
 
 
 class KindOfSoftware(Record):
@@ -32,6 +45,10 @@ class KindOfSoftware(Record):
     """Centre of measured over predicted times, one family a draw."""
     spread: Spread
     """Scatter about that centre, of families that had no part in it."""
+    within: Spread | None = None
+    """Scatter of steps about the level of their own family."""
+    without: dict[str, SpreadWithout] = field(default_factory=dict)
+    """The same without a family, by family."""
     without_family: float
     """Mean error of steps predicted without their family."""
 
@@ -45,10 +62,18 @@ class Population(Sourced):
     compiled: KindOfSoftware
     any: KindOfSoftware
     """Software of which not even the kind is known, on the stack of the eager kind."""
+    carried: KindOfSoftware | None = None
+    """Software on other chips than those it was measured on, on its stack there; its families are
+    transfers (`transfer_named`)."""
 
     def of(self, kind: str | None) -> KindOfSoftware:
         """The kind of this name, or software in general."""
         return {"eager": self.eager, "compiled": self.compiled}.get(kind or "", self.any)
+
+
+def transfer_named(software: str, stack: str, chip: str) -> str:
+    """Name of a transfer of software: its stack on the measured chips, and the other chip."""
+    return f"{software}: {stack.removeprefix(STACK_PREFIX)} on {chip}"
 
 
 def load_population(catalog: Catalog) -> Population | None:
@@ -56,6 +81,19 @@ def load_population(catalog: Catalog) -> Population | None:
     if FILE not in catalog.names("calibration"):
         return None
     return load_named(catalog, "calibration", FILE, Population)
+
+
+def carried_over(catalog: Catalog, stack: TrainingStack, platform: Platform) -> TrainingStack:
+    """A stack as transfers to other chips were found to lie, where it comes from such a one."""
+    if stack.basis != "transferred" or stack.inherits_from is None:
+        return stack
+    measured = load_training_stack(catalog, stack.inherits_from).fitted_on
+    chips = [load_chip(catalog, load_instance(catalog, name).chip) for name in measured]
+    population = load_population(catalog)
+    near = any(chip.family == platform.chip.family for chip in chips) or not chips
+    if near or population is None or population.carried is None:
+        return stack
+    return drawn(stack, population.carried)
 
 
 def drawn(stack: TrainingStack, kind: KindOfSoftware) -> TrainingStack:

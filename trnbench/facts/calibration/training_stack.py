@@ -154,6 +154,10 @@ class TrainingStack(Sourced):
     basis: Basis
     """Fitted to steps of these chips, transferred from `inherits_from`, or assumed."""
     fitted_rows: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Fitted rows as predicted without their configuration (`evidence.fit.left_out`)."""
+    memory_left_out: tuple[str, ...] = ()
+    """The same of their memory."""
     fitted_on: tuple[str, ...] = ()
     """Instances of the measured steps; `fitted_to`: their model families."""
     fitted_to: tuple[str, ...] = ()

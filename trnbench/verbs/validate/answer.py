@@ -43,7 +43,7 @@ def comparison_row(row: Comparison) -> Row:
         **cells(row, "memory_high_bytes memory_of fit_probability outcome fitted use"),
         "instructions_measured": row.instructions.measured,
         "instructions_predicted": row.instructions.predicted,
-        **cells(row, "calibration=stack evidence=basis within_stack"),
+        **cells(row, "calibration=stack evidence=basis within_stack rests_on left_out"),
         "assumed": list(row.assumed),
         "reason": row.reason,
     }

@@ -81,3 +81,6 @@ class ValidateShowing(Question):
     )
     held: AgainstKept = group(AgainstKept)
     plot: bool = option("Draw predicted over measured.", default=False)
+    details: bool = option(
+        "Show every row and group of the shipped sets too, as --set NAME does.", default=False
+    )

@@ -9,6 +9,7 @@ from trnbench.errors import InputError, UnknownNameError
 from trnbench.evidence.collectives import compare_collectives
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.compilations import COMPILATIONS, compare_compilations
+from trnbench.evidence.fit.left_out import without_its_configuration, without_its_family
 from trnbench.evidence.gpu_kernels import compare_gpu_kernels
 from trnbench.evidence.kernels import ATTENTION, compare_kernels, compare_measured_kernels
 from trnbench.evidence.model_of import refuse_unknown_model
@@ -26,8 +27,13 @@ from trnbench.evidence.rows import (
 from trnbench.evidence.statistics import summarise
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import Reader
+from trnbench.facts.calibration.population import load_population, transfer_named
 from trnbench.facts.calibration.stack_of import refuse_unknown_stack
-from trnbench.facts.calibration.training_stack import FitErrors, load_training_stack
+from trnbench.facts.calibration.training_stack import (
+    FitErrors,
+    load_chip_efficiency,
+    load_training_stack,
+)
 from trnbench.facts.catalog.search import Catalog, built_in_folder
 from trnbench.facts.hardware.library import load_instance, load_published
 from trnbench.facts.parsing import names
@@ -118,6 +124,8 @@ def run(
     for i, file in enumerate(files):
         progress(i, len(files), file.name)
         for row in _compared(reader, file, played=played):
+            if not question.evidence and not played:
+                row = _without_itself(catalog, row)
             compared.setdefault(_name_of(row), []).append(row)
             named = sources.setdefault(_name_of(row), [])
             if file.name not in named:
@@ -149,6 +157,24 @@ def _fits(catalog: Catalog, rows: Sequence[Comparison]) -> Mapping[str, FitError
     names = dict.fromkeys(row.stack for row in steps if row.fitted and row.stack)
     found = {name: load_training_stack(catalog, name).fit for name in names}
     return {name: fit for name, fit in found.items() if fit is not None}
+
+
+def _without_itself(catalog: Catalog, row: Comparison) -> Comparison:
+    """A shipped row as it is predicted where no number was set from its configuration."""
+    if row.set in STEPS_BY_MACHINE and row.stack is not None:
+        stack = load_training_stack(catalog, row.stack)
+        population = load_population(catalog)
+        if row.rests_on == "population" and population is not None:
+            return without_its_family(row, population.of(row.kind), row.software)
+        if row.rests_on == "carried over" and stack.inherits_from and population is not None:
+            chip = load_instance(catalog, row.platform or "").chip
+            transfer = transfer_named(row.software, stack.inherits_from, chip)
+            return without_its_family(row, population.carried, transfer)
+        return without_its_configuration(row, stack.left_out, stack.memory_left_out)
+    if row.fitted and row.platform in catalog.names("chips"):
+        chip = load_chip_efficiency(catalog, row.platform)
+        return without_its_configuration(row, chip.left_out)
+    return row
 
 
 def _compared(reader: Reader, file: EvidenceFile, *, played: bool) -> tuple[Comparison, ...]:

@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from trnbench.evidence.comparison import Comparison
-from trnbench.evidence.statistics import Errors, Ranking, Summary
+from trnbench.evidence.statistics import (
+    Errors,
+    FitScore,
+    Ranking,
+    Summary,
+    by_class,
+    errors_of,
+    summarise,
+)
 from trnbench.facts.records import asdict, replace
 from trnbench.facts.units import Dimension, counted
 from trnbench.show.charts.record import ChartAxis, Guide, PointChart, Series, axis_of
 from trnbench.show.charts.text import chart_text
 from trnbench.show.report import Column, Report, columns, draw_rows
 from trnbench.show.text_table import Style, percent
+from trnbench.verbs.validate.accuracy import CLASSES
 from trnbench.verbs.validate.answer import ScoredSet, comparison_row
 
 CONVENTIONS = {
@@ -20,6 +29,11 @@ CONVENTIONS = {
     "of peak": "of the tensor engines' peak: a kernel's useful operations, as measured, as played "
     "and in closed form with the chip's calibrated numbers",
     "fitted": "a number of the calibration in use was set from this row",
+    "rests_on": "inside rows, beyond rows: of measured steps of the stack; carried over: a stack "
+    "of other software, chips, machines or kinds of models; population: software that nobody "
+    "measured; seen: numbers were set from the very steps, by hand",
+    "left_out": "predicted by a fit without the row's configuration, or by a population without "
+    "its software",
     "within stack": "predicted with the software's own stack, and that was fitted to step times",
     "naive": "a constant utilisation per machine: the median of its rows marked fit, or of all "
     "where none is, without those of the predicted row's own configuration",
@@ -47,9 +61,13 @@ _GRAPHS = ("instructions_measured", "instructions_predicted", "fit_probability",
 
 
 def validation_report(
-    sections: Sequence[ScoredSet], inputs: Mapping[str, object], *, plot: bool = False
+    sections: Sequence[ScoredSet],
+    inputs: Mapping[str, object],
+    *,
+    plot: bool = False,
+    brief: bool = False,
 ) -> Report:
-    """Return the report of measurements beside predictions, a row each."""
+    """The report of measurements beside predictions, a row each; `brief`: people see no rows."""
     rows = [row for section in sections for row in section.rows]
     charts = (scatter_chart(rows), error_chart(rows))
     return Report(
@@ -58,7 +76,8 @@ def validation_report(
         rows=tuple(comparison_row(row) for row in rows),
         columns=_columns(rows),
         summary={
-            "verdict": "; ".join(map(_verdict, sections)),
+            "verdict": _verdict(sections),
+            "rests_on": {name: asdict(one) for name, one in by_class(rows).items()},
             "conventions": CONVENTIONS,
             "rows": len(rows),
             "predicted": sum(row.error is not None for row in rows),
@@ -73,20 +92,68 @@ def validation_report(
                 for section in sections
             },
         },
-        people=lambda report, style: _draw(report, tuple(sections), plot, style),
+        people=lambda report, style: (
+            _brief(report, sections, style)
+            if brief
+            else _draw(report, tuple(sections), plot, style)
+        ),
         charts=charts if charts[0].drawn else (),
     )
 
 
-def _verdict(section: ScoredSet) -> str:
-    """Return the errors of a set's predictions, beside those of a constant utilisation."""
-    errors, naive = (table.get("all") for table in (section.summary.errors, section.summary.naive))
-    known = sum(row.error is not None for row in section.rows)
-    told = f"{section.name}: {known} of {counted(len(section.rows), 'row')} predicted"
-    if errors is not None:
-        told += f", mean error {percent(errors.mape)}"
-        told += f" (naive {percent(naive.mape)})" if naive is not None else ""
-    return told
+def _verdict(sections: Sequence[ScoredSet]) -> str:
+    """The answer in one line: errors and coverage of steps, or else of the sets by themselves."""
+    steps = [row for one in sections for row in one.rows if row.rests_on not in (None, "seen")]
+    errors = errors_of(steps)
+    if errors is None:
+        return "; ".join(map(_told, sections))
+    return (
+        f"{counted(errors.rows, 'step')} predicted that no calibration has seen: median error "
+        f"{percent(errors.median)}, mean {percent(errors.mape)}, {percent(errors.coverage)} inside "
+        "the 80 % interval"
+    )
+
+
+def _told(section: ScoredSet) -> str:
+    errors = section.summary.errors.get("all")
+    known = f"{section.summary.predicted:,} of {counted(section.summary.rows, 'row')} predicted"
+    if errors is None:
+        return f"{section.name}: {known}"
+    return f"{section.name}: {known}, median error {percent(errors.median)}"
+
+
+def _brief(report: Report, sections: Sequence[ScoredSet], style: Style) -> str:
+    """The one-line answer, errors by what steps rest on, and a line a set."""
+    rows = [row for section in sections for row in section.rows]
+    blocks = [style.strong(f"Verdict: {_verdict(sections)}"), *_classes(rows, style)]
+    groups = [(one.name, one.summary.errors.get("all")) for one in sections]
+    known = [(name, errors) for name, errors in groups if errors is not None]
+    blocks += [style.strong("Sets, all rows predicted"), _error_table(known, style)]
+    steps = summarise([row for row in rows if row.rests_on is not None])
+    if "all" in steps.memory:
+        blocks += [
+            style.strong("Memory of steps, of a rank or a chip"),
+            _error_table([("all", steps.memory["all"])], style),
+        ]
+    if any(score.crashed for score in steps.fit.values()):
+        blocks += [style.strong("Which layouts fit"), _fit_table({"all": steps.fit["all"]}, style)]
+    more = f"--set NAME ({', '.join(one.name for one in sections)}) lists the rows, --details all"
+    return "\n\n".join([*blocks, style.wrap(more)])
+
+
+def _classes(rows: Sequence[Comparison], style: Style) -> list[str]:
+    found = by_class(rows)
+    if not found:
+        return []
+    groups = [(CLASSES[name], errors) for name, errors in found.items()]
+    legend = style.wrap(
+        "Shipped rows that set numbers are predicted by fits without their configuration, rows of "
+        "the population by other software's spread."
+        if any(row.left_out for row in rows)
+        else "Rows that set numbers of their stack are predicted with these."
+    )
+    title = style.strong("Steps by what their prediction rests on")
+    return [title, _error_table(groups, style), style.faint(legend)]
 
 
 def _columns(rows: Sequence[Comparison]) -> tuple[Column, ...]:
@@ -110,7 +177,8 @@ def _columns(rows: Sequence[Comparison]) -> tuple[Column, ...]:
 
 
 def _draw(report: Report, sections: Sequence[ScoredSet], plot: bool, style: Style) -> str:
-    blocks = []
+    blocks = [style.strong(f"Verdict: {_verdict(sections)}")]
+    blocks += _classes([row for section in sections for row in section.rows], style)
     for section in sections:
         known = [row for row in section.rows if row.reason is None]
         told = f"{len(known)} of {counted(len(section.rows), 'row')} predicted"
@@ -167,7 +235,7 @@ def _statistics(summary: Summary, style: Style) -> list[str]:
             _error_table([*summary.instructions.items()], style),
         ]
     if any(score.crashed for score in summary.fit.values()):
-        blocks += [style.strong("Which layouts fit"), _fit_table(summary, style)]
+        blocks += [style.strong("Which layouts fit"), _fit_table(summary.fit, style)]
     if summary.ranking is not None:
         blocks += _order(summary.ranking, style)
     return blocks
@@ -195,7 +263,7 @@ def _fits(section: ScoredSet, style: Style) -> str:
     return _table(headings, rows, style)
 
 
-def _fit_table(summary: Summary, style: Style) -> str:
+def _fit_table(scores: Mapping[str, FitScore], style: Style) -> str:
     headings = ("rows of", "ran", "crashed", "precision", "recall", "balanced accuracy")
     rows = [
         (
@@ -204,7 +272,7 @@ def _fit_table(summary: Summary, style: Style) -> str:
             f"{a.crashed:,}",
             *map(percent, (a.precision, a.recall, a.balanced_accuracy)),
         )
-        for name, a in summary.fit.items()
+        for name, a in scores.items()
     ]
     return _table(headings, rows, style)
 
