@@ -203,8 +203,8 @@ def test_nothing_fitted_is_near_already():
 
 @pytest.mark.soak
 def test_the_shipped_population_is_what_make_writes(tmp_path):
-    names = ("gpu_steps", "families_2026", "hf_one_gpu", "nanotron_steps", "trainium_steps")
-    names = (*names, "trainium_steps_2026")
+    gpus = ("gpu_steps", "families_2026", "hf_one_gpu", "nanotron_steps")
+    names = (*gpus, "trainium_steps", "trainium_steps_2026")
     made = tmp_path / "made.toml"
     write_population([*(str(PUBLISHED / f"{name}.csv") for name in names), "2026-11-26", str(made)])
     shipped = SPECS / "calibration" / "population-of-software.toml"

@@ -280,7 +280,7 @@ def text_of(kinds: Mapping[str, KindOfSoftware], date: datetime.date) -> str:
             "rows": one.rows,
             **{name: _rounded(getattr(one, name)) for name in ("level", "without_family")},
             "spread": _ends(one.spread),
-            "within": _ends(one.within),
+            **({"within": _ends(one.within)} if one.within else {}),
             "without": {
                 family: {**_ends(spread), "level": _rounded(spread.level)}
                 for family, spread in one.without.items()

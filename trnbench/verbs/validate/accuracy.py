@@ -80,10 +80,11 @@ def accuracy_of(sections: Sequence[ScoredSet], date: str) -> Accuracy:
     """The accuracy that scored sets of steps show."""
     catalog = open_catalog(environment={})
     rows = [row for section in sections for row in section.rows if row.error is not None]
-    chips = {name: load_instance(catalog, name).chip for name in {row.platform for row in rows}}
+    platforms = {row.platform or "" for row in rows}
+    chips = {name: load_instance(catalog, name).chip for name in platforms}
     software: dict[str, list[Comparison]] = {}
     for row in rows:
-        software.setdefault(f"{row.software} on {chips[row.platform]}", []).append(row)
+        software.setdefault(f"{row.software} on {chips[row.platform or '']}", []).append(row)
     naive = {row.id: row for row in stranger_baseline(rows)}
     called = {
         one.name: Called(

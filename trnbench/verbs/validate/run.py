@@ -172,8 +172,8 @@ def _without_itself(catalog: Catalog, row: Comparison) -> Comparison:
             return without_its_family(row, population.carried, transfer)
         return without_its_configuration(row, stack.left_out, stack.memory_left_out)
     if row.fitted and row.platform in catalog.names("chips"):
-        chip = load_chip_efficiency(catalog, row.platform)
-        return without_its_configuration(row, chip.left_out)
+        kernels = load_chip_efficiency(catalog, row.platform)
+        return without_its_configuration(row, kernels.left_out)
     return row
 
 
