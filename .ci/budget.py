@@ -17,17 +17,17 @@ PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "cli": 4_178,
     "engines": 17_544,
-    "evidence": 14_664,
+    "evidence": 15_264,
     "facts": 13_571,
-    "launch": 4_431,
-    "machine": 7_446,
+    "launch": 4_031,
+    "machine": 6_846,
     "money": 4_935,
     "predict": 6_076,
     "program": 8_527,
     "show": 4_450,
     "store": 3_212,
     "tui": 9_642,
-    "verbs": 21_219,
+    "verbs": 21_619,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
