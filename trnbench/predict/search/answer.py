@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -13,6 +12,7 @@ from trnbench.facts.calibration.coverage import DEGREES
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
+from trnbench.predict.job_rates import host_states_refusal
 from trnbench.predict.search.counts import Counts
 from trnbench.predict.search.legality import nearest_refusal
 from trnbench.predict.search.plain import PlainRanking
@@ -24,48 +24,56 @@ from trnbench.predict.search.space import Space
 from trnbench.program.step import training_step
 
 
-class Ending(Record, eq=False):
-    """State at the end of a search."""
+class SearchState:
+    """State of a search: counts of its layouts, and the best of them up to now."""
 
-    space: Space
-    counts: Counts
-    runs: Sequence[Run]
-    ranking: LayoutRanking
-    sure: LayoutRanking
-    """The best layouts within the rows of the stack, where others lie beyond them."""
-    misses: LayoutRanking
-    plain: PlainRanking | None
-    """Plainer layouts; None where nobody asked for them."""
-    available_bytes: float
-    refusals: tuple[str, ...]
-    """Refusals of exchanges and formats by chip and stack, and of the host's memory, as text."""
-    stopped: bool
-    """True where the caller cancelled the search."""
+    def __init__(self, space: Space, top: int) -> None:
+        self.space, self.question = space, space.question
+        clusters = len(space.question.nodes)
+        self.counts = Counts(clusters)
+        self.runs: list[Run] = []
+        self.ranking = LayoutRanking(clusters=clusters, top=top)
+        # The best layouts within the rows of the stack, where others lie beyond them.
+        self.sure = LayoutRanking(clusters=clusters, top=1)
+        self.misses = LayoutRanking(clusters=clusters, top=1)
+        # Plainer layouts; None where nobody asked for them.
+        self.plain = PlainRanking(clusters) if self.question.plainer else None
+        self.available_bytes = space.question.available_bytes
+        self.refused: dict[str, None] = {}
+        self.least_on_host = np.inf
+        self.has_stopped = False
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Refusals by chip and stack of layouts that fit in chip memory, as text."""
+        least, instance = self.least_on_host, self.question.platform.instance
+        host = host_states_refusal(instance, least) if np.isfinite(least) else None
+        return (*self.refused, *((host,) if host else ()))
 
 
-def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
+def answer(state: SearchState, *, top: int, elapsed_s: float) -> SearchResult:
     """Result of a search that took `elapsed_s`, with the `top` fastest layouts of all clusters."""
-    best, misses = ending.ranking.of_clusters(), ending.misses.of_clusters()
-    within = ending.sure.of_clusters()
+    best, misses = state.ranking.of_clusters(), state.misses.of_clusters()
+    within = state.sure.of_clusters()
     ideal: Memo[Literal["rank"], float] = Memo()
     makers = {
-        number: _Records(ending=ending, entries=entries, ideal=ideal)
+        number: _Records(state=state, entries=entries, ideal=ideal)
         for number, entries in best.items()
     }
     clusters = []
-    for number, nodes in enumerate(ending.space.question.nodes):
+    for number, nodes in enumerate(state.question.nodes):
         missed = misses.get(number) if number not in best else None
         clusters.append(
             ClusterResult(
-                nodes=nodes + ending.space.question.generation_nodes,
-                tally=ending.counts.tally(slice(number, number + 1)),
+                nodes=nodes + state.question.generation_nodes,
+                tally=state.counts.tally(slice(number, number + 1)),
                 ranked=_ranked(makers[number]) if number in makers else (),
-                within_rows=_within(ending, within.get(number), makers.get(number)),
-                **_plainer(ending, number, makers.get(number)),
-                nearest=None if missed is None else _nearest(ending, missed),
+                within_rows=_within(state, within.get(number), makers.get(number)),
+                **_plainer(state, number, makers.get(number)),
+                nearest=None if missed is None else _nearest(state, missed),
             )
         )
-    tally = ending.counts.tally()
+    tally = state.counts.tally()
     # Stable sort on 7 digits: of equal times, the cluster asked for first comes first.
     fastest = sorted(
         (
@@ -85,8 +93,8 @@ def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
         ranked=ranked,
         by_nodes={cluster.nodes: cluster for cluster in clusters},
         nearest=nearest,
-        reasons=() if fastest else _reasons(ending, nearest),
-        complete=tally.unseen == 0 and not ending.stopped,
+        reasons=() if fastest else _reasons(state, nearest),
+        complete=tally.unseen == 0 and not state.has_stopped,
         elapsed_s=elapsed_s,
     )
 
@@ -94,20 +102,20 @@ def answer(ending: Ending, *, top: int, elapsed_s: float) -> SearchResult:
 class _Records(Record, eq=False):
     """Maker of records from the layouts kept for a cluster."""
 
-    ending: Ending
+    state: SearchState
     entries: Entries
     ideal: Memo[Literal["rank"], float]
     """Seconds of a step on one rank at its peak, equal in every layout."""
 
     def record(self, number: int) -> Found:
         """Record of the layout at a rank of the cluster's ranking."""
-        entries, question = self.entries, self.ending.space.question
-        run, place = self.ending.runs[int(entries.run[number])], int(entries.place[number])
+        entries, question = self.entries, self.state.question
+        run, place = self.state.runs[int(entries.run[number])], int(entries.place[number])
         layout = run.layout(place)
         # Scores hold the doubt of what lies beyond the rows; times do not.
         step_time_s = float(entries.score[number]) / _doubt(question, layout)
         sequences_per_s = float(layout.global_batch) / step_time_s
-        ideal_rank_s = self.ideal.of("rank", lambda: _ideal_rank_s(self.ending, entries))
+        ideal_rank_s = self.ideal.of("rank", lambda: _ideal_rank_s(self.state, entries))
         mfu = ideal_rank_s / (int(layout.ranks) * step_time_s)
         check_peak(mfu, question.stack.provenance.path or question.stack.name)
         return Found(
@@ -126,23 +134,23 @@ def _doubt(question: SearchQuestion, layout: Layout) -> float:
     return float(question.doubt({name: np.array(getattr(layout, name)) for name in DEGREES}))
 
 
-def _within(ending: Ending, entries: Entries | None, maker: _Records | None) -> Found | None:
+def _within(state: SearchState, entries: Entries | None, maker: _Records | None) -> Found | None:
     """The best layout within the rows, where the best of all lies beyond them."""
     if entries is None or maker is None:
         return None
     best = maker.record(0)
-    if _doubt(ending.space.question, best.layout) == 1:
+    if _doubt(state.question, best.layout) == 1:
         return None
-    return _Records(ending=ending, entries=entries, ideal=maker.ideal).record(0)
+    return _Records(state=state, entries=entries, ideal=maker.ideal).record(0)
 
 
-def _plainer(ending: Ending, number: int, maker: _Records | None) -> dict[str, Found | None]:
+def _plainer(state: SearchState, number: int, maker: _Records | None) -> dict[str, Found | None]:
     """The simplest layout of a cluster that is nearly as fast, and the usual one."""
-    if ending.plain is None or maker is None:
+    if state.plain is None or maker is None:
         return {}
     simple, usual = (
         None if found is None else replace(maker, entries=found).record(0)
-        for found in ending.plain.of(number, float(maker.entries.score[0]))
+        for found in state.plain.of(number, float(maker.entries.score[0]))
     )
     return {"simplest": simple, "usual": usual}
 
@@ -151,33 +159,33 @@ def _ranked(records: _Records) -> Ranked:
     return Ranked(len(records.entries), records.record)
 
 
-def _ideal_rank_s(ending: Ending, entries: Entries) -> float:
+def _ideal_rank_s(state: SearchState, entries: Entries) -> float:
     """Seconds of a step on one rank at its peak: every layout has the same FLOP."""
-    question = ending.space.question
-    layout = ending.runs[int(entries.run[0])].layout(int(entries.place[0]))
+    question = state.question
+    layout = state.runs[int(entries.run[0])].layout(int(entries.place[0]))
     alone = training_step(question.model, layout, known_legal=True)
     share = mfu(alone, question.platform, np.array(1.0), logical_size=question.logical_size)
     return float(share) * int(layout.ranks)
 
 
-def _nearest(ending: Ending, entries: Entries) -> NearestMiss:
-    run, place = ending.runs[int(entries.run[0])], int(entries.place[0])
+def _nearest(state: SearchState, entries: Entries) -> NearestMiss:
+    run, place = state.runs[int(entries.run[0])], int(entries.place[0])
     size = float(entries.memory_bytes[0])
     return NearestMiss(
         nodes=run.nodes(place),
         layout=run.layout(place),
         memory_bytes=size,
-        ratio=size / ending.available_bytes,
+        ratio=size / state.available_bytes,
     )
 
 
-def _reasons(ending: Ending, nearest: NearestMiss | None) -> tuple[str, ...]:
+def _reasons(state: SearchState, nearest: NearestMiss | None) -> tuple[str, ...]:
     """Reasons why no layout can run, as text."""
-    question = ending.space.question
-    if not ending.counts.legal:
-        return nearest_refusal(ending.space)
-    if ending.refusals or nearest is None:
-        return ending.refusals
+    question = state.question
+    if not state.counts.legal:
+        return nearest_refusal(state.space)
+    if state.refusals or nearest is None:
+        return state.refusals
     alone = training_step(question.model, nearest.layout)
     expected = memory(
         alone,

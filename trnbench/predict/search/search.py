@@ -56,9 +56,9 @@ from trnbench.facts.calibration.coverage import DEGREES
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.layout import Schedule
-from trnbench.predict.job_rates import host_states_refusal, job_rates
-from trnbench.predict.search.answer import Ending, answer
-from trnbench.predict.search.counts import COLLECTIVE, FORMAT, MEMORY, Counts
+from trnbench.predict.job_rates import job_rates
+from trnbench.predict.search.answer import SearchState, answer
+from trnbench.predict.search.counts import COLLECTIVE, FORMAT, MEMORY
 from trnbench.predict.search.legality import (
     OUTER,
     Looks,
@@ -69,9 +69,7 @@ from trnbench.predict.search.legality import (
     own_modes,
 )
 from trnbench.predict.search.parts import blocks, parts
-from trnbench.predict.search.plain import PlainRanking
 from trnbench.predict.search.question import SearchQuestion
-from trnbench.predict.search.ranking import LayoutRanking
 from trnbench.predict.search.result import SearchResult
 from trnbench.predict.search.runs import Run, Seen
 from trnbench.predict.search.space import ALONG, DIMENSIONS, Space, Variant, space_of
@@ -152,8 +150,7 @@ def search(
     started = time.perf_counter()
     _keep_pages()
     space = space_of(question)
-    counts = Counts(len(question.nodes))
-    state = _Search(question, counts, top, hooks or SearchHooks())
+    state = _Search(space, top, hooks or SearchHooks())
     # Every `of`-th block, so that each process gets small and large clusters.
     share = share or Share()
     every = tuple(blocks(space))[share.number :: share.of]
@@ -161,27 +158,15 @@ def search(
         if number and state.stopped():
             break
         valid = families(block)
-        counts.take(valid)
+        state.counts.take(valid)
         # Blocks are of similar size, so blocks still to come are expected to hold as many valid
         # layouts.
-        state.expected = counts.legal * len(every) // (number + 1)
+        state.expected = state.counts.legal * len(every) // (number + 1)
         if any(len(family.legal) for family in valid):
             for part in parts(block, valid, most=GRID):
                 state.go(*part)
     state.keep_forms()
-    ending = Ending(
-        space=space,
-        counts=counts,
-        runs=state.runs,
-        ranking=state.ranking,
-        sure=state.sure,
-        misses=state.misses,
-        plain=state.plain,
-        available_bytes=state.available_bytes,
-        refusals=state.every_refusal(),
-        stopped=state.has_stopped,
-    )
-    return answer(ending, top=top, elapsed_s=time.perf_counter() - started)
+    return answer(state, top=top, elapsed_s=time.perf_counter() - started)
 
 
 class _Batch(Record, eq=False):
@@ -196,38 +181,23 @@ class _Batch(Record, eq=False):
     """All valid layouts of the run, also those that do not fit."""
 
 
-class _Search:
-    """State of a running search."""
+class _Search(SearchState):
+    """A running search."""
 
-    def __init__(
-        self, question: SearchQuestion, counts: Counts, top: int, hooks: SearchHooks
-    ) -> None:
-        self.question = question
-        self.counts = counts
+    def __init__(self, space: Space, top: int, hooks: SearchHooks) -> None:
+        super().__init__(space, top)
         self.hooks = hooks
-        self.ranking = LayoutRanking(clusters=len(question.nodes), top=top)
-        self.sure = LayoutRanking(clusters=len(question.nodes), top=1)
-        self.misses = LayoutRanking(clusters=len(question.nodes), top=1)
-        self.plain = PlainRanking(len(question.nodes)) if question.plainer else None
-        self.runs: list[Run] = []
-        self.available_bytes = question.available_bytes
+        question = self.question
         # A layout must fit with the careful loss; its memory is told with the expected one.
         careful, expected = question.fragmentation_ratio, question.stack.fragmentation
         self.lost = (careful,) if careful == expected else (careful, expected)
-        self.refusals: dict[str, None] = {}
-        self.least_on_host = np.inf
-        self.has_stopped = False
         self.expected = 0
         self._engines: Engines = {}
 
     def keep_forms(self) -> None:
+        """Keep closed forms for later processes; the result of the search needs them no more."""
         keep_forms(self._engines)
-
-    def every_refusal(self) -> tuple[str, ...]:
-        """Refusals by chip and stack of layouts that fit in chip memory, as text."""
-        least, instance = self.least_on_host, self.question.platform.instance
-        host = host_states_refusal(instance, least) if np.isfinite(least) else None
-        return (*self.refusals, *((host,) if host else ()))
+        self._engines = {}
 
     def stopped(self) -> bool:
         self.has_stopped = self.has_stopped or self.hooks.cancel()
@@ -319,8 +289,8 @@ class _Search:
         )
 
     def _refuse(self, prices: JobPrices) -> None:
-        self.refusals.update(dict.fromkeys(prices.reasons))
-        self.refusals.update(dict.fromkeys(reason.words({}) for reason in prices.refused))
+        self.refused.update(dict.fromkeys(prices.reasons))
+        self.refused.update(dict.fromkeys(reason.words({}) for reason in prices.refused))
 
     def _fitting(self, run: Run, memory: JobMemory, family: _Family) -> _Batch:
         """Layouts of a run that fit in chip and host memory; the others are counted as rejected."""

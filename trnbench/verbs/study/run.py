@@ -144,15 +144,7 @@ def run_study(
             asked += len(done)
             left = (time.monotonic() - started) / asked * (len(open_cells) - asked)
             progress(len(kept), len(before.cells), f"{_time(left)} left")
-    return StudyAnswer(
-        study=before.study,
-        id=before.id,
-        cells=before.cells,
-        kept=kept,
-        keys=before.keys,
-        asked=asked,
-        lost=course.how,
-    )
+    return replace(before, kept=kept, asked=asked, lost=course.how)
 
 
 def answer_chunk(
