@@ -28,13 +28,13 @@ nothing here was fitted): times 1.4, the end of 80 % with so few.
 _ROW_BYTES = 8192
 _TRANSPOSED = 128
 """Depth of the product with an identity that turns a tile."""
-Product: TypeAlias = tuple[int, int, int]
+ProductShape: TypeAlias = tuple[int, int, int]
 
 
 class Lowered(Record):
     """A kernel's work: (M, K, N) of products, elements of passes, elements moved."""
 
-    products: tuple[Product, ...] = ()
+    products: tuple[ProductShape, ...] = ()
     vector: float = 0.0
     """Elements of passes with one input, on the vector engine."""
     paired: float = 0.0

@@ -115,7 +115,10 @@ def cells_of(study: Study) -> Iterator[Cell]:
     position = 0
     for values in itertools.product(*study.axes.values()):
         chosen = dict(zip(study.axes, values, strict=True))
-        if any(_excluded(chosen, limits) for limits in study.exclude):
+        if any(
+            all(_holds(chosen[name], limit) for name, limit in limits.items())
+            for limits in study.exclude
+        ):
             continue
         options: dict[str, Any] = dict(study.fixed)
         for name, value in chosen.items():
@@ -144,10 +147,6 @@ def axis_of(study: Study, name: str) -> str:
     if name not in study.axes:
         raise InputError(f"{study.name} has no axis {name!r}; its axes: {', '.join(study.axes)}")
     return name
-
-
-def _excluded(chosen: Mapping[str, Any], limits: Mapping[str, Any]) -> bool:
-    return all(_holds(chosen[name], limit) for name, limit in limits.items())
 
 
 def _holds(value: object, limit: object) -> bool:

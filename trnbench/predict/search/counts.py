@@ -21,7 +21,7 @@ class Counts:
     def __init__(self, clusters: int) -> None:
         self._clusters = clusters
         self._considered, self._legal = self._none(), self._none()
-        self._priced, self._done = self._none(), 0
+        self.priced, self._done = self._none(), 0
         self._rejected: dict[str, IntArray] = {}
 
     def take(self, families: Iterable[ScheduleFamily]) -> None:
@@ -45,11 +45,8 @@ class Counts:
 
     def price(self, cluster: IntArray) -> None:
         """Add priced layouts, given the cluster of each."""
-        self._priced += self.by_cluster(cluster)
+        self.priced += self.by_cluster(cluster)
         self._done += len(cluster)
-
-    def priced_on(self) -> IntArray:
-        return self._priced
 
     def reject(self, rule: str, count: IntArray) -> None:
         """Add rejections of valid layouts, given their number on each cluster."""
@@ -63,7 +60,7 @@ class Counts:
     def tally(self, clusters: slice = slice(None)) -> Tally:
         """Counts of some clusters added up."""
         rejected = {rule: int(count[clusters].sum()) for rule, count in self._rejected.items()}
-        legal, priced = int(self._legal[clusters].sum()), int(self._priced[clusters].sum())
+        legal, priced = int(self._legal[clusters].sum()), int(self.priced[clusters].sum())
         feasible = priced + rejected.get(COLLECTIVE, 0) + rejected.get(FORMAT, 0)
         return Tally(
             considered=int(self._considered[clusters].sum()),

@@ -344,7 +344,7 @@ class _Search(SearchState):
 
     def _miss(self, batch: _Batch) -> None:
         """Keep the layouts nearest to fitting, on clusters where no layout has a price yet."""
-        without = self.counts.priced_on()[batch.run.space.clusters] == 0
+        without = self.counts.priced[batch.run.space.clusters] == 0
         if not without.any():
             return
         pieces, look = batch.family

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trnbench.errors import TrnbenchError
 from trnbench.facts.records import replace
@@ -89,7 +89,8 @@ def kept_runs(catalog: Catalog, hooks: WorkHooks) -> RunsFound:
     said: list[str] = []
     runs = list_runs(catalog, RunsListQuestion(), say=said.append)
     report = list_report(runs, {})
-    return RunsFound(report=_with_columns(report), answers=tuple(runs), said=tuple(map(str, said)))
+    shown = replace(report, columns=RUN_COLUMNS, people=None)
+    return RunsFound(report=shown, answers=tuple(runs), said=tuple(map(str, said)))
 
 
 def kept_answer_text(catalog: Catalog, name: str, hooks: WorkHooks) -> str:
@@ -135,9 +136,3 @@ def scenario_of_options(options: Given) -> Given | None:
     except TrnbenchError:
         return None
     return options if len(nodes) < 2 else None
-
-
-def _with_columns(report: Any) -> Any:  # noqa: ANN401 - a report
-    from trnbench.facts.records import replace
-
-    return replace(report, columns=RUN_COLUMNS, people=None)

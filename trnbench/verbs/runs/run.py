@@ -37,10 +37,6 @@ class AnsweredRun(Record):
     run: KeptRun
     answer: KeptAnswer
 
-    @property
-    def has_own_prices(self) -> bool:
-        return tells_own_money(self.run.options, self.answer.inputs)
-
 
 def list_runs(catalog: Catalog, question: RunsListQuestion, *, say: Say) -> list[KeptRun]:
     """Return the runs looked for, newest first; models and instances by name or alias.
@@ -84,7 +80,7 @@ def export_runs(names: Sequence[str], *, redact: bool) -> list[Mapping[str, Any]
         {
             "run": asdict(answered.run),
             "answer": asdict(answered.answer),
-            "own_prices": answered.has_own_prices,
+            "own_prices": tells_own_money(answered.run.options, answered.answer.inputs),
         }
         for answered in (map(redacted, exported) if redact else exported)
     ]
