@@ -159,11 +159,7 @@ class TimedKernel(Protocol):
 
 
 def interval_s(
-    kernel: TimedKernel,
-    chip: Chip,
-    efficiency: ChipEfficiency,
-    *,
-    scatter: float = KERNEL_SCATTER,
+    kernel: TimedKernel, chip: Chip, efficiency: ChipEfficiency, *, scatter: float = KERNEL_SCATTER
 ) -> tuple[float, float, float]:
     """Closed-form time and the ends of its 80 % interval, s.
 

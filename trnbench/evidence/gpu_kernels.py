@@ -11,11 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trnbench.engines.analytic.step.compute import (
-    attention_time_s,
-    passed_time_s,
-    product_time_s,
-)
+from trnbench.engines.analytic.step.compute import attention_time_s, passed_time_s, product_time_s
 from trnbench.errors import InputError
 from trnbench.evidence.attention_kernels import TimedAttention, interval_s
 from trnbench.evidence.collectives import fitted

@@ -17,12 +17,7 @@ from trnbench.engines.analytic.step.compute import passed_time_s, product_time_s
 from trnbench.engines.emulate.attention.run import run_attention
 from trnbench.engines.emulate.tensor_engine.matrix import run_matrix
 from trnbench.errors import InputError
-from trnbench.evidence.attention_kernels import (
-    attention_kernel,
-    chip_of,
-    interval_s,
-    is_attention,
-)
+from trnbench.evidence.attention_kernels import attention_kernel, chip_of, interval_s, is_attention
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.kernel_programs import PROGRAMS, KernelProgram, lowered
@@ -38,12 +33,7 @@ from trnbench.facts.records import Record, replace
 from trnbench.facts.units import Dimension, show
 from trnbench.machine.tiling import DEFAULT_KERNEL, Kernel
 from trnbench.machine.tiling.attention import FusedKernel
-from trnbench.machine.tiling.kernel_levels import (
-    HAND_WRITTEN,
-    KernelSoftware,
-    at_level,
-    level_of,
-)
+from trnbench.machine.tiling.kernel_levels import HAND_WRITTEN, KernelSoftware, at_level, level_of
 from trnbench.machine.tiling.legality import rate_of
 from trnbench.program.matrix import MatrixProduct, matrix_product, usual_result_format
 

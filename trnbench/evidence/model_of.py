@@ -296,10 +296,7 @@ def _like(
         layers=shape.layers,
         hidden=shape.hidden,
         attention=replace(
-            attention,
-            heads=shape.heads,
-            kv_heads=shape.kv_heads,
-            head_size=shape.size_of_head,
+            attention, heads=shape.heads, kv_heads=shape.kv_heads, head_size=shape.size_of_head
         ),
         mlp=mlp and replace(mlp, hidden=shape.ffn),
         moe=moe and _moe(shape, moe.expert, selection_bias=moe.selection_bias),

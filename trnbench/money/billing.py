@@ -50,12 +50,7 @@ from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.prices.purchase import BlockRules, PurchaseRules
 from trnbench.facts.records import Record
 from trnbench.facts.units import DAY_S, HOUR_S, Dimension, show, significant
-from trnbench.money.capacity_blocks import (
-    cheapest_row,
-    durations_of,
-    single_block_days,
-    sizes_of,
-)
+from trnbench.money.capacity_blocks import cheapest_row, durations_of, single_block_days, sizes_of
 from trnbench.money.failures import ranged
 from trnbench.money.goodput import Amount, at_index
 from trnbench.money.purchase import Offers, Tariff

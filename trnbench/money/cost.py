@@ -17,15 +17,7 @@ from trnbench.facts.hardware.library import Reliability
 from trnbench.facts.prices.purchase import PurchaseRules
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import DAY_S
-from trnbench.money.billing import (
-    Bill,
-    Charges,
-    RateEnd,
-    bill,
-    charges,
-    ending,
-    single_block_usd,
-)
+from trnbench.money.billing import Bill, Charges, RateEnd, bill, charges, ending, single_block_usd
 from trnbench.money.failures import AS_KNOWN, Estimate, Operations, Stated, operations_of
 from trnbench.money.goodput import Goodput, goodput
 from trnbench.money.purchase import Offers, Tariff

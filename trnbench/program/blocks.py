@@ -218,11 +218,7 @@ def _layer(
         # The condition passes by: its gradient is the sum of what the layers give.
         return flow.tensors, (result.stream,)
 
-    members = parameters(
-        grid,
-        _of_block(listed, name),
-        spread=feed == "moe_exchanged",
-    )
+    members = parameters(grid, _of_block(listed, name), spread=feed == "moe_exchanged")
     return lower(grid, kind, members, emit, recompute=of_layers(grid.recompute))
 
 

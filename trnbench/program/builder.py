@@ -80,11 +80,7 @@ class BlockBuilder:
     # Operations
 
     def linear(
-        self,
-        left: Tensor,
-        outputs: Sequence[LinearOutput],
-        *,
-        summed_here: bool = True,
+        self, left: Tensor, outputs: Sequence[LinearOutput], *, summed_here: bool = True
     ) -> tuple[Tensor, ...]:
         """Multiply with weights.
 
@@ -372,10 +368,7 @@ class BlockBuilder:
         hops = array(np.ceil(needed / tokens.size))
         keys = Dim(name=name, size=array(tokens.size + needed), whole=tokens.whole)
         out = replace(
-            tensor,
-            name=f"{tensor.name}.ring",
-            dims=(batch, keys, *rest),
-            pieces=array(hops + 1),
+            tensor, name=f"{tensor.name}.ring", dims=(batch, keys, *rest), pieces=array(hops + 1)
         )
         self.ops.append(
             CollectiveOp(

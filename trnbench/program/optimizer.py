@@ -26,15 +26,7 @@ from trnbench.facts.workload.choices import Op
 from trnbench.program.grid import Grid
 from trnbench.program.ops import Elementwise, Operation, Phase, collective_op
 from trnbench.program.parameters import Parameter, Replicas, Use
-from trnbench.program.tensor import (
-    Tensor,
-    TensorRole,
-    array,
-    element_bytes,
-    nothing,
-    one,
-    total,
-)
+from trnbench.program.tensor import Tensor, TensorRole, array, element_bytes, nothing, one, total
 
 MOMENTS = 2
 """AdamW keeps a mean and a mean square of each gradient."""

@@ -161,12 +161,7 @@ def _by_work(layers: Layers, pp: FloatArray) -> tuple[FloatArray, FloatArray]:
     return array(on_first), array(layers.count - np.maximum(before_last, on_first))
 
 
-def _drawn(
-    grid: Grid,
-    layers: Layers,
-    text: str,
-    flow: StageFlow,
-) -> tuple[StageClass, ...]:
+def _drawn(grid: Grid, layers: Layers, text: str, flow: StageFlow) -> tuple[StageClass, ...]:
     """Classes of stages drawn by hand; equal neighbours are one class."""
     drawn, ahead = stages_of(text), depths_of(text)
     degrees = [int(one) for one in np.unique(grid.pp)]

@@ -9,11 +9,7 @@ from functools import partial
 import numpy as np
 
 from trnbench.errors import InputError, UnknownNameError
-from trnbench.evidence.attention_kernels import (
-    KERNEL_SCATTER,
-    attention_kernel,
-    is_attention,
-)
+from trnbench.evidence.attention_kernels import KERNEL_SCATTER, attention_kernel, is_attention
 from trnbench.evidence.fit.bounds import impossible
 from trnbench.evidence.fit.memory import HeldRow
 from trnbench.evidence.fit.problem import ASSUMED_SCATTER, KERNEL, ROW_SCATTER, Measured
@@ -70,10 +66,7 @@ def marked_rows(files: Sequence[EvidenceFile], *, also: Collection[str] = ()) ->
 
 
 def measured_rows(
-    catalog: Catalog,
-    files: Iterable[EvidenceFile],
-    *,
-    stack: TrainingStack | None = None,
+    catalog: Catalog, files: Iterable[EvidenceFile], *, stack: TrainingStack | None = None
 ) -> FitRows:
     """The rows to fit, all by `stack` where one is named."""
     reader, predictor, priced = Reader(catalog, stack=stack), Predictor(), PricedSteps()

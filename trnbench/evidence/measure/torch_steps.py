@@ -58,14 +58,7 @@ class DecoderShape:
 
 
 _USUAL = DecoderShape(
-    layers=8,
-    hidden=2048,
-    heads=16,
-    kv_heads=8,
-    ffn=5632,
-    vocab=32000,
-    sequence=2048,
-    micro_batch=4,
+    layers=8, hidden=2048, heads=16, kv_heads=8, ffn=5632, vocab=32000, sequence=2048, micro_batch=4
 )
 ON_ACCELERATOR = (
     _USUAL,
@@ -76,14 +69,7 @@ ON_ACCELERATOR = (
     replace(_USUAL, micro_batch=2, micro_batches=2),
 )
 _SMALL = DecoderShape(
-    layers=2,
-    hidden=128,
-    heads=4,
-    kv_heads=4,
-    ffn=352,
-    vocab=1024,
-    sequence=128,
-    micro_batch=2,
+    layers=2, hidden=128, heads=4, kv_heads=4, ffn=352, vocab=1024, sequence=128, micro_batch=2
 )
 ON_HOST = (_SMALL, replace(_SMALL, layers=4, micro_batch=1), replace(_SMALL, recompute="full"))
 

@@ -11,14 +11,7 @@ from trnbench.evidence.fit.files import Calibrated, CalibratedCollectives, stack
 from trnbench.evidence.fit.memory import fits_by_stack
 from trnbench.evidence.fit.rows import marked_rows, measured_kernels, measured_rows
 from trnbench.evidence.fit.start import start_of
-from trnbench.evidence.rows import (
-    COLLECTIVES,
-    GPU_KERNELS,
-    KERNELS,
-    STEPS,
-    EvidenceFile,
-    steps_of,
-)
+from trnbench.evidence.rows import COLLECTIVES, GPU_KERNELS, KERNELS, STEPS, EvidenceFile, steps_of
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.units import counted
 from trnbench.verbs.asking.function import verb_of

@@ -53,11 +53,7 @@ class Buying(Question):
 
         Others are refused, unless they are for any run.
         """
-        from trnbench.money.price_terms import (
-            parse_assumption,
-            parse_own_price,
-            parse_price_change,
-        )
+        from trnbench.money.price_terms import parse_assumption, parse_own_price, parse_price_change
 
         compared = {catalog.find("instances", name).name for name in instances}
         prices = [text.removesuffix(IF_ASKED) for text in self.prices]

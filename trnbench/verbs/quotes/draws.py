@@ -13,13 +13,7 @@ from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import replace
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.money.draws import (
-    DrawnPurchase,
-    Purchase,
-    level_of,
-    outcome,
-    ratio_ends,
-)
+from trnbench.money.draws import DrawnPurchase, Purchase, level_of, outcome, ratio_ends
 from trnbench.money.market import Market
 from trnbench.money.objective import Candidate
 from trnbench.money.purchase import Tariff

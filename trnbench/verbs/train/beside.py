@@ -117,11 +117,7 @@ def why_lines(answer: TrainAnswer) -> list[str]:
 def why_cells(answer: TrainAnswer) -> Row:
     """Layouts beside a chosen one as machines read them."""
     return {
-        name: {
-            "layout": one.layout.given,
-            "relative_time": one.times,
-            "more_s": dict(one.more_s),
-        }
+        name: {"layout": one.layout.given, "relative_time": one.times, "more_s": dict(one.more_s)}
         for name, one in answer.beside.items()
     }
 

@@ -104,11 +104,7 @@ def _rounds(pattern: MessagePattern, width: int) -> list[_Round] | None:
             _Round(
                 round_=round_,
                 times=times,
-                ends=(
-                    pattern.channels,
-                    ends,
-                    (batch.count / least).tobytes(),
-                ),
+                ends=(pattern.channels, ends, (batch.count / least).tobytes()),
                 blocks=float(least),
                 adds=float(added),
             )

@@ -44,11 +44,7 @@ def check_peak(mfu: float, calibration: str) -> None:
 
 
 def utilization(
-    program: StepProgram,
-    platform: Platform,
-    step_s: FloatArray,
-    *,
-    logical_size: int | None = None,
+    program: StepProgram, platform: Platform, step_s: FloatArray, *, logical_size: int | None = None
 ) -> Utilization:
     """Utilization of steps of `step_s` seconds, for all layouts."""
     chip = platform.chip
@@ -63,11 +59,7 @@ def utilization(
 
 
 def mfu(
-    program: StepProgram,
-    platform: Platform,
-    step_s: FloatArray,
-    *,
-    logical_size: int | None = None,
+    program: StepProgram, platform: Platform, step_s: FloatArray, *, logical_size: int | None = None
 ) -> FloatArray:
     chip = platform.chip
     chip_seconds = step_s * program.grid.ranks("world") / chip.ranks(logical_size)

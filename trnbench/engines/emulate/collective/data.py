@@ -63,10 +63,7 @@ def check_data(plan: MessagePlan, elements: int, *, seed: int = 0) -> DataCheck:
                 at += 1
     wrong = (held != wanted) & matters
     return DataCheck(
-        passed=not wrong.any(),
-        ranks=plan.ranks,
-        elements=elements,
-        wrong_elements=int(wrong.sum()),
+        passed=not wrong.any(), ranks=plan.ranks, elements=elements, wrong_elements=int(wrong.sum())
     )
 
 

@@ -211,9 +211,7 @@ def _classes(path: IntArray, message: IntArray, link: IntArray, links_in: IntArr
     last = len(links_in) - 1
     number = np.where(order > none, order - 1, order)
     return RoundClasses(
-        first=first,
-        links=np.where(count > 0, number, last),
-        crossing=count / links_in[order],
+        first=first, links=np.where(count > 0, number, last), crossing=count / links_in[order]
     )
 
 

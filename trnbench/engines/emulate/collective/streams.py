@@ -247,11 +247,7 @@ class _Stage:
                 _, _, task, position = heapq.heappop(self.queue)
                 self._begin(task, position, now)
         carried = np.sum([link_totals(s.placed, s.size_bytes) for s in self.streams], axis=0)
-        return Together(
-            end_s=tuple(self.end),
-            link_bytes=carried,
-            messages=self.messages,
-        )
+        return Together(end_s=tuple(self.end), link_bytes=carried, messages=self.messages)
 
     def _call(self, time: float, task: tuple[int, int, int], position: int) -> None:
         # The serial number keeps equal times in the order of the calls: runs repeat exactly.

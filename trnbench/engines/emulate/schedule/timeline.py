@@ -6,12 +6,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trnbench.engines.emulate.schedule.play import (
-    PlayedSchedule,
-    ScheduleRun,
-    account,
-    run,
-)
+from trnbench.engines.emulate.schedule.play import PlayedSchedule, ScheduleRun, account, run
 from trnbench.engines.emulate.schedule.sweep import batch_shape, per_slot
 from trnbench.engines.emulate.schedule.times import (
     Jitter,

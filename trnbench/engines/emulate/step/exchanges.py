@@ -118,8 +118,7 @@ class PlayedExchanges(Record, eq=False):
             # Crossing the network and handing on inside nodes use different links: side by side.
             crossing, local = handed_on(groups, self.site.node_ranks, op.copies)
             run = side_by_side(
-                self._run(op.op, groups, size * float(crossing)),
-                self._run(op.op, local, size),
+                self._run(op.op, groups, size * float(crossing)), self._run(op.op, local, size)
             )
         elif in_buckets(op, self.efficiency.buckets):
             run = self._in_bucket(op, groups)

@@ -75,14 +75,7 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field
 from trnbench.machine.placement import place
 from trnbench.program.schedule import slot_order, splits_backward
-from trnbench.program.slots import (
-    SLOTS,
-    Lane,
-    Purpose,
-    Slot,
-    StepCategory,
-    purpose_of,
-)
+from trnbench.program.slots import SLOTS, Lane, Purpose, Slot, StepCategory, purpose_of
 from trnbench.program.step import StepProgram
 
 REAL, SILENT = 0, 1  # Two plays side by side, the second with messages that take no time

@@ -94,8 +94,7 @@ class Rank(Record, eq=False):
         return replace(
             self.chip,
             cores=replace(
-                self.unit,
-                tensor=replace(tensor, clock_hz=tensor.clock_hz * tensor_share),
+                self.unit, tensor=replace(tensor, clock_hz=tensor.clock_hz * tensor_share)
             ),
             memory=replace(
                 memory,
