@@ -257,12 +257,13 @@ def assumptions(
     return tuple(listed)
 
 
-def implied(stack: TrainingStack, layout: PartialLayout) -> tuple[Assumption, ...]:
-    """Habit of a stack in a layout that leaves a knob open and has no value of its own for it."""
+def implied(setup: TrainSetup, layout: PartialLayout) -> tuple[Assumption, ...]:
+    """Release of a stack, and its habit where a layout leaves a knob open without a value."""
+    release = () if setup.assumed_release is None else (setup.assumed_release,)
     if layout["dispatcher"] is not None or not _acts(layout, "dispatcher"):
-        return ()
-    name = stack.dispatcher_of(None)
-    return (Assumption(name="dispatcher", value=name, why=f"habit of {stack.short_name}"),)
+        return release
+    name, why = setup.stack.dispatcher_of(None), f"habit of {setup.stack.short_name}"
+    return (*release, Assumption(name="dispatcher", value=name, why=why))
 
 
 def _acts(layout: PartialLayout, name: str) -> bool:

@@ -45,6 +45,8 @@ from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.weights import parameter_count
+from trnbench.predict.assumption import Assumption
+from trnbench.predict.release import of_release
 from trnbench.predict.sampling import SAMPLES, sampled
 
 if TYPE_CHECKING:
@@ -142,6 +144,9 @@ class TrainSetup(Record, eq=False):
     """True where nobody named the stack: it is the platform's usual one."""
     assume_supported: bool = False
     """True predicts what the stack's software refuses as if it ran."""
+    release: str | None = None
+    """Release that was asked for; `assumed_release`: what is assumed of it."""
+    assumed_release: Assumption | None = None
     measured: TrainingStack | None = None
     """Stack from whose measured rows the numbers were carried over; None where they are its own."""
     pace: float = 1.0
@@ -282,6 +287,7 @@ def train_setup(
     stack: str | TrainingStack | None = None,
     logical_size: int | None = None,
     assume_supported: bool = False,
+    release: str | None = None,
 ) -> TrainSetup:
     """Set-up of a model on a platform; names are looked up in the catalogue.
 
@@ -293,6 +299,7 @@ def train_setup(
 
         place(platform, logical_size=logical_size)  # refuses sizes the chip does not have
     efficiency = training_efficiency(catalog, platform, stack)
+    efficiency, assumed_release = of_release(catalog, efficiency, release)
     collectives = collectives_of(catalog, platform, efficiency.stack)
     return TrainSetup(
         model=load_model(catalog, model) if isinstance(model, str) else model,
@@ -306,6 +313,8 @@ def train_setup(
         compiler=compiler_of(catalog, platform.chip.name),
         usual_stack=stack is None,
         assume_supported=assume_supported,
+        release=release,
+        assumed_release=assumed_release,
         measured=_measured(catalog, efficiency.stack),
         taken_over=(
             *strangers(catalog, platform, (efficiency.stack, collectives)),

@@ -152,6 +152,28 @@ def strangers(
     return found
 
 
+def released(catalog: Catalog, files: Iterable[EvidenceFile]) -> list[StrangerStep]:
+    """Steps of configurations that ran in several releases of a software, about their mean."""
+    found: dict[tuple[object, ...], dict[str, list[float]]] = {}
+    for file in files:
+        rows = tuple(row for row in file.rows if row.text("use") != KEPT and row.said("release"))
+        compared = compare_training(Reader(catalog), replace(file, rows=rows))
+        for row, one in zip(rows, compared, strict=True):
+            # Releases on Trainium have factors of their own.
+            if one.error is not None and one.set == "gpu_training":
+                alike = (one.software, one.platform, one.model, one.ranks, one.precision)
+                release = f"{one.software} {row.text('release')}"
+                of = found.setdefault(alike, {}).setdefault(release, [])
+                of.append(-math.log1p(one.error))
+    steps = []
+    for releases in found.values():
+        levels = {name: float(np.mean(of)) for name, of in releases.items()}
+        mean = float(np.mean(list(levels.values())))
+        for name, level in levels.items() if len(levels) > 1 else ():
+            steps.append(StrangerStep(family=name, residual=level - mean, down=0.0, up=0.0))
+    return steps
+
+
 def _stranger(catalog: Catalog, framework: str, one: Comparison) -> StrangerStep:
     assert one.platform is not None
     assert one.stack is not None
@@ -311,6 +333,7 @@ def main(words: Sequence[str]) -> None:
     reaches = widest(*(one.spread for one in found.values()))
     found["any"] = replace(found["any"], spread=reaches)
     found["carried"] = kind_of(strangers(catalog, files, None))
+    found["releases"] = kind_of(released(catalog, files))
     write_whole(Path(output), text_of(found, datetime.date.fromisoformat(date)).encode())
 
 

@@ -65,6 +65,9 @@ class Population(Sourced):
     carried: KindOfSoftware | None = None
     """Software on other chips than those it was measured on, on its stack there; its families are
     transfers (`transfer_named`)."""
+    releases: KindOfSoftware | None = None
+    """Steps of one configuration in several releases of a software, about their mean; its families
+    are releases."""
 
     def of(self, kind: str | None) -> KindOfSoftware:
         """The kind of this name, or software in general."""

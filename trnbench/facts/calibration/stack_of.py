@@ -253,10 +253,15 @@ def _names_in(stack: TrainingStack, software: str) -> list[str]:
 
 def _release(stack: TrainingStack, releases: Collection[str], release: str) -> str | None:
     """Release named in a text, or else the stack's release for all others."""
-    words = re.split(r"[\s,]+", release)
-    matching = [name for name in releases if any(_is_release(name, word) for word in words)]
     unknown = OTHER_RELEASE if release and OTHER_RELEASE in releases else stack.release
-    return max(matching, key=len, default=unknown)
+    return release_named(releases, release) or unknown
+
+
+def release_named(releases: Collection[str], text: str) -> str | None:
+    """The release among these that a text names; None if it names none."""
+    words = re.split(r"[\s,]+", text)
+    matching = [name for name in releases if any(_is_release(name, word) for word in words)]
+    return max(matching, key=len, default=None)
 
 
 def _is_release(name: str, word: str) -> bool:

@@ -347,6 +347,7 @@ def _with_stack(catalog: Catalog, setup: TrainSetup, stack: TrainingStack) -> Tr
         stack=stack,
         logical_size=setup.logical_size,
         assume_supported=setup.assume_supported,
+        release=setup.release,
     )
 
 

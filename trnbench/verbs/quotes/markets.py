@@ -130,7 +130,7 @@ class Explored(Record, eq=False):
             software = self.setup.stack.short_name
             taken = TAKEN[self.prefer]
             found += assumptions(layout, portion.assumed, chosen, software, taken=taken)
-            found += implied(self.setup.stack, layout)
+            found += implied(self.setup, layout)
         return tuple(dict.fromkeys(found))
 
     def main(self, nodes: int) -> int:

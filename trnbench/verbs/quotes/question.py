@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from trnbench.errors import InputError
@@ -62,6 +63,10 @@ class StackChoice(Question):
         "torchtitan, ...; of single instances: INSTANCE=NAME,...; default: the instance's.",
         completes=("stacks",),
     )
+    release: str | None = option(
+        "Release of the software, e.g. 2.20; of single instances: INSTANCE=RELEASE,...; without "
+        "dated steps it is the newest, in a wider interval; default: the stack's.",
+    )
     logical_size: int | None = option(
         "Logical core size on Trainium2 and 3: 1 or 2; default: 2.", name="lnc", read=parsing.whole
     )
@@ -77,16 +82,19 @@ class StackChoice(Question):
             model,
             instance,
             nodes,
-            stack=self.stack_of(instance),
+            stack=_of_instance("--stack", self.stack, instance),
+            release=_of_instance("--release", self.release, instance),
             logical_size=self.logical_size,
             assume_supported=self.assume_supported,
         )
 
-    def stack_of(self, instance: str) -> str | None:
-        """The stack to use on an instance type; None for its own."""
-        if self.stack is None or "=" not in self.stack:
-            return self.stack
-        return stacks_by_instance(self.stack).get(instance)
+    def refuse_strange(self, instances: Sequence[str]) -> None:
+        """Refuse a stack or a release of an instance type that is not in question."""
+        for option_name, text in (("--stack", self.stack), ("--release", self.release)):
+            named = _by_instance(option_name, text) if text is not None and "=" in text else {}
+            strange = [one for one in named if one not in instances]
+            if strange:
+                raise InputError(f"{option_name} names {strange[0]}, which --on does not")
 
 
 class RunRequest(Question):
@@ -181,11 +189,7 @@ class RunRequest(Question):
             twice = [one for one in many if many.count(one) > 1]
             if twice:
                 raise InputError(f"the {what} {twice[0]} is named twice")
-        stack = self.software.stack
-        if stack is not None and "=" in stack:
-            strange = [one for one in stacks_by_instance(stack) if one not in self.instances]
-            if strange:
-                raise InputError(f"--stack names {strange[0]}, which --on does not")
+        self.software.refuse_strange(self.instances)
         if self.headroom is not None and not 0 <= self.headroom < 1:
             raise InputError(f"the memory headroom must be from 0 to below 1: {self.headroom:g}")
         if self.confidence is not None and not LEAST_SURE <= self.confidence <= MOST_SURE:
@@ -253,15 +257,24 @@ class RunRequest(Question):
         return {name: plain[name] for name in first} | plain
 
 
-def stacks_by_instance(text: str) -> dict[str, str]:
-    """Stack of each instance type, from INSTANCE=NAME,..."""
+def _of_instance(option_name: str, text: str | None, instance: str) -> str | None:
+    """The text of an instance type; None for its own."""
+    if text is None or "=" not in text:
+        return text
+    return _by_instance(option_name, text).get(instance)
+
+
+def _by_instance(option_name: str, text: str) -> dict[str, str]:
+    """Texts of instance types, from INSTANCE=NAME,..."""
     found: dict[str, str] = {}
     for part in text.split(","):
         instance, equals, name = (word.strip() for word in part.partition("="))
         if not equals or not instance or not name:
-            raise InputError(f"--stack {text}: give INSTANCE=NAME,...; {part.strip()!r} is none")
+            raise InputError(
+                f"{option_name} {text}: give INSTANCE=NAME,...; {part.strip()!r} is none"
+            )
         if instance in found:
-            raise InputError(f"--stack {text}: {instance} is named twice")
+            raise InputError(f"{option_name} {text}: {instance} is named twice")
         found[instance] = name
     return found
 

@@ -120,7 +120,7 @@ class FunctionalQuestion(Question):
             "task": TASK,
             "optimizer": asdict(AdamW()),
             "resume": None if self.folder is None else str(self.folder),
-            **cells(self.software, "stack lnc=logical_size assume_supported"),
+            **cells(self.software, "stack release lnc=logical_size assume_supported"),
         }
 
 
@@ -344,7 +344,7 @@ class TrainQuestion(Question):
         """Return the question as plain data, case by case."""
         plain = super().inputs()
         run = ("parts", "price_date", *self.bought.inputs()) if self.parts else ()
-        setup = ("engines", "stack", "logical_size", "assume_supported", "seed")
+        setup = ("engines", "stack", "release", "logical_size", "assume_supported", "seed")
         return {
             "cases": [
                 {

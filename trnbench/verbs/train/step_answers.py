@@ -94,7 +94,7 @@ def settled_answers(
             engine=engine,
             step=steps[engine],
             beyond_rows=past,
-            implied=implied(setup.stack, blank.layout),
+            implied=implied(setup, blank.layout),
             memory=found.memory,
             phases=found.phases,
             timeline=found.timeline,
