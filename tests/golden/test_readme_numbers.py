@@ -11,13 +11,13 @@ import shlex
 
 import pytest
 
-from tests.golden.test_readme import README
+from tests.golden.documents import text_of_all
 from trnbench.cli.main import main
 from trnbench.cli.output import WIDTH
 
 CAPTURE = re.compile(r"```text\n\$ (?P<command>[^\n]+)\n(?P<shown>.*?)```", re.DOTALL)
 NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*\.?\d*")
-CAPTURES = [(m["command"], m["shown"]) for m in CAPTURE.finditer(README.read_text())]
+CAPTURES = [(m["command"], m["shown"]) for m in CAPTURE.finditer(text_of_all())]
 NEAR = 3e-3
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.golden.test_readme import README, check
+from tests.golden.documents import check, text_of_all
 from trnbench.facts.catalog.search import BUILT_IN, Catalog, Folder, built_in_folder
 from trnbench.facts.hardware.library import load_chip
 from trnbench.program.precision import RECIPES
@@ -44,7 +44,7 @@ def rows():
 
 
 def test_the_table_of_precisions_is_current():
-    (found,) = TABLE.finditer(README.read_text())
+    (found,) = TABLE.finditer(text_of_all())
     table = markdown(
         TextTable(headings=HEADINGS, rows=tuple(rows()), right=(False,) * len(HEADINGS))
     )

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.golden.test_readme import README, check
+from tests.golden.documents import check, text_of_all
 from trnbench.show.text_table import markdown
 from trnbench.verbs.info.support import jobs_supported, support
 from trnbench.verbs.info.text import jobs_table, support_table
@@ -14,7 +14,7 @@ from trnbench.verbs.info.text import jobs_table, support_table
 
 def check_table(name, table):
     part = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
-    (found,) = part.finditer(README.read_text())
+    (found,) = part.finditer(text_of_all())
     check(
         f"<!-- {name} -->\n{found[0]}<!-- /{name} -->",
         f"<!-- {name} -->\n{markdown(table)}\n<!-- /{name} -->",

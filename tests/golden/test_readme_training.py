@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.golden.test_readme import README, check
+from tests.golden.documents import README, check, text_of_all
 from trnbench.facts.records import asdict
 from trnbench.show.text_table import markdown
 from trnbench.verbs.validate.accuracy import (
@@ -25,10 +25,19 @@ KNOWN = shipped_accuracy()
 def test_the_readme_shows_the_shipped_accuracy():
     said = "\n".join(f"- {text}" for text in sentences(KNOWN))
     shown = "\n\n".join([*map(markdown, tables(KNOWN)), said])
-    (found,) = BLOCK.finditer(README.read_text())
+    (found,) = BLOCK.finditer(text_of_all())
     check(
         f"<!-- training -->\n{found[0]}<!-- /training -->",
         f"<!-- training -->\n{shown}\n<!-- /training -->",
+    )
+
+
+def test_the_readme_shows_what_a_prediction_rests_on():
+    part = re.compile(r"(?<=<!-- steps -->\n).*?(?=<!-- /steps -->)", re.DOTALL)
+    (found,) = part.finditer(README.read_text())
+    check(
+        f"<!-- steps -->\n{found[0]}<!-- /steps -->",
+        f"<!-- steps -->\n{markdown(tables(KNOWN)[0])}\n<!-- /steps -->",
     )
 
 

@@ -1,64 +1,83 @@
-"""`trnbench help`: concepts and words, explained."""
+"""`trnbench help`: pages of the guide, concepts and words."""
 
 from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
 
 import typer
 
 from trnbench.cli.derived_options import asks
 from trnbench.cli.output import terminal_width
+from trnbench.errors import InputError
+from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.facts.terminal_text import shown_lines
 from trnbench.verbs.asking.question import Question, option
 
 
 class HelpQuestion(Question):
-    """A word to be explained."""
+    """A page of the guide, or a word to be explained."""
 
     topic: str | None = option(
-        "A concept, a word of the glossary, a knob, or a command; default: list them.",
+        "A page, a concept, a word of the glossary, a knob, or a command; default: list them.",
         metavar="TOPIC",
         argument=True,
         completes=("topics",),
     )
+    all: bool = option("All pages of the guide, and the glossary.")
+    output: str | None = option("Write to this file.", short="-o", metavar="FILE")
 
 
 @asks(HelpQuestion)
 def concepts(context: typer.Context, question: HelpQuestion) -> None:
-    """Explain a concept (layout, calibration, evidence, purchase, engines) or a word."""
+    """Print a page of the guide, or explain a concept, a word, an option or a command."""
+    from trnbench.facts.catalog.concepts import concept, topic_titles
+    from trnbench.show.concepts import concept_text
+    from trnbench.show.guide import has_page, page, whole_guide
+
+    topic = question.topic
+    if question.all and topic is not None:
+        raise InputError(f"help --all prints every page; leave out {topic!r}")
+    if question.all:
+        text = whole_guide()
+    elif topic is not None and has_page(topic):
+        text = page(topic)
+        if topic in topic_titles():
+            text = f"{concept_text(concept(topic), terminal_width())}\n\n{text}"
+    else:
+        text = _explained(context, topic)
+    if question.output is not None:
+        write_whole(Path(question.output), f"{text.rstrip()}\n".encode())
+    elif sys.stdout.isatty() and text.count("\n") >= shutil.get_terminal_size().lines:
+        typer.echo_via_pager(shown_lines(text))
+    else:
+        typer.echo(shown_lines(text).rstrip())
+
+
+def _explained(context: typer.Context, topic: str | None) -> str:
+    """What a word that is no page means; without one, the list of pages and words."""
     from trnbench.cli.main import VERBS, application
     from trnbench.facts.catalog.concepts import concept, explained, glossary, topic_titles
     from trnbench.facts.workload.layout import KNOBS
     from trnbench.show.concepts import concept_text, knob_text, list_text
+    from trnbench.show.guide import pages
 
-    topic = question.topic
     if topic is None:
-        text = list_text(topic_titles(), glossary(), terminal_width())
-    elif topic in VERBS:
+        return list_text({**topic_titles(), **pages()}, glossary(), terminal_width())
+    if topic in VERBS:
         command = typer.main.get_command(application(topic)).commands[topic]  # type: ignore[attr-defined]
         with command.make_context(
             topic, [], parent=context.parent, resilient_parsing=True
         ) as asked:
-            text = command.get_help(asked)
-    else:
-        knob = KNOBS.get(topic.strip().lstrip("-").replace("-", "_").casefold())
-        word = explained(topic)
-        if word is None and knob is None:
-            word = concept(topic)
-        text = "\n\n".join(
-            [
-                *([concept_text(word, terminal_width())] if word else []),
-                *([knob_text(knob, terminal_width())] if knob else []),
-                *(_accuracy() if word is not None and word.name == "accuracy" else []),
-            ]
-        )
-    typer.echo(shown_lines(text))
-
-
-def _accuracy() -> list[str]:
-    """The shipped accuracy: sentences, and tables."""
-    from trnbench.cli.output import terminal_width
-    from trnbench.show.text_table import draw, wrap
-    from trnbench.verbs.validate.accuracy import sentences, shipped_accuracy, tables
-
-    known = shipped_accuracy()
-    texts = [wrap(text, terminal_width(), "") for text in sentences(known)]
-    return [*texts, *map(draw, tables(known))]
+            return str(command.get_help(asked))
+    knob = KNOBS.get(topic.strip().lstrip("-").replace("-", "_").casefold())
+    word = explained(topic)
+    if word is None and knob is None:
+        word = concept(topic)
+    return "\n\n".join(
+        [
+            *([concept_text(word, terminal_width())] if word else []),
+            *([knob_text(knob, terminal_width())] if knob else []),
+        ]
+    )
