@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 import shutil
 import sys
 from pathlib import Path
@@ -50,7 +51,7 @@ def concepts(context: typer.Context, question: HelpQuestion) -> None:
     if question.output is not None:
         write_whole(Path(question.output), f"{text.rstrip()}\n".encode())
     elif sys.stdout.isatty() and text.count("\n") >= shutil.get_terminal_size().lines:
-        typer.echo_via_pager(shown_lines(text))
+        pydoc.pager(shown_lines(text))
     else:
         typer.echo(shown_lines(text).rstrip())
 
