@@ -12,6 +12,7 @@ from tests.fuzz.lines import verbs
 from trnbench.cli.derived_options import completes, completes_stacks
 from trnbench.facts.catalog.concepts import concept, glossary, topic_titles
 from trnbench.facts.workload.layout import KNOBS
+from trnbench.show.guide import pages
 from trnbench.show.text_table import TextTable, markdown
 
 ROOT = Path(__file__).parents[2]
@@ -54,7 +55,28 @@ def test_help_explains_words_and_commands_and_names_the_nearest_topic(run):
     unknown = run("help", "layuot")
     assert (unknown.code, "did you mean 'layout'?" in unknown.err) == (2, True)
     listed = run("help").out
-    assert all(name in listed for name in topic_titles())
+    assert all(name in listed for name in (*topic_titles(), *pages()))
+
+
+@pytest.mark.parametrize("name", pages())
+def test_a_page_is_printed_and_names_commands_and_pages_that_are_there(run, name):
+    shown = run("help", name)
+    assert shown.code == 0
+    assert pages()[name] in shown.out
+    assert "<!--" not in shown.out
+    named = set(re.findall(r"`trnbench help ([a-z-]+)`", shown.out))
+    assert named <= {*topic_titles(), *pages(), *(verb for (verb, *_) in verbs())}
+    assert not re.search(r"\]\(#", shown.out), "a link to a part of another text"
+
+
+def test_the_whole_guide_is_one_file_that_holds_every_page_and_word(run, tmp_path):
+    path = tmp_path / "guide.md"
+    assert run("help", "--all", "-o", path).code == 0
+    text = path.read_text()
+    assert all(f"# {title}\n" in text for title in pages().values())
+    assert all(f"**{word}**" in text for word in glossary())
+    refused = run("help", "purchase", "--all")
+    assert (refused.code, "leave out 'purchase'" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("knob", KNOBS.values(), ids=KNOBS)

@@ -33,21 +33,12 @@ class HelpQuestion(Question):
 @asks(HelpQuestion)
 def concepts(context: typer.Context, question: HelpQuestion) -> None:
     """Print a page of the guide, or explain a concept, a word, an option or a command."""
-    from trnbench.facts.catalog.concepts import concept, topic_titles
-    from trnbench.show.concepts import concept_text
-    from trnbench.show.guide import has_page, page, whole_guide
+    from trnbench.show.guide import whole_guide
 
     topic = question.topic
     if question.all and topic is not None:
         raise InputError(f"help --all prints every page; leave out {topic!r}")
-    if question.all:
-        text = whole_guide()
-    elif topic is not None and has_page(topic):
-        text = page(topic)
-        if topic in topic_titles():
-            text = f"{concept_text(concept(topic), terminal_width())}\n\n{text}"
-    else:
-        text = _explained(context, topic)
+    text = whole_guide() if question.all else _explained(context, topic)
     if question.output is not None:
         write_whole(Path(question.output), f"{text.rstrip()}\n".encode())
     elif sys.stdout.isatty() and text.count("\n") >= shutil.get_terminal_size().lines:
@@ -57,16 +48,17 @@ def concepts(context: typer.Context, question: HelpQuestion) -> None:
 
 
 def _explained(context: typer.Context, topic: str | None) -> str:
-    """What a word that is no page means; without one, the list of pages and words."""
+    """A word, a knob, a page or a command; without a topic, the list of pages and words."""
     from trnbench.cli.main import VERBS, application
     from trnbench.facts.catalog.concepts import concept, explained, glossary, topic_titles
     from trnbench.facts.workload.layout import KNOBS
     from trnbench.show.concepts import concept_text, knob_text, list_text
-    from trnbench.show.guide import pages
+    from trnbench.show.guide import page, pages
 
+    titles = pages()
     if topic is None:
-        return list_text({**topic_titles(), **pages()}, glossary(), terminal_width())
-    if topic in VERBS:
+        return list_text({**topic_titles(), **titles}, glossary(), terminal_width())
+    if topic in VERBS and topic not in titles:
         command = typer.main.get_command(application(topic)).commands[topic]  # type: ignore[attr-defined]
         with command.make_context(
             topic, [], parent=context.parent, resilient_parsing=True
@@ -74,11 +66,12 @@ def _explained(context: typer.Context, topic: str | None) -> str:
             return str(command.get_help(asked))
     knob = KNOBS.get(topic.strip().lstrip("-").replace("-", "_").casefold())
     word = explained(topic)
-    if word is None and knob is None:
+    if word is None and knob is None and topic not in titles:
         word = concept(topic)
     return "\n\n".join(
         [
             *([concept_text(word, terminal_width())] if word else []),
             *([knob_text(knob, terminal_width())] if knob else []),
+            *([page(topic)] if topic in titles else []),
         ]
     )

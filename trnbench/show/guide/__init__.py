@@ -18,10 +18,6 @@ def pages() -> Mapping[str, str]:
     return {name: page(name).splitlines()[0].removeprefix("# ") for name in _ORDER}
 
 
-def has_page(name: str) -> bool:
-    return name in _ORDER
-
-
 def page(name: str) -> str:
     """Text of a page."""
     text = (resources.files(__name__) / f"{name}.md").read_text(encoding="utf-8")
