@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from math import isclose
+from typing import TypeAlias
 
 import numpy as np
 
@@ -46,11 +47,8 @@ class Message(Record):
     group: tuple[int, int]
 
 
-class MovedBytes(Record):
-    """Traffic along one axis by one kind of operation: runs of a rank, bytes of all ranks."""
-
-    runs: int
-    sent_bytes: float
+Traffic: TypeAlias = Mapping[tuple[str, str], tuple[int, float]]
+"""(operation, axis) -> runs of a rank, and bytes of all ranks."""
 
 
 class Book:
@@ -76,13 +74,13 @@ class Book:
     def flop(self) -> Mapping[str, int]:
         return dict(sorted(self._flop.items()))
 
-    def by_operation(self) -> Mapping[tuple[str, str], MovedBytes]:
-        """Bytes moved, by (operation, axis); messages between stages are along pp."""
-        totals: dict[tuple[str, str], MovedBytes] = {}
+    def by_operation(self) -> Traffic:
+        """Bytes moved; messages between stages are along pp."""
+        totals: dict[tuple[str, str], tuple[int, float]] = {}
 
         def add(key: tuple[str, str], runs: int, sent: float) -> None:
-            before = totals.get(key, MovedBytes(runs=0, sent_bytes=0.0))
-            totals[key] = MovedBytes(runs=before.runs + runs, sent_bytes=before.sent_bytes + sent)
+            before = totals.get(key, _NOTHING)
+            totals[key] = before[0] + runs, before[1] + sent
 
         for message, runs in self._collectives.items():
             ranks = self._members(message).size
@@ -146,6 +144,7 @@ def _on_ring(message: Message) -> Numbers:
     return links * message.element_bytes
 
 
+_NOTHING = 0, 0.0  # Traffic of a kind that one side does not know
 SEND = ("send", "pp")  # Name of messages between stages in the book of traffic
 
 
@@ -165,30 +164,28 @@ class TrafficLine(Record):
         return self.runs == self.program_runs and same
 
 
-def traffic_lines(
-    measured: Mapping[tuple[str, str], MovedBytes], program: StepProgram, steps: int
-) -> tuple[TrafficLine, ...]:
+def traffic_lines(measured: Traffic, program: StepProgram, steps: int) -> tuple[TrafficLine, ...]:
     """Every kind of exchange of either side, after `steps` steps."""
     said = program_traffic(program)
-    nothing = MovedBytes(runs=0, sent_bytes=0.0)
     lines = []
-    for operation, axis in sorted({*measured, *said}):
-        key = operation, axis
-        one, other = measured.get(key, nothing), said.get(key, nothing)
+    for key in sorted({*measured, *said}):
+        (runs, sent_bytes), (of_step, step_bytes) = (
+            traffic.get(key, _NOTHING) for traffic in (measured, said)
+        )
         line = TrafficLine(
-            operation=operation,
-            axis=axis,
-            runs=one.runs,
-            program_runs=other.runs * steps,
-            sent_bytes=one.sent_bytes,
-            program_bytes=other.sent_bytes * steps,
+            operation=key[0],
+            axis=key[1],
+            runs=runs,
+            program_runs=of_step * steps,
+            sent_bytes=sent_bytes,
+            program_bytes=step_bytes * steps,
         )
         lines.append(line)
     return tuple(lines)
 
 
-def program_traffic(program: StepProgram) -> Mapping[tuple[str, str], MovedBytes]:
-    """Bytes a step of a scalar program moves over all ranks, by (operation, axis)."""
+def program_traffic(program: StepProgram) -> Traffic:
+    """Bytes a step of a scalar program moves over all ranks."""
     runs: defaultdict[tuple[str, str], float] = defaultdict(float)
     sent: defaultdict[tuple[str, str], float] = defaultdict(float)
     ranks, rounds = float(program.grid.ranks_per_stage), float(program.micro_batches)
@@ -209,11 +206,7 @@ def program_traffic(program: StepProgram) -> Mapping[tuple[str, str], MovedBytes
             if message.direction == "send":
                 times = float(message.count * stage.multiplicity) * ranks * rounds
                 add(SEND, times, float(message.size_bytes))
-    return {
-        key: MovedBytes(runs=round(runs[key]), sent_bytes=sent[key])
-        for key in sorted(runs)
-        if runs[key]
-    }
+    return {key: (round(runs[key]), sent[key]) for key in sorted(runs) if runs[key]}
 
 
 def program_flop(program: StepProgram) -> Mapping[str, float]:

@@ -24,6 +24,7 @@ from trnbench.launch.software import (
 )
 from trnbench.launch.written import json_text, yaml_text
 
+_REGION = '--region "${REGION}"'
 _SEND = 'aws s3 sync "$here" "${LAUNCH_S3}" --exclude "filled/*"'
 _FETCH = f"aws s3 cp --recursive ${{LAUNCH_S3}} {LAUNCH_FOLDER}"
 # Shares of a host that a container may ask for: AWS's sample for trn1.32xlarge asks for 96 of 128
@@ -78,15 +79,13 @@ def _sagemaker(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
         "StoppingCondition": {"MaxRuntimeInSeconds": _LONGEST_S},
         "Tags": [{"Key": "written-by", "Value": "trnbench"}],
     }
-    call = (
-        'aws sagemaker create-training-job --region "${REGION}" '
-        '--cli-input-json "file://$here/filled/training-job.json"'
-    )
-    return JobFiles(
-        texts={"training-job.json": json_text(job)},
-        filled=("training-job.json",),
-        start=(_SEND, call),
-    )
+    return _given_to("sagemaker create-training-job", "training-job.json", job)
+
+
+def _given_to(service: str, name: str, content: object, *calls: str) -> JobFiles:
+    """A JSON file that a call of a service is given, before further calls."""
+    given = f'aws {service} {_REGION} --cli-input-json "file://$here/filled/{name}"'
+    return JobFiles(texts={name: json_text(content)}, filled=(name,), start=(_SEND, given, *calls))
 
 
 def _sagemaker_cannot(platform: Platform) -> str | None:
@@ -153,16 +152,11 @@ def _batch(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
         "nodeProperties": nodes,
         "tags": {"written-by": "trnbench"},
     }
-    region = '--region "${REGION}"'
-    start = (
-        _SEND,
-        f"aws batch register-job-definition {region} "
-        '--cli-input-json "file://$here/filled/job-definition.json"',
-        f'aws batch submit-job {region} --job-name "${{JOB_NAME}}" --job-queue "${{JOB_QUEUE}}" '
-        f"--job-definition {plan.name}",
+    submit = (
+        f'aws batch submit-job {_REGION} --job-name "${{JOB_NAME}}" --job-queue "${{JOB_QUEUE}}" '
+        f"--job-definition {plan.name}"
     )
-    filled = ("job-definition.json",)
-    return JobFiles(texts={filled[0]: json_text(definition)}, filled=filled, start=start)
+    return _given_to("batch register-job-definition", "job-definition.json", definition, submit)
 
 
 def _ecs(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
@@ -188,15 +182,8 @@ def _ecs(plan: LaunchPlan, framework: Framework, stamp: str) -> JobFiles:
         "volumes": [_file_system()],
         "containerDefinitions": [container],
     }
-    region = '--region "${REGION}"'
-    start = (
-        _SEND,
-        f"aws ecs register-task-definition {region} "
-        '--cli-input-json "file://$here/filled/task-definition.json"',
-        f'aws ecs run-task {region} --cluster "${{CLUSTER}}" --task-definition {plan.name}',
-    )
-    filled = ("task-definition.json",)
-    return JobFiles(texts={filled[0]: json_text(definition)}, filled=filled, start=start)
+    run = f'aws ecs run-task {_REGION} --cluster "${{CLUSTER}}" --task-definition {plan.name}'
+    return _given_to("ecs register-task-definition", "task-definition.json", definition, run)
 
 
 def _ecs_cannot(platform: Platform) -> str | None:
