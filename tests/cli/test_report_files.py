@@ -154,7 +154,9 @@ def test_a_report_of_a_choice_stands_in_the_order_of_a_decision(run, tmp_path):
     asked = ("llama3.1-70b", "--tokens", "2T", "--on", "trn2.48xlarge,p5.48xlarge", "--nodes", 64)
     done = run("compare", *asked, "--report", page, "--json")
     text = page.read_text()
-    assert text.startswith("# Which machines for llama3.1-70b, each on 64 nodes? Prices of ")
+    assert text.startswith(
+        "# Which machines should train llama3.1-70b, each on 64 nodes? Prices of "
+    )
     verdict, advice = (done.json["summary"][key] for key in ("verdict", "advice"))
     parts = [verdict, "## Options", "## Next step", advice, "## Appendix: layouts and rates"]
     places = [text.index(part) for part in parts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from trnbench.cli.derived_options import asks
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
 
 
-@printing
+@functools.partial(printing, reports=True)
 @asks(ExplainQuestion)
 def explain(out: Output, catalog: Catalog, question: ExplainQuestion) -> int:
     """Say why measured steps take longer, or less, than predicted: which cause, what to try.

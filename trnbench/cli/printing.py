@@ -11,6 +11,7 @@ import inspect
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from inspect import Parameter
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,6 +60,7 @@ class Beside(Question):
         "Also write a report to hand on: FILE.html or FILE.md.", name="report", metavar="FILE"
     )
     redacted: bool = option("Leave out of the report what tells a price.", name="redact_prices")
+    author: str | None = option("Name of who asks, for the report.", read=short_text)
     chart: Path | None = option("Also write a chart: FILE.svg.", name="plot_file", metavar="FILE")
 
     def __post_init__(self) -> None:
@@ -70,6 +72,9 @@ class Beside(Question):
         if self.redacted and self.page is None:
             raise InputError("--redact-prices is about a file to hand on: give --report FILE.html")
 
+        if self.author is not None and self.page is None:
+            raise InputError("--author stands in a file to hand on: give --report FILE.html")
+
     @property
     def outputs(self) -> dict[str, Path]:
         named = {"--report": self.page, "--plot-file": self.chart}
@@ -78,12 +83,13 @@ class Beside(Question):
     def write(self, report: Report, *, quiet: bool) -> None:
         """Make the files of an answer."""
         if self.page is not None:
-            _write_page(self.page, report, redact=self.redacted, quiet=quiet)
+            by = self.author or ""
+            _write_page(self.page, report, by, redact=self.redacted, quiet=quiet)
         if self.chart is not None:
             _write_chart(self.chart, report)
 
 
-def _write_page(path: Path, report: Report, *, redact: bool, quiet: bool) -> None:
+def _write_page(path: Path, report: Report, by: str, *, redact: bool, quiet: bool) -> None:
     from trnbench.show.page import html_page, markdown_page
     from trnbench.show.redaction import redacted_report, tells_own_money, without_own_options
 
@@ -93,7 +99,8 @@ def _write_page(path: Path, report: Report, *, redact: bool, quiet: bool) -> Non
     elif not quiet and tells_own_money({}, report.inputs):
         say(f"{path}: prices or discounts of your own are inside; --redact-prices leaves them out")
     make = html_page if path.suffix == ".html" else markdown_page
-    write_whole(path, make(report, command))
+    asked_on = datetime.now(tz=UTC).date().isoformat()
+    write_whole(path, make(report, command, f"Asked on {asked_on}{f' by {by}' if by else ''}"))
 
 
 def _write_chart(path: Path, report: Report) -> None:
@@ -122,8 +129,11 @@ def printing(
     """
     own = list(inspect.signature(command).parameters.values())[2:]
     hints = hints_of(command, [parameter.name for parameter in own])
-    files = [*(["plot_file"] if plots else []), *(["report", "redact_prices"] if reports else [])]
-    shared = [Beside.options()[name] for name in files]
+    files = [
+        *(["plot_file"] if plots else []),
+        *(["report", "redact_prices", "author"] if reports else []),
+    ]
+    shared = [Beside.options()[name] for name in files if name not in hints]
     shared += [*Keeping.options().values()] if kept else []
     shared += [one for one in Printed.options().values() if to_file or one.name != "output"]
     parameters = [
@@ -179,8 +189,6 @@ def keep_answer(
     `about` says what else is known of it, such as its options, by fields of `GivenAnswer`.
     """
     seconds = time.time() - began
-    from datetime import UTC, datetime
-
     from trnbench.verbs.runs.keeping import GivenAnswer, keep, kept_or_said
 
     def keep_it() -> None:

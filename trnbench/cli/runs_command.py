@@ -43,7 +43,7 @@ def list_runs(out: Output, catalog: Catalog, question: RunsListQuestion) -> int:
 
 
 @application.command("show")
-@printing
+@functools.partial(printing, reports=True)
 @asks(RunShowQuestion)
 def show_run(out: Output, catalog: Catalog, question: RunShowQuestion) -> int:
     """Show one kept answer: the question, when it was asked, and its rows."""

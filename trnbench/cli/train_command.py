@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
 
 
-@keeping(plots=True)
+@keeping(reports=True, plots=True)
 @asks(TrainQuestion, TrainShowing)
 def train(out: Output, catalog: Catalog, question: TrainQuestion, showing: TrainShowing) -> int:
     """Time one training step: does it fit, how fast, where do time and memory go, how sure is it.

@@ -12,7 +12,7 @@ from trnbench import __version__
 from trnbench.facts.records import Record, replace
 from trnbench.facts.terminal_text import shown
 from trnbench.facts.units import money_text
-from trnbench.show.charts.record import AnyChart
+from trnbench.show.charts.record import SENSITIVITY, AnyChart, BarChart
 from trnbench.show.charts.svg import caption_of, chart_style, chart_svg
 from trnbench.show.figures import FIGURES, figure_of
 from trnbench.show.formats import finite, headline, with_intervals
@@ -42,6 +42,7 @@ _BOUGHT = (
 )
 """Parts of a fleet's summary, each with its title and columns."""
 _LONGEST_TABLE = 400
+CHANGES = "What would change it"
 
 
 class PagePart(Record):
@@ -54,8 +55,8 @@ class PagePart(Record):
     note: str = ""
 
 
-def html_page(report: Report, command: str) -> bytes:
-    """The answer as one HTML file."""
+def html_page(report: Report, command: str, by: str = "") -> bytes:
+    """The answer as one HTML file; `by` says who asked and when."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     def finished(value: object) -> object:
@@ -71,6 +72,7 @@ def html_page(report: Report, command: str) -> bytes:
     )
     page = templates.get_template("page.html.j2").render(
         title=_title(report),
+        by=by,
         verdict=headline(report),
         parts=list(_parts(report, command)),
         chart_style=chart_style(),
@@ -81,9 +83,10 @@ def html_page(report: Report, command: str) -> bytes:
     return page.encode()
 
 
-def markdown_page(report: Report, command: str) -> bytes:
+def markdown_page(report: Report, command: str, by: str = "") -> bytes:
     """The answer as one Markdown file; charts are told by their tables."""
-    blocks = [f"# {shown(_title(report))}", f"**{shown(headline(report))}**"]
+    blocks = [f"# {shown(_title(report))}", *filter(None, (shown(by),))]
+    blocks.append(f"**{shown(headline(report))}**")
     for part in _parts(report, command):
         if part.charts:
             continue
@@ -98,12 +101,24 @@ def markdown_page(report: Report, command: str) -> bytes:
 
 
 def _title(report: Report) -> str:
-    model = report.inputs.get("model")
-    verb = report.verb.replace("-", " ")
+    """The question in a sentence."""
+    model, prices = report.inputs.get("model"), report.inputs.get("price_date")
+    cases = _mappings(report.inputs.get("cases"))
     if "recommended" in report.summary and isinstance(model, str):
         footing = report.summary.get("footing")
         how = f", {footing.partition(' (')[0]}" if isinstance(footing, str) else ""
-        return f"Which machines for {model}{how}? Prices of {report.inputs.get('price_date')}"
+        return f"Which machines should train {model}{how}? Prices of {prices}"
+    if report.verb == "train" and cases:
+        places = ", ".join(dict.fromkeys(str(one.get("on")) for one in cases))
+        models = ", ".join(dict.fromkeys(str(one.get("model")) for one in cases))
+        return f"How fast does {models} train on {places}, and does it fit?"
+    if report.verb == "explain":
+        return "Why do measured steps take other than predicted?"
+    if report.verb == "fleet":
+        return (
+            f"What should a fleet buy, and when should each job run? ({report.inputs.get('name')})"
+        )
+    verb = report.verb.replace("-", " ")
     return f"trnbench {verb}: {model}" if isinstance(model, str) else f"trnbench {verb}"
 
 
@@ -118,20 +133,46 @@ def _decision(report: Report, rows: Sequence[Row]) -> Iterator[PagePart]:
         table=as_table(with_intervals(decisive)),
         note=f"* lowest mean cost; {_table_note(report, 0)}",
     )
-    if report.charts:
-        yield PagePart(title="Cost and days", charts=report.charts[:1])
+    drawn = [one for one in report.charts if isinstance(one, BarChart) and one.estimates]
+    behind = tuple(one for one in report.charts if one not in drawn)
+    if drawn:
+        yield PagePart(title="Cost and days", charts=tuple(drawn))
+    moves = _mappings(report.summary.get("sensitivity"))
+    if (changes := _sensitivity(moves)) is not None:
+        tornado = tuple(one for one in behind if one.title == SENSITIVITY)
+        behind = tuple(one for one in behind if one not in tornado)
+        yield PagePart(title="What would change the choice", table=changes, charts=tornado)
     told = [(str(row["instance"]), text) for row in rows for text in _texts(row.get("warnings"))]
     risks = [f"{name}: {text}" for name, text in dict.fromkeys(told)]
     if risks:
         yield PagePart(title="Risks", lines=tuple(risks))
     steps = [text for text in (report.summary.get("advice"),) if isinstance(text, str) and text]
+    steps += [_to_buy(row) for row, one in zip(rows, best, strict=True) if one and _in_blocks(row)]
+    steps += [
+        f"Request {one['vcpus']:,} vCPU of {one['name']!r} ({one['purchase']})."
+        for one in _mappings(report.summary.get("quotas"))
+    ]
     if steps:
         yield PagePart(title="Next step", lines=tuple(steps))
     layouts = [c.key for c in report.columns if c.key not in DECISIVE]
-    behind = replace(report, rows=rows, columns=_present(("instance", "nodes", *layouts), rows))
-    yield PagePart(title="Appendix: layouts and rates", table=as_table(behind))
-    if report.charts[1:]:
-        yield PagePart(title="Appendix: figures", charts=report.charts[1:])
+    rest = replace(report, rows=rows, columns=_present(("instance", "nodes", *layouts), rows))
+    yield PagePart(title="Appendix: layouts and rates", table=as_table(rest))
+    if behind:
+        yield PagePart(title="Appendix: figures", charts=behind)
+
+
+def _in_blocks(row: Row) -> bool:
+    return row.get("purchase") == "capacity-block"
+
+
+def _to_buy(row: Row) -> str:
+    """The Capacity Blocks of a row, to be looked for."""
+    days = row.get("blocks_days")
+    told = " + ".join(map(str, days)) if isinstance(days, list | tuple) else ""
+    return (
+        f"Check that {row['machines']} x {row['instance']} are on sale in {row['region']} as "
+        f"Capacity Blocks of {told} days."
+    )
 
 
 def _present(keys: Sequence[str], rows: Sequence[Row]) -> tuple[Column, ...]:
@@ -150,7 +191,15 @@ def _parts(report: Report, command: str) -> Iterator[PagePart]:
         yield from _decision(report, rows)
     elif rows:
         left = len(report.rows) - len(rows)
-        first = sorted(report.columns, key=lambda one: (*DECIDING, one.key).index(one.key))
+        named = {one.key for one in report.columns}
+        # Ends stand in brackets behind their figure.
+        doubled = {"sequences_per_s"} if "tokens_per_s" in named else set()
+        fewer = [
+            one
+            for one in report.columns
+            if one.figure.end_of not in named and one.key not in doubled
+        ]
+        first = sorted(fewer, key=lambda one: (*DECIDING, one.key).index(one.key))
         table = replace(report, rows=rows, columns=tuple(first))
         yield PagePart(
             title="Answer", table=as_table(with_intervals(table)), note=_table_note(report, left)
@@ -158,7 +207,7 @@ def _parts(report: Report, command: str) -> Iterator[PagePart]:
     if report.charts and not chosen:
         yield PagePart(title="Figures", charts=report.charts)
     for title, table_behind in _tables(report, rows):
-        if table_behind is not None:
+        if table_behind is not None and not (chosen and title == CHANGES):
             yield PagePart(title=title, table=table_behind)
     if lines := _lines(report, rows):
         yield PagePart(title="Assumptions and notes", lines=lines)
@@ -198,7 +247,7 @@ def _tables(report: Report, rows: Sequence[Row]) -> Iterator[tuple[str, TextTabl
         for one in _mappings(row.get("phases"))
     ]
     yield "Parts of the run", _columns_of(parts, PARTS)
-    yield "What would change it", _sensitivity(summary.get("sensitivity", []))
+    yield CHANGES, _sensitivity(summary.get("sensitivity", []))
     yield "Break-even", _columns_of(summary.get("break_even", []), EVEN)
     for key, title, names in _BOUGHT:
         headings = (">cost" if name == "usd" else name for name in names)

@@ -95,8 +95,9 @@ def test_sizes_of_one_type_are_no_rivals():
     found = judgement(
         [(P5, drawn([3, 3.2])), (larger, drawn([3.1, 3.0])), (TRN2, drawn([3.3, 3.1]))]
     )
-    # P5 costs 3.0 and 3.0 in its better size: Trn2 is never the cheapest.
-    assert [one.cheapest_probability for one in found.quotes] == [1, 1, 0]
+    # P5 costs 3.0 and 3.0 in its better size: Trn2 is never the cheapest. P5's chance stands at its
+    # size with the lower mean.
+    assert [one.cheapest_probability for one in found.quotes] == [None, 1, 0]
     assert found.verdict.verdict_is == "clear"
     assert found.verdict.recommended == 1
 

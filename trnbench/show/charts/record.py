@@ -27,6 +27,8 @@ DECADES = 1e4
 MARGIN = 0.05
 """Room around the points, as a share of an axis."""
 DIGITS = 3
+SENSITIVITY = "sensitivity of the choice"
+"""Title of the chart of moved inputs."""
 LONG_NUMBER = 1e7
 """A plain number from here on has a prefix: 20M."""
 PART_MARKS: Mapping[str, tuple[str, int]] = {
@@ -253,6 +255,8 @@ class Bar(Record):
     limit: float | None = None
     strong: bool = False
     hue: int = 0
+    text: str = ""
+    """What stands behind the bar in place of its number."""
 
     @property
     def total(self) -> float:
@@ -288,13 +292,18 @@ class BarChart(Record):
         return not any(bar.ends != (0.0, 0.0) for bar in self.bars)
 
     @property
+    def estimates(self) -> bool:
+        """True where bars are estimates with intervals."""
+        return any(bar.estimate is not None for bar in self.bars)
+
+    @property
     def span(self) -> Ends:
         ends = [end for bar in self.bars for end in bar.ends]
         return min([0.0, *ends]), max([0.0, *ends])
 
     def text_of(self, bar: Bar) -> str:
         """The number behind a bar, with its interval."""
-        text = self.axis.text(bar.start if bar.start < 0 else bar.total)
+        text = bar.text or self.axis.text(bar.start if bar.start < 0 else bar.total)
         if bar.estimate is None or bar.estimate.low == bar.estimate.high:
             return text
         low, high = self.axis.text(bar.estimate.low), self.axis.text(bar.estimate.high)

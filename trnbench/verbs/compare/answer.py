@@ -11,6 +11,7 @@ from trnbench.predict.assumption import Assumption
 from trnbench.predict.search.result import Tally
 from trnbench.show.row import Interval, Row, cells, interval_cells
 from trnbench.verbs.quotes.answer import Quote
+from trnbench.verbs.quotes.capacity import CapacityCheck
 from trnbench.verbs.quotes.lead import Verdict
 
 
@@ -101,6 +102,8 @@ class CompareAnswer(Record):
     confidence: float | None = None
     assumed: tuple[Assumption, ...] = ()
     other_stacks: tuple[OtherStack, ...] = ()
+    capacity: tuple[CapacityCheck, ...] = ()
+    """Capacity Blocks on offer, where they were asked for."""
     sensitivity: tuple[Tipping, ...] | None = None
     """Moves of inputs that change the choice, nearest first; None where nobody asked."""
     unseen: tuple[str, ...] = ()

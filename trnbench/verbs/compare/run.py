@@ -35,6 +35,7 @@ from trnbench.verbs.compare.answer import CompareAnswer, ComparedQuote, OtherSta
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.tipping import tippings
 from trnbench.verbs.quotes.answer import Quote, quotes_assumed
+from trnbench.verbs.quotes.capacity import capacity_checks
 from trnbench.verbs.quotes.draws import (
     cost_ratio,
     outcomes,
@@ -200,6 +201,7 @@ def compare_run(
         deadline_s=request.limits.deadline_s,
         confidence=run.confidence,
         other_stacks=tuple(other for place in places for other in rows[place].others),
+        capacity=capacity_checks(catalog, quotes) if run.check_capacity else (),
         sensitivity=tippings(request, explored) if request.sensitivity else None,
         looked={one.name: looked(one) for one in explored},
         purchase_asked=bool(run.bought.purchase),

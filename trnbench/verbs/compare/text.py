@@ -94,6 +94,7 @@ def compare_report(
             **cells(answer, "draws seed footing baseline"),
             "assumed": [one.plain for one in answer.assumed],
             "layouts": [tally_row(name, tally) for name, tally in answer.looked.items()],
+            "capacity": [one.row() for one in answer.capacity],
             **_sensitivity_cells(answer),
             **cells(answer, "complete not_looked_at=unseen"),
             "conventions": CONVENTIONS,
@@ -139,7 +140,7 @@ def _draw(report: Report, answer: CompareAnswer, plot: bool, details: bool, styl
         "Limits and warnings": warning_lines(quotes),
         "Layout": layout_lines(quotes),
         "Price": [*price_lines(quotes), *migration_lines(quotes)],
-        "Availability": availability_lines(quotes),
+        "Availability": [*(one.text for one in answer.capacity), *availability_lines(quotes)],
         "Evidence": [*evidence_lines(quotes), *map(_other_stack_line, answer.other_stacks)],
     }
     if details:

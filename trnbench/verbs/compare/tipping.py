@@ -20,7 +20,7 @@ from trnbench.facts.units import Dimension, show, significant
 from trnbench.money.market import Market
 from trnbench.money.objective import Limits
 from trnbench.predict.common_draws import CommonDraws
-from trnbench.show.charts.record import Bar, BarChart, ChartAxis, parts_of
+from trnbench.show.charts.record import SENSITIVITY, Bar, BarChart, ChartAxis, parts_of
 from trnbench.show.text_table import Style
 from trnbench.verbs.compare.answer import MovedInput, Tipping
 from trnbench.verbs.compare.question import CompareQuestion
@@ -221,9 +221,10 @@ def tipping_chart(found: Sequence[Tipping]) -> BarChart:
         low = -75.0 if one.down is None else 100 * (one.down - 1)
         high = most if one.up is None else 100 * (one.up - 1)
         parts = {"less": -low, "more": min(high, 100.0)}
-        bars.append(Bar(label=one.title, parts=parts, start=low))
+        ends = [change_text(end) for end in (one.down, one.up) if end is not None]
+        bars.append(Bar(label=one.title, parts=parts, start=low, text=", ".join(ends)))
     return BarChart(
-        title="sensitivity of the choice",
+        title=SENSITIVITY,
         caption="within its bar an input changes nothing; bars end at -75 % and +100 %",
         axis=ChartAxis(title="change, %"),
         bars=tuple(bars),

@@ -13,6 +13,7 @@ from trnbench.predict.assumption import Assumption
 from trnbench.predict.search.result import Tally
 from trnbench.verbs.fleet.answer import SpotRisk
 from trnbench.verbs.quotes.answer import Quote
+from trnbench.verbs.quotes.capacity import CapacityCheck
 from trnbench.verbs.quotes.lead import Verdict
 
 
@@ -113,6 +114,8 @@ class PlanAnswer(Record):
     command: str
     verdict: Verdict = Verdict()
     spot: SpotRisk | None = None
+    capacity: tuple[CapacityCheck, ...] = ()
+    """Capacity Blocks on offer, where they were asked for."""
     draws: int = 0
     seed: int = 0
     unseen: tuple[str, ...] = ()

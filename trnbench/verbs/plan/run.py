@@ -41,6 +41,7 @@ from trnbench.verbs.plan.answer import PlanAnswer, Ways
 from trnbench.verbs.plan.checks import break_even, confirmed
 from trnbench.verbs.plan.question import PlanQuestion
 from trnbench.verbs.quotes.answer import Quote, quotes_assumed
+from trnbench.verbs.quotes.capacity import capacity_checks
 from trnbench.verbs.quotes.draws import outcomes, with_confidence
 from trnbench.verbs.quotes.markets import Explored, explore_all, looked
 from trnbench.verbs.quotes.pilots import with_pilots
@@ -138,6 +139,9 @@ class _Planning(Record, eq=False):
             front=likely if front else (),
             verdict=with_pilots(found, by_name, draws),
             spot=self._on_spot(chosen, draws),
+            capacity=capacity_checks(self.catalog, [quoted])
+            if quoted is not None and self.question.run.check_capacity
+            else (),
             draws=draws.count,
             seed=draws.seed,
             left_out=self._left_out(),

@@ -141,6 +141,7 @@ def _summary(answer: PlanAnswer) -> dict[str, object]:
             **cells(answer.ways, "looked_at=looked kept"),
             "rejected_by_limit": answer.ways.rejected,
         },
+        "capacity": [one.row() for one in answer.capacity],
         "layouts_beside": why_cells(told.step) if told else {},
         "left_out": answer.left_out,
         "sensitivity": [_change_cells(change) for change in answer.changes],
@@ -220,7 +221,7 @@ def _groups(answer: PlanAnswer, told: Quote) -> dict[str, list[str]]:
     price = [*price_lines((told,)), *(bill_lines(told.bill)[:1] if told.bill else ())]
     price += migration_lines(answer.front)
     price += [_break_even_line(one) for one in answer.break_even[:1] if answer.best]
-    availability = availability_lines((told,))
+    availability = [*(one.text for one in answer.capacity), *availability_lines((told,))]
     if answer.spot is not None:
         availability += [spot_text(answer.spot), "capacity is not promised: there may be none"]
     availability += [
@@ -310,6 +311,7 @@ def _table(report: Report, answer: PlanAnswer, style: Style) -> str:
         *columns("goodput", spare=True),
     )
     legend = "* the plan; rows: the cheapest for each time, and the best of each instance type"
+    legend += "; cheapest: of a type, at its best row" if several else ""
     if not answer.front:
         legend = "no: outside the limits; the nearest"
     elif len(quotes) == 1:

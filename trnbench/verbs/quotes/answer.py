@@ -23,7 +23,7 @@ class Quote(Record):
     run, `cost_usd` and `bill` where there is no price; then `reasons` or `notes` say why.
     `unsold` says why rates that are published cannot buy it. `warnings` are of the purchase.
     `cheapest_probability`: the share of common draws in which no other instance type's best plan is
-    cheaper than that of this one's type.
+    cheaper than that of this one's type; None beside a better row of the type.
     """
 
     instance: str
@@ -40,7 +40,7 @@ class Quote(Record):
     notes: tuple[str, ...] = ()
     unsold: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    cheapest_probability: float = 0.0
+    cheapest_probability: float | None = 0.0
     on_time_probability: float | None = None
     """Share of common draws that keep deadline and budget; None without either."""
     mean_cost_usd: float | None = None

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, replace
 from trnbench.facts.units import DAY_S, Dimension, significant
 from trnbench.show.charts.record import (
     GREY,
@@ -291,5 +291,28 @@ def _part_bars(
 
 def run_charts(quotes: Sequence[Quote], cost: PointChart, picked: Picked) -> tuple[AnyChart, ...]:
     steps = [quote.step for quote in quotes if quote.step.step is not None]
-    charts = (cost, time_chart(quotes, picked), step_bars(steps), memory_bars(steps))
+    bars = (cost_bars(quotes, picked), _coloured(time_chart(quotes, picked), picked))
+    charts = (cost, *bars, step_bars(steps), memory_bars(steps))
     return tuple(one for one in charts if not one.empty)
+
+
+def cost_bars(quotes: Sequence[Quote], picked: Picked) -> BarChart:
+    """The cost of every quote with its interval, the winner in colour."""
+    priced = [(quote, quote.cost_usd) for quote in quotes if quote.cost_usd is not None]
+    axis = axis_of("cost", Dimension.USD, [cost.value for _, cost in priced], kind="linear")
+    bars = tuple(
+        Bar(label=cluster_label(quote), estimate=cost, strong=picked.strong(quote))
+        for quote, cost in priced
+        if math.isfinite(cost.high)
+    )
+    chart = BarChart(title="cost to train", caption="with 80 % intervals", axis=axis, bars=bars)
+    return _coloured(chart, picked)
+
+
+def _coloured(chart: BarChart, picked: Picked) -> BarChart:
+    """The bars with the winner alone in colour."""
+    if picked.winner is None:
+        return chart
+    bars = tuple(replace(bar, hue=0 if bar.strong else GREY) for bar in chart.bars)
+    caption = f"{chart.caption}; in colour: {picked.word}"
+    return replace(chart, bars=bars, caption=caption)

@@ -152,6 +152,9 @@ class RunRequest(Question):
         default="kept",
         metavar="kept|filled|lost",
     )
+    check_capacity: bool = option(
+        "Ask AWS which Capacity Blocks of the rows are on offer now (needs boto3 and credentials)."
+    )
     bought: Buying = group(Buying)
     what_if: WhatIf = group(WhatIf)
     term_years: int | None = option(

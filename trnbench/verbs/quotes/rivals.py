@@ -147,6 +147,11 @@ def judged(
     best = {rows[place].instance: place for place in reversed(by_mean)}
     if recommended is not None:
         best[rows[recommended].instance] = recommended
+    # A type's chance stands once, at its best row.
+    rows = tuple(
+        replace(row, cheapest_probability=None) if best.get(row.instance, n) != n else row
+        for n, row in enumerate(rows)
+    )
     found = [
         Chance(instance=name, cheapest=chances.get(name, 0.0), mean_usd=_mean_usd(rows[n]), place=n)
         for name, n in best.items()

@@ -61,6 +61,7 @@ def train_report(
             "rows": len(answers),
             "assumed": [one.plain for one in _assumed(answers)],
         },
+        notes=tuple(dict.fromkeys(line for one in answers for line in why_lines(one))),
         people=lambda report, style: _draw(report, tuple(answers), plot, style),
         charts=_charts(answers),
     )

@@ -27,6 +27,7 @@ HOME = "us-east-1"
 SPOT_DAYS = 30
 BLOCK_HOURS = (24, 336)
 """Lengths, hours, for which Capacity Blocks are requested."""
+HOURS_OF_DAY = 24
 TRIES, FIRST_PAUSE_S = 6, 1.0
 MOST_PAGES = 10_000
 _SLOWED = re.compile(r"throttl|toomanyrequests|requestlimit|slowdown", re.IGNORECASE)
@@ -133,6 +134,22 @@ def read_aws(
     return asking.found
 
 
+def blocks_on_offer(
+    question: AwsQuestion,
+    to: Connect,
+    *,
+    machines: int,
+    days: int,
+    pause: Callable[[float], None] = time.sleep,
+) -> AwsReading:
+    """Capacity Blocks of so many machines and days that are on offer in each region."""
+    asking = _Asking(question=question, to=to, pause=pause, found=AwsReading())
+    for region in question.regions:
+        step = partial(asking.sized, region, machines, HOURS_OF_DAY * days)
+        asking.attempt(f"Capacity Blocks in {region}", step)
+    return asking.found
+
+
 class _Asking(Record):
     question: AwsQuestion
     to: Connect
@@ -209,18 +226,29 @@ class _Asking(Record):
         for instance in self.question.instances:
             if "capacity-block" not in instance.purchase and instance.hosts == 1:
                 continue
-            sold = seller_name(instance)
-            key = "Ultraserver" if instance.hosts > 1 else "Instance"
             for hours in BLOCK_HOURS:
-                asked = {
-                    f"{key}Type": sold,
-                    f"{key}Count": 1,
-                    "CapacityDurationHours": hours,
-                    "AllAvailabilityZones": True,
-                }
-                operation = "describe_capacity_block_offerings"
-                answers = self._pages("ec2", region, operation, asked, "CapacityBlockOfferings")
-                items += self._of_sold(answers)
+                items += self._offered(region, instance, 1, hours)
+        self._take(items)
+
+    def sized(self, region: str, machines: int, hours: int) -> None:
+        """Query blocks of so many machines for so many hours."""
+        for instance in self.question.instances:
+            self._take(self._offered(region, instance, machines, hours))
+
+    def _offered(
+        self, region: str, instance: Instance, machines: int, hours: int
+    ) -> list[dict[str, Any]]:
+        key = "Ultraserver" if instance.hosts > 1 else "Instance"
+        asked = {
+            f"{key}Type": seller_name(instance),
+            f"{key}Count": machines,
+            "CapacityDurationHours": hours,
+            "AllAvailabilityZones": True,
+        }
+        operation = "describe_capacity_block_offerings"
+        return self._of_sold(self._pages("ec2", region, operation, asked, "CapacityBlockOfferings"))
+
+    def _take(self, items: list[dict[str, Any]]) -> None:
         offers, warnings = aws_answers.block_offers(items, self.question.known)
         self.found.offers += offers
         day = self.question.now.date()
