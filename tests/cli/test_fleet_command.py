@@ -69,7 +69,7 @@ def test_people_see_the_verdict_the_jobs_the_days_and_the_bill(run):
     shown = run("fleet", "shared-quota")
     assert shown.code == 0
     for part in (
-        "every deadline holds in",
+        "Every deadline holds with",
         "when",
         "deadline",
         "what to buy when",

@@ -91,7 +91,7 @@ def test_nothing_that_is_left_of_a_fleet_follows_from_what_its_file_says_of_mone
         texts = (plain.inputs, plain.rows, plain.summary, redacted.notes)
         left.append((json.dumps(texts), html_page(redacted, ""), markdown_page(redacted, "")))
     assert left[0] == left[1]
-    assert "every deadline holds" in left[0][0]
+    assert "very deadline holds" in left[0][0]
 
 
 def test_every_figure_in_money_is_left_out():

@@ -14,6 +14,7 @@ from trnbench.show.row import Cell, Interval, cells, interval_cells
 FLEET_KEYS = (
     *("name", "model", "job", "instance", "nodes", "region", "purchase"),
     *("starts_on", "ends_on", "days", "cost_usd", "deadline_probability"),
+    *("cheapest_probability", "regret_usd"),
 )
 FoundBy = Literal["programme", "greedy", "nothing"]
 
@@ -37,6 +38,10 @@ class FleetRow(Record):
     days: float | None = None
     cost_usd: float | None = None
     deadline_probability: float | None = None
+    cheapest_probability: float | None = None
+    """Share of draws in which no other type in time is cheaper; None where none would do."""
+    regret_usd: float | None = None
+    """Mean of its bill less that of the cheapest type of each draw."""
     start_day: int = 0
     deadline_day: float | None = None
     reasons: tuple[str, ...] = ()
@@ -128,6 +133,18 @@ class FleetAnswer(Record):
     seed: int = 0
 
     @property
+    def regret_usd(self) -> float | None:
+        """USD that deciding on these instance types now loses on average, over all jobs."""
+        known = [one.regret_usd for one in self.rows if one.regret_usd is not None]
+        return sum(known) if known else None
+
+    @property
+    def least_sure(self) -> FleetRow | None:
+        """The job whose instance type is the least likely to be the cheapest."""
+        known = [one for one in self.rows if one.cheapest_probability is not None]
+        return min(known, key=lambda one: one.cheapest_probability or 0.0, default=None)
+
+    @property
     def assumed(self) -> tuple[Assumption, ...]:
         return merged({row.name: row.assumed for row in self.rows if row.assumed})
 
@@ -136,7 +153,7 @@ class FleetAnswer(Record):
         return {
             **cells(self, "feasible found_by objective"),
             **interval_cells("cost_usd", self.cost_usd),
-            **cells(self, "finish_days bound_usd gap branches columns stopped binding"),
+            **cells(self, "regret_usd finish_days bound_usd gap branches columns stopped binding"),
             "bill": [asdict(one) for one in self.bill],
             "prices": self.prices,
             "purchases": [

@@ -7,11 +7,18 @@ from collections.abc import Mapping
 import numpy as np
 
 from trnbench.facts.arrays import BoolArray, FloatArray
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, replace
 from trnbench.facts.units import DAY_S, HOUR_S
-from trnbench.money.draws import DrawnPurchase, Purchase, outcome, rates_usd_per_hour
+from trnbench.money.decision import regret_usd
+from trnbench.money.draws import (
+    DrawnPurchase,
+    Purchase,
+    cheapest_probabilities,
+    outcome,
+    rates_usd_per_hour,
+)
 from trnbench.money.failures import Estimate
-from trnbench.money.fleet.problem import FleetPlan, PlacedRun
+from trnbench.money.fleet.problem import FleetPlan, JobWay, PlacedRun
 from trnbench.money.goodput import goodput
 from trnbench.money.market import Market
 from trnbench.money.purchase import Tariff
@@ -23,6 +30,14 @@ from trnbench.verbs.fleet.answer import SpotRisk
 from trnbench.verbs.fleet.jobs import JobWays
 from trnbench.verbs.quotes.draws import drawn_work_s
 from trnbench.verbs.quotes.markets import Explored
+from trnbench.verbs.quotes.rivals import bills
+
+
+class TypeChoice(Record):
+    """How sure a job's instance type is: its chance of being the cheapest, and the mean regret."""
+
+    cheapest: float
+    regret_usd: float
 
 
 class FleetRisk(Record, eq=False):
@@ -33,6 +48,7 @@ class FleetRisk(Record, eq=False):
     own_usd: FloatArray
     expected_usd: float
     spot: tuple[SpotRisk, ...]
+    choices: Mapping[str, TypeChoice]
     draws: int
     seed: int
 
@@ -53,6 +69,7 @@ def risk_of(plan: FleetPlan, jobs: Mapping[str, JobWays]) -> FleetRisk:
     draws = CommonDraws()
     own = np.zeros(draws.count)
     held: dict[str, BoolArray] = {}
+    choices: dict[str, TypeChoice] = {}
     spot = []
     for run in plan.runs:
         name, way = run.task.name, run.way
@@ -62,6 +79,8 @@ def risk_of(plan: FleetPlan, jobs: Mapping[str, JobWays]) -> FleetRisk:
             spot.append(found)
         else:
             drawn = _drawn(run, choice, draws)
+            if (choice_of := _choice(run, jobs[name], drawn, draws)) is not None:
+                choices[name] = choice_of
         ends = run.start + drawn.elapsed_s / DAY_S
         if run.task.deadline is not None:
             held[name] = ends <= run.task.deadline
@@ -73,8 +92,33 @@ def risk_of(plan: FleetPlan, jobs: Mapping[str, JobWays]) -> FleetRisk:
         own_usd=own,
         expected_usd=sum(run.way.usd for run in plan.runs),
         spot=tuple(spot),
+        choices=choices,
         draws=draws.count,
         seed=draws.seed,
+    )
+
+
+def _choice(
+    run: PlacedRun, job: JobWays, drawn: DrawnPurchase, draws: CommonDraws
+) -> TypeChoice | None:
+    """The choice of a job's type beside the cheapest way on each other type that is in time.
+
+    None for machines that jobs share, and where no other type would do.
+    """
+    best: dict[str, JobWay] = {}
+    for way in job.ways:
+        late = run.task.deadline is not None and run.start + way.sure_days > run.task.deadline
+        if late or way.pool or way.spot_share or way.instance == run.way.instance:
+            continue
+        if way.instance not in best or way.usd < best[way.instance].usd:
+            best[way.instance] = way
+    if run.way.pool or not best:
+        return None
+    others = [_drawn(replace(run, way=way), job.choice(way), draws) for way in best.values()]
+    costs = np.array([bills(one) for one in (drawn, *others)])
+    return TypeChoice(
+        cheapest=cheapest_probabilities([*costs], [True] * len(costs))[0],
+        regret_usd=max(regret_usd(costs, costs[0]), 0.0),
     )
 
 

@@ -227,7 +227,7 @@ class _Planning(Record):
         )
         if run is None:
             return head
-        way = run.way
+        way, sure = run.way, risk.choices.get(name)
         return replace(
             head,
             instance=way.instance,
@@ -239,6 +239,8 @@ class _Planning(Record):
             days=way.days,
             cost_usd=way.usd + pooled,
             deadline_probability=risk.in_time.get(name),
+            cheapest_probability=sure and sure.cheapest,
+            regret_usd=sure and sure.regret_usd,
             assumed=_assumed(one, way),
             start_day=run.start,
             deadline_day=run.task.deadline,

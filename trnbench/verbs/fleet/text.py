@@ -12,7 +12,7 @@ from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style
 from trnbench.verbs.fleet.answer import FLEET_KEYS, FleetAnswer, SpotRisk
 from trnbench.verbs.quotes.notes import assumed_block
-from trnbench.verbs.quotes.verdict import share_text
+from trnbench.verbs.quotes.verdict import dollars, percent, share_text
 
 RUNS = "runs"
 CONVENTIONS = {
@@ -33,9 +33,13 @@ def fleet_report(answer: FleetAnswer, inputs: Mapping[str, object]) -> Report:
         verb="fleet",
         inputs=inputs,
         rows=tuple(row.row() for row in answer.rows),
-        columns=columns(*FLEET_KEYS),
+        columns=(
+            *columns(*FLEET_KEYS[:-2]),
+            *(columns(*FLEET_KEYS[-2:], spare=True) if answer.least_sure else ()),
+        ),
         summary={
             "verdict": fleet_verdict(answer),
+            "proved": _proved(answer) if answer.feasible and answer.rows else None,
             **answer.summary(),
             "assumed": [one.plain for one in answer.assumed],
             "conventions": CONVENTIONS,
@@ -47,7 +51,7 @@ def fleet_report(answer: FleetAnswer, inputs: Mapping[str, object]) -> Report:
 
 
 def fleet_verdict(answer: FleetAnswer) -> str:
-    """Return the answer in a sentence."""
+    """The verdict on a fleet: what it comes to, how surely it keeps its limits, what it risks."""
     if not answer.rows:
         return "nothing to buy: the fleet has no jobs"
     placed = [row for row in answer.rows if row.days is not None]
@@ -60,12 +64,20 @@ def fleet_verdict(answer: FleetAnswer) -> str:
         )
         return f"no: {why}{done}"
     assert answer.cost_usd is not None
-    jobs = f"{len(placed)} job{'s' * (len(placed) > 1)}"
     end = max(row.ends_on for row in placed if row.ends_on is not None)
-    text = f"{jobs} for {money_text(answer.cost_usd.value)}, the last one done on {end}"
+    jobs = f"{counted(len(placed), 'job')} for {dollars(answer.cost_usd.value)}"
+    told = [f"{jobs}, the last one done on {end}"]
+    kept = []
     if answer.together is not None:
-        text += f"; every deadline holds in {share_text(answer.together)}"
-    return f"{text}; {_proved(answer)}"
+        kept.append(f"every deadline holds with {percent(answer.together)} probability")
+    if answer.within_budget is not None:
+        kept.append(f"the budget with {percent(answer.within_budget)}")
+    told += ["; ".join(kept)] if kept else []
+    if (row := answer.least_sure) is not None and row.cheapest_probability is not None:
+        sure = f"{row.instance} is the cheapest for {row.name} with "
+        risked = f"deciding now risks about {dollars(answer.regret_usd or 0.0)}"
+        told.append(f"{sure}{percent(row.cheapest_probability)} probability; {risked}")
+    return " ".join(f"{one[:1].upper()}{one[1:]}." for one in told)
 
 
 def _proved(answer: FleetAnswer) -> str:
@@ -84,6 +96,8 @@ def _proved(answer: FleetAnswer) -> str:
 
 def _draw(report: Report, answer: FleetAnswer, style: Style) -> str:
     blocks = [style.strong(style.wrap(fleet_verdict(answer)))]
+    if answer.feasible and answer.rows:
+        blocks[0] += f"\n{style.wrap(_proved(answer))}"
     if not answer.rows:
         return blocks[0]
     blocks.append(draw_rows(report, style))
