@@ -167,6 +167,7 @@ OTHERS = {
     "expert_tp": 1,
     "shard": 2,
     "optimizer_offload": "host",
+    "activation_offload": "host",
     "mtp_depths": 1,
     "response": 64,
     "reward": "model",

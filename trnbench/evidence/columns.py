@@ -114,7 +114,7 @@ _OUTCOME = (
         example="NeMo",
     ),
     _column("release", "its release"),
-    _column("offload", "what was moved to the host's memory, if anything"),
+    _column("offload", "what waited in host memory: activations are scored, other rows are not"),
     _column("outcome", "measured (default) or crashed_or_oom", example="measured"),
     _column(
         "step_time_s",

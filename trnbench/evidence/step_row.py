@@ -19,6 +19,8 @@ MemoryHolder: TypeAlias = Literal["rank", "chip"]
 
 UNTRUSTED = "none"
 """Value of `trust` for rows doubted by their collector."""
+_KEPT = "activations"
+"""What is offloaded where steps are scored; those with others wait for the host in other ways."""
 _GIB, _MIB = 2.0**30, 2.0**20
 
 
@@ -67,9 +69,9 @@ def step_of(row: EvidenceRow) -> StepRow:
         raise RowFault(row.fault)
     if row.text("trust").lower() == UNTRUSTED:
         raise RowFault(f"its collector doubts it: {row.text('notes').partition(';')[0].strip()}")
-    # Offloaded steps wait for the host, which these predictions leave out.
-    if row.said("offload"):
-        raise RowFault(f"the {row.text('offload')} ran on the host: offloading is not modelled")
+    away = row.text("offload")
+    if row.said("offload") and away.lower() != _KEPT:
+        raise RowFault(f"the {away} ran on the host: only offloaded activations are scored")
     outcome = row.text("outcome").lower() or "measured"
     if outcome not in get_args(RunOutcome):
         raise RowFault(f"outcome: {outcome!r} is none of {', '.join(get_args(RunOutcome))}")
@@ -113,6 +115,8 @@ def _layout(row: EvidenceRow) -> PartialLayout:
         column = column_of(knob.name)
         if knob.name != "precision" and row.said(column):
             found[knob.name] = _value(row, column, knob)
+    if row.text("offload").lower() == _KEPT:
+        found["activation_offload"] = "host"
     return PartialLayout(**found)
 
 

@@ -14,7 +14,10 @@ from trnbench.facts.workload.recompute import PLAIN, parts_of
 from trnbench.launch.plan import LaunchPlan, host_type
 
 RARE = frozenset(
-    {"expert_tp", "shard", "pipeline_layout", "optimizer_offload", "dispatcher", "overlapped"}
+    {
+        *("expert_tp", "shard", "pipeline_layout", "optimizer_offload", "activation_offload"),
+        *("dispatcher", "overlapped"),
+    }
 )
 """Knobs that most frameworks cannot express: values off their defaults are refused."""
 Texts = Mapping[str, str]

@@ -22,6 +22,7 @@ from trnbench.machine.legality import cluster_verdict
 from trnbench.machine.rank_groups import MEGATRON, groups_along
 from trnbench.program.grid import SHARDED, Grid
 from trnbench.program.reasons import FEW, Reason, Scalars, divisors_near
+from trnbench.program.schedule import splits_backward
 
 OUTER = ("tp", "cp", "data")
 """Axes whose groups do not depend on expert parallelism."""
@@ -216,6 +217,8 @@ def platform_refusals(
         refused += _degrees(platform, degrees, grid)
     if grid.dispatcher not in (None, "alltoall"):
         refused += _dispatcher(platform, grid, grid.dispatcher, logical_size)
+    if grid.activation_offload is not None:
+        refused += _activations_away(platform, grid)
     return tuple(reason for reason in refused if np.any(reason.broken))
 
 
@@ -246,6 +249,18 @@ def _dispatcher(
             f"dispatcher=hybridep needs InfiniBand between nodes, {own} has EFA; try alltoall, "
             "deepep, uccl",
         )
+
+
+def _activations_away(platform: Platform, grid: Grid) -> Iterator[Reason]:
+    """Rules on activations that wait in the host's memory."""
+    everywhere = np.ones_like(grid.pp > 0)
+    if isinstance(platform.chip.unit, NeuronCores):
+        own = platform.instance.name
+        why = f"activation offload needs GPUs, {own} has none; leave --activation-offload out"
+        yield Reason("activation-offload", everywhere, why)
+    if splits_backward(grid.schedule):
+        why = f"activation offload needs a whole backward pass, not schedule {grid.schedule}"
+        yield Reason("activation-offload", everywhere, f"{why}; try 1f1b")
 
 
 def _cluster(platform: Platform, nodes: int | IntArray) -> Iterator[Reason]:

@@ -27,7 +27,7 @@ def range_of(rates: JobRates, name: str) -> Range:
     ends = (value, value)
     if stated is not None and stated.low is not None and stated.high is not None:
         ends = (stated.low, stated.high)
-    most = 1.0 if name.endswith("share") else math.inf
+    most = 1.0 if name.endswith(("share", "overlap")) else math.inf
     return Range(value=value, low=ends[0], high=ends[1], most=most)
 
 
@@ -61,15 +61,19 @@ def host_warnings(setup: TrainSetup, phases: Sequence[JobPhase]) -> tuple[str, .
     return (f"{words}, and {instance.name} has {show(held, Dimension.BYTES)}",)
 
 
-def host_states_refusal(instance: Instance, needed_bytes: float) -> str | None:
-    """Refusal of an optimizer that does not fit on the host; None if it may fit."""
+def host_states_refusal(
+    instance: Instance, needed_bytes: float, *, activations: bool
+) -> str | None:
+    """Refusal of what is offloaded and does not fit on the host; None if it may fit."""
     held = instance.host.memory_bytes
     if held is None or needed_bytes <= held:
         return None
+    what, way = "the optimizer", "more nodes with --zero 1, or --optimizer-offload none"
+    if activations:
+        what, way = "what layers keep", "--recompute full, or a shorter --sequence"
     return (
-        f"the optimizer on the host needs {show(needed_bytes, Dimension.BYTES)} of its memory on a "
-        f"node, and {instance.name} has {show(held, Dimension.BYTES)}; try more nodes with "
-        "--zero 1, or --optimizer-offload none"
+        f"{what} on the host needs {show(needed_bytes, Dimension.BYTES)} of its memory on a "
+        f"node, and {instance.name} has {show(held, Dimension.BYTES)}; try {way}"
     )
 
 
@@ -82,13 +86,18 @@ def job_rates(rates: JobRates, instance: Instance, samples: int | None) -> JobRa
         "engine": range_of(rates, "engine_share"),
         "host link": host_link(rates, instance),
         "host memory": host_memory(rates, instance),
+        "offload overlap": range_of(rates, "offload_overlap"),
     }
-    share, link, memory = (
+    share, link, memory, overlap = (
         bounds.value if samples is None else _drawn(name, bounds, samples)
         for name, bounds in ranges.items()
     )
     return replace(
-        rates, engine_share=share, host_link_bytes_per_s=link, host_memory_bytes_per_s=memory
+        rates,
+        engine_share=share,
+        host_link_bytes_per_s=link,
+        host_memory_bytes_per_s=memory,
+        offload_overlap=overlap,
     )
 
 

@@ -86,7 +86,8 @@ def _predicted(setup: TrainSetup, layout: Layout, playing: Playing | None) -> Pr
     warnings = (*warnings, *host_warnings(setup, phases))
     held = [_held(setup, phase.program) for phase in phases]
     on_host = host_states_bytes(program, setup.platform.ranks(setup.logical_size))
-    lacking = host_states_refusal(setup.platform.instance, float(on_host))
+    away = layout.activation_offload is not None
+    lacking = host_states_refusal(setup.platform.instance, float(on_host), activations=away)
     # Of equal phases the last one: in most jobs that is the phase that trains.
     peak = max(reversed(held), key=lambda pair: pair[0].total_bytes)[0]
     prices = prices_of(setup, program, setup.samples)

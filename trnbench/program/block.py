@@ -32,6 +32,7 @@ from trnbench.program.ops import (
 )
 from trnbench.program.optimizer import Bucket, StateBytes, buckets, state_bytes, synchronise
 from trnbench.program.parameters import A, Parameter
+from trnbench.program.stages import is_behind
 from trnbench.program.tensor import LOGITS_DIM, Tensor, array, element_bytes, total, total_bytes
 
 ResidentCategory = Literal[
@@ -43,6 +44,9 @@ gathered tensors that are kept; one more fp32 copy of the logits; what single ke
 the program's tensors; inputs of adapters in fp32."""
 LOSS_CHUNKS = 8
 """Parts in which a chunked loss casts logits to fp32 (torchtune, CEWithChunkedOutputLoss)."""
+KEPT = "activations"
+_UNDER_WAY = 2  # one layer's tensors are sent or read while the next one's come or go
+_UNTIL_BACKWARD = ("until_backward", "until_weight")
 Lifetime = Literal["step", "until_backward", "until_weight", "backward_to_weight", "slot"]
 """Time a resident stays in memory: the whole step; from a micro-batch's forward pass until its
 input or weight gradients are done; between those two; while one slot runs."""
@@ -80,6 +84,7 @@ class Block(Record, eq=False):
     buckets: tuple[Bucket, ...]
     residents: tuple[Resident, ...]
     copies: Mapping[Copies, Resident]  # extra memory of some software, once each
+    offloaded: Mapping[str, FloatArray]  # bytes kept on the host, of residents and of copies
     passes: Passes  # what the block was made from
 
     def phase(self, *phases: Phase) -> tuple[Operation, ...]:
@@ -202,6 +207,17 @@ def _block(
     cast_again = passes.recompute == "full"
     states = [state_bytes(grid, bucket, cached=not cast_again) for bucket in of_block]
     exchanges = tuple(op for bucket in of_block for op in synchronise(grid, bucket))
+    residents = _residents(grid, members, states, kept, passes.passing)
+    copies = _copies(grid, states, passes, kept)
+    offloaded: Mapping[str, FloatArray] = {}
+    # What the output block keeps is read again at once.
+    if grid.activation_offload == "host" and not is_behind(kind):
+        offloaded = {
+            KEPT: total(one.bytes for one in residents if _stays_kept(one)),
+            **{name: one.bytes for name, one in copies.items() if _stays_kept(one)},
+        }
+        residents = tuple(map(_on_host, residents))
+        copies = {name: _on_host(one) for name, one in copies.items()}
     return Block(
         kind=kind,
         ops=(
@@ -219,10 +235,22 @@ def _block(
         entering_gradients=backward.inputs,
         kept=kept,
         buckets=of_block,
-        residents=_residents(grid, members, states, kept, passes.passing),
-        copies=_copies(grid, states, passes, kept),
+        residents=residents,
+        copies=copies,
+        offloaded=offloaded,
         passes=passes,
     )
+
+
+def _stays_kept(resident: Resident) -> bool:
+    return resident.category == "activations" and resident.lifetime in _UNTIL_BACKWARD
+
+
+def _on_host(resident: Resident) -> Resident:
+    """A resident of a layer whose tensors are kept on the host: two layers' are under way."""
+    if not _stays_kept(resident):
+        return resident
+    return replace(resident, lifetime="slot", bytes=array(_UNDER_WAY * resident.bytes))
 
 
 def _quantised(grid: Grid, forward: Sequence[Operation]) -> frozenset[str]:

@@ -34,6 +34,8 @@ HYBRID = "hybrid sharding"
 """Slices shared by a group of the data ranks, with copies in other groups."""
 OFFLOADED = "optimizer offload"
 """Optimizer states in host memory, updated by the host's processors."""
+ACTIVATIONS_AWAY = "activation offload"
+"""What layers keep for the backward pass, in host memory meanwhile."""
 EXPERTS_APART = "experts apart from tensor parallel"
 """Experts cut over other ranks than the rest of their layer."""
 WINDOWED = "attention windowed"
@@ -65,6 +67,8 @@ def features_of_knob(knob: Knob) -> tuple[str, ...]:
             return (HYBRID,)
         case "optimizer_offload":
             return (OFFLOADED,)
+        case "activation_offload":
+            return (ACTIVATIONS_AWAY,)
         case "pipeline_layout":
             return (DRAWN,)
         case "context_parallel":
@@ -131,6 +135,8 @@ def _of_layout(model: Model, layout: PartialLayout) -> Iterator[str]:
         elif name == "optimizer_offload":
             if value != knob.default:
                 yield OFFLOADED
+        elif name == "activation_offload":
+            yield ACTIVATIONS_AWAY
         elif name == "pipeline_layout" and _acts(knob, layout):
             yield DRAWN
         elif name == "context_parallel" and _acts(knob, layout):

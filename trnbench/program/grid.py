@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from math import prod
+from typing import Literal
 
 import numpy as np
 
@@ -58,6 +59,7 @@ class Grid(Record, eq=False):
     zero: ZeroStage
     shard: int | None
     optimizer_offload: OptimizerOffload
+    activation_offload: Literal["host"] | None
     sequence_parallel: bool
     recompute: str
     schedule: Schedule

@@ -49,7 +49,7 @@ from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.recompute import of_layers, repeated_layers
-from trnbench.program.block import Block
+from trnbench.program.block import KEPT, Block
 from trnbench.program.blocks import layers_of, lower_blocks
 from trnbench.program.grid import Grid, grid_of
 from trnbench.program.job_passes import passes_beside
@@ -59,6 +59,7 @@ from trnbench.program.ops import CollectiveOp, MatMul, Operation, Send, Term, co
 from trnbench.program.optimizer import host_bytes
 from trnbench.program.precision import PrecisionRecipe
 from trnbench.program.reasons import Reason, legal
+from trnbench.program.schedule import in_flight
 from trnbench.program.stages import StageClass, StageFlow, stage_classes
 from trnbench.program.tensor import ONE, Dim, Tensor, array, total
 
@@ -234,16 +235,29 @@ def _closing(grid: Grid) -> tuple[CollectiveOp, ...]:
 def host_states_bytes(program: StepProgram, node_ranks: int) -> FloatArray:
     """Bytes the hosts of a node hold at most for its ranks, over the grid of layouts.
 
-    Where several stages share a node, the stages with the largest states are taken first.
+    Optimizer states, and what micro-batches in flight keep there. Where several stages share a
+    node, the stages with the most are taken first.
     """
     grid, shape = program.grid, program.shape
-    if grid.optimizer_offload != "host":
+    if grid.optimizer_offload != "host" and grid.activation_offload != "host":
         return np.zeros(())
     of_kind = {
         kind: total(host_bytes(grid, bucket) for bucket in block.buckets)
         for kind, block in program.blocks.items()
     }
-    of_stage = [total(n * of_kind[k] for k, n in s.blocks.items()) for s in program.stages]
+    kept = {kind: block.offloaded.get(KEPT, 0.0) for kind, block in program.blocks.items()}
+
+    def of(stage: StageClass) -> FloatArray:
+        held = in_flight(
+            program.layout.schedule,
+            pp=grid.pp,
+            vpp=grid.vpp,
+            micro_batches=grid.micro_batches_of(lambda values: values),
+            stage=stage.index,
+        ).until_backward
+        return total(n * (of_kind[k] + held * kept[k]) for k, n in stage.blocks.items())
+
+    of_stage = [of(stage) for stage in program.stages]
     ranks_of = [s.multiplicity * grid.ranks_per_stage for s in program.stages]
     each, ranks = (
         np.stack([np.broadcast_to(one, shape) for one in stages]) for stages in (of_stage, ranks_of)

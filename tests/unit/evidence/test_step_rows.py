@@ -251,7 +251,10 @@ def test_logical_cores_of_another_size(reader):
         ({"step_time_s": ""}, "step_time_s: not given, and nothing else was measured"),
         ({"step_time_s": "-2"}, "step_time_s: '-2' is not a positive number"),
         ({"trust": "none", "notes": "a typo; more"}, "its collector doubts it: a typo"),
-        ({"offload": "optimizer"}, "the optimizer ran on the host"),
+        (
+            {"offload": "optimizer"},
+            "the optimizer ran on the host: only offloaded activations are scored",
+        ),
     ],
 )
 def test_a_bad_cell_says_where_and_what(reader, cells, reason):

@@ -46,6 +46,9 @@ def _problems(program: StepProgram) -> Iterator[str]:
     if program.grid.optimizer_offload != "none":
         yield "an optimizer on the host is not executed; try optimizer-offload none"
         return
+    if program.grid.activation_offload is not None:
+        yield "activations on the host are not executed; leave activation-offload out"
+        return
     unknown = {
         op.function
         for block in program.blocks.values()

@@ -71,11 +71,13 @@ class JobRates(Sourced):
     """Link of one chip to its host's memory, one way, where its instance's file states none."""
     host_link_share: Ratios
     """Share reached of a link that the instance's file states."""
+    offload_overlap: Ratios
+    """Share of a micro-batch's device time behind which activations travel to the host and back."""
     host_memory_bytes_per_s: Rates
     """Bandwidth of a host's memory for its processors, shared by all ranks of a node."""
 
     def __post_init__(self) -> None:
-        for name in ("engine_share", "host_link_share"):
+        for name in ("engine_share", "host_link_share", "offload_overlap"):
             least, most = ends_of(getattr(self, name))
             if not 0 < least <= most <= 1:
                 raise ValueError(f"`{name}` must be above 0 and at most 1")

@@ -1,9 +1,8 @@
 """The layout of a training step over ranks and time: the table of its knobs.
 
-The fields of `Layout` are the table: a degree or mode is declared there and nowhere else. Options
-of the command line, form fields, search axes, keys of suites and of result rows are read from it.
-`program.grid` describes each knob's effect on a step. Only malformed values are refused here;
-divisibility, legality on a platform and memory are checked elsewhere.
+The fields of `Layout` are the table: a degree or mode is declared there and nowhere else. Options,
+form fields, search axes, keys of suites and of result rows are read from it. `program.grid` has
+each knob's effect on a step. Only malformed values are refused here, not what nothing can run.
 """
 
 from __future__ import annotations
@@ -152,6 +151,9 @@ class Layout(Record):
         title="optimizer offload",
         short="offload",
         metavar="WHERE",
+    )
+    activation_offload: Literal["host"] | None = _knob(
+        None, "host: what layers keep waits in host memory (GPUs).", metavar="host", part="layers"
     )
     sequence_parallel: bool = _knob(
         False,

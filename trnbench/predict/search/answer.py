@@ -47,7 +47,10 @@ class SearchState:
     def refusals(self) -> tuple[str, ...]:
         """Refusals by chip and stack of layouts that fit in chip memory, as text."""
         least, instance = self.least_on_host, self.question.platform.instance
-        host = host_states_refusal(instance, least) if np.isfinite(least) else None
+        if not np.isfinite(least):
+            return tuple(self.refused)
+        away = self.question.layout["activation_offload"] is not None
+        host = host_states_refusal(instance, least, activations=away)
         return (*self.refused, *((host,) if host else ()))
 
 

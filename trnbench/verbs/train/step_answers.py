@@ -197,7 +197,13 @@ def _writing_notes(setup: TrainSetup, layout: PartialLayout) -> tuple[str, ...]:
 
 
 def _offload_notes(setup: TrainSetup, layout: PartialLayout) -> tuple[str, ...]:
-    """Return in words what is assumed of an optimizer on the host."""
+    """What is assumed of activations and of an optimizer on the host, in words."""
+    if layout["activation_offload"] == "host":
+        share = range_of(setup.rates, "offload_overlap")
+        return (
+            f"what layers keep goes to the host and back at {_link(setup)}, behind "
+            f"{share.value:.0%} ({share.low:.0%} to {share.high:.0%}, assumed) of device time",
+        )
     if layout["optimizer_offload"] != "host":
         return ()
     instance = setup.platform.instance

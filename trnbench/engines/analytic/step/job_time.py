@@ -11,6 +11,7 @@ the engines. On nodes of their own engines write while the others train on answe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from trnbench.engines.analytic.step.exchanges import along
 from trnbench.engines.analytic.step.time import HostRates, StepPrices, StepTime
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.chip_efficiency import Numbers
-from trnbench.facts.calibration.hosts import JobRates
+from trnbench.facts.calibration.hosts import JobRates, MemoryOverheads
 from trnbench.facts.records import Record, replace
 from trnbench.program.generation import Generation
 from trnbench.program.job_passes import TRAIN
@@ -50,6 +51,7 @@ class JobPrices(Record, eq=False):
     phases: tuple[tuple[JobPhase, StepPrices], ...]
     written: WritingPrices | None = None
     host_rank_bytes_per_s: Numbers = np.inf  # Bandwidth between a rank and its host's memory
+    offload_overlap: Numbers = 1.0  # Share of device time that activations can travel behind
 
     @property
     def training(self) -> StepPrices:
@@ -104,9 +106,23 @@ class JobPrices(Record, eq=False):
         return np.asarray(sum(times.values(), NOTHING) + exposed_s)
 
     def fetched_s(self, phase: JobPhase, points: Points | None = None) -> FloatArray:
-        """Seconds a phase waits for weights from the host's memory."""
+        """Seconds a phase waits for weights and activations from the host's memory."""
         fetched = along(phase.fetched_bytes, self.training.exchanges.samples)
-        return self._at(np.asarray(fetched / self.host_rank_bytes_per_s), points)
+        waited = self._at(np.asarray(fetched / self.host_rank_bytes_per_s), points)
+        if phase.program.grid.activation_offload is None or not phase.program.trains:
+            return waited
+        return np.asarray(waited + phase.times * self._offloaded_s(phase, points))
+
+    def _offloaded_s(self, phase: JobPhase, points: Points | None) -> FloatArray:
+        """Seconds of an update that activations travel to the host and back, beyond compute."""
+        prices = next(one for known, one in self.phases if known.name == phase.name)
+        samples, program = self.training.exchanges.samples, phase.program
+        sent = along(offloaded_bytes(program, prices.efficiency.stack.memory), samples)
+        travel_s = self._at(np.asarray(_THERE_AND_BACK * sent / self.host_rank_bytes_per_s), points)
+        device_s = prices.time(points).device_s_per_microbatch
+        micro_batches = program.grid.micro_batches_of(lambda values: values)
+        times = self._at(along(micro_batches, samples), points)
+        return np.asarray(times * np.maximum(travel_s - self.offload_overlap * device_s, 0))
 
     def _times_s(self, points: Points | None) -> dict[str, FloatArray]:
         return {
@@ -146,6 +162,23 @@ class JobPrices(Record, eq=False):
 
     def _at(self, seconds: FloatArray, points: Points | None) -> FloatArray:
         return self.training.over(seconds, points)
+
+
+def offloaded_bytes(program: StepProgram, overheads: MemoryOverheads) -> FloatArray:
+    """Bytes that a micro-batch keeps on the host, of the stage with the most."""
+    of_kind = {
+        kind: array(
+            sum(
+                (getattr(overheads, name) * size for name, size in block.offloaded.items()), NOTHING
+            )
+        )
+        for kind, block in program.blocks.items()
+    }
+    stages = (
+        sum((n * of_kind[kind] for kind, n in one.blocks.items()), NOTHING)
+        for one in program.stages
+    )
+    return reduce(np.maximum, stages, NOTHING)
 
 
 def _host_rates(found: JobPrices, rates: JobRates) -> HostRates:
@@ -199,7 +232,11 @@ def job_prices(
     priced = tuple((one, price(one.program)) for one in phases if one.generation is None)
     found = JobPrices(program=program, phases=priced)
     ranks_per_chip = found.training.platform.chip.ranks(logical_size)
-    found = replace(found, host_rank_bytes_per_s=rates.host_link_bytes_per_s / ranks_per_chip)
+    found = replace(
+        found,
+        host_rank_bytes_per_s=rates.host_link_bytes_per_s / ranks_per_chip,
+        offload_overlap=rates.offload_overlap,
+    )
     if program.grid.optimizer_offload == "host":
         of_rank = _host_rates(found, rates)
         found = replace(
