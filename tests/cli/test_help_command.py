@@ -10,6 +10,8 @@ import pytest
 
 from tests.fuzz.lines import verbs
 from trnbench.cli.derived_options import completes, completes_stacks
+from trnbench.cli.first_screen import EXAMPLES, FIRST, VERB_GROUPS
+from trnbench.cli.main import VERBS
 from trnbench.facts.catalog.concepts import concept, glossary, topic_titles
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.show.guide import pages
@@ -194,3 +196,22 @@ def test_a_model_nobody_knows_is_malformed_input(run, tmp_path):
     done = run("validate", "--evidence", rows, "--model", "lama3.1-8b")
     assert (done.code, "did you mean 'llama3.1-8b'?" in done.err) == (2, True)
     assert run("validate", "--evidence", rows, "--model", "Llama 3.1 8B").code != 2
+
+
+@pytest.mark.parametrize("verb", FIRST)
+def test_the_first_screen_has_few_options_and_two_examples_and_the_whole_one_has_all(run, verb):
+    few, whole = run(verb, "--help"), run(verb, "--help-all")
+    assert (few.code, whole.code) == (0, 0)
+    told = re.findall(r"^  (?:-\w, )?(--[a-z-]+)", few.out, re.MULTILINE)
+    every = re.findall(r"^  (?:-\w, )?(--[a-z-]+)", whole.out, re.MULTILINE)
+    assert len(told) <= 18
+    assert set(told) < set(every)
+    assert f"{len(every) - len(told)} more options" in few.out
+    assert len(EXAMPLES[verb]) == 2
+    for line in EXAMPLES[verb]:
+        assert f"  {line}\n" in few.out
+        assert set(re.findall(r"--[a-z-]+", line)) <= set(every)
+
+
+def test_every_verb_stands_in_one_group():
+    assert sorted(verb for group in VERB_GROUPS.values() for verb in group) == sorted(VERBS)

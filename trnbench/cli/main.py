@@ -17,6 +17,7 @@ from trnbench.cli.asking import Options, answering, asked, question_options
 from trnbench.cli.defaults import configured
 from trnbench.cli.derived_options import parameter_of, with_signature
 from trnbench.cli.diagnostics import DEBUG_VARIABLE, guarded
+from trnbench.cli.first_screen import VERB_GROUPS, kind_of_command
 from trnbench.cli.plain_command import KEPT, plain_command
 from trnbench.verbs.asking.question import Question, option
 
@@ -40,6 +41,13 @@ EXAMPLES = """trnbench: does a training job fit AWS Trainium, how fast, how much
 trnbench --help lists the commands, trnbench help the concepts."""
 """What the bare command shows."""
 
+HELP = """Benchmark and plan training on AWS Trainium: does it fit, how fast, how much, how sure?
+
+\b
+Three commands to try:
+  trnbench compare llama3.1-70b                     which instance is cheapest
+  trnbench train llama3.1-8b --on trn2.48xlarge:4   does it fit, how fast
+  trnbench tui                                      all of it on one screen"""
 VERBS: Mapping[str, str] = {
     "compare": "Compare instance types for one training run.",
     "plan": "Plan a run: which machines, how many, bought how.",
@@ -78,14 +86,19 @@ class _AllVerbs(typer.core.TyperGroup):
             self.commands[args[0]] = _commands(args[0]).commands[args[0]]
         return super().resolve_command(ctx, args)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
+        """Write the verbs under what they are for."""
+        for heading, verbs in VERB_GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(verb.ljust(10), VERBS[verb]) for verb in verbs])
+
 
 def application(*verbs: str) -> typer.Typer:
     """Return the application with these verbs, or with all: what is not asked is not imported."""
     made = typer.Typer(
         name="trnbench",
         cls=None if verbs else _AllVerbs,
-        help="Benchmark and plan training on AWS Trainium: does it fit, how fast, how much, "
-        "how sure?",
+        help=HELP,
         epilog=EPILOG,
         invoke_without_command=True,
         rich_markup_mode=None,  # Rich costs 40 ms, and help has to appear at once
@@ -110,7 +123,7 @@ def application(*verbs: str) -> typer.Typer:
             made.add_typer(module.application, name=verb, short_help=VERBS[verb])
         else:
             function = module.concepts if verb == "help" else getattr(module, verb)
-            made.command(verb, short_help=VERBS[verb])(function)
+            made.command(verb, cls=kind_of_command(verb), short_help=VERBS[verb])(function)
     return made
 
 
