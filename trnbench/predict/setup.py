@@ -29,6 +29,7 @@ from trnbench.facts.calibration.training_stack import (
     TrainingStack,
     load_chip_efficiency,
     load_training_stack,
+    passed_over,
     together,
     training_stack_of,
     widest,
@@ -151,6 +152,8 @@ class TrainSetup(Record, eq=False):
     """Stack from whose measured rows the numbers were carried over; None where they are its own."""
     pace: float = 1.0
     """Multiple of predicted times that is supposed instead; layouts are ranked as predicted."""
+    passed_over: tuple[str, ...] = ()
+    """Stacks with measured steps on the chips, where the usual one has none."""
     taken_over: tuple[str, ...] = ()
     """Warnings for calibrations that were made for another platform."""
     memo: SetupMemo = field(default_factory=SetupMemo)
@@ -316,6 +319,7 @@ def train_setup(
         release=release,
         assumed_release=assumed_release,
         measured=_measured(catalog, efficiency.stack),
+        passed_over=passed_over(catalog, efficiency.stack, platform) if stack is None else (),
         taken_over=(
             *strangers(catalog, platform, (efficiency.stack, collectives)),
             *(_first_of_several(catalog, platform) if stack is None else ()),

@@ -10,9 +10,14 @@ from trnbench.evidence.fit.population import StrangerStep, centre_of, kind_of
 from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.calibration.population import KindOfSoftware, drawn, load_population
 from trnbench.facts.calibration.stack_of import Stacks
-from trnbench.facts.calibration.training_stack import generic_stack
+from trnbench.facts.calibration.training_stack import (
+    generic_stack,
+    load_training_stack,
+    passed_over,
+)
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
+from trnbench.predict.setup import training_efficiency
 
 CATALOG = open_catalog(environment={})
 
@@ -68,3 +73,26 @@ def test_software_of_no_known_kind_scatters_most():
     stacks = Stacks(CATALOG)
     assert stacks.of("homemade", "", platform).stack.spread == population.any.spread
     assert stacks.of("torchtune", "", platform).stack.spread == population.eager.spread
+
+
+def test_software_on_other_chips_scatters_as_transfers_that_can_be_checked():
+    population = load_population(CATALOG)
+    assert population is not None
+    assert population.carried is not None
+    for instance, stack in (("p4d.24xlarge", "nemo-ampere"), ("trn2.48xlarge", "nxd-trn2")):
+        carried = training_efficiency(CATALOG, load_platform(CATALOG, instance), stack).stack
+        assert carried.spread_on(instance) == population.carried.spread
+    # Software measured on these chips keeps its own scatter, whatever the machine.
+    own = load_training_stack(CATALOG, "nemo-hopper")
+    here = training_efficiency(CATALOG, load_platform(CATALOG, "p5.48xlarge"), "nemo-hopper").stack
+    assert here.spread == own.spread
+
+
+def test_stacks_with_steps_on_the_chips_are_named_beside_one_without():
+    platform = load_platform(CATALOG, "p4d.24xlarge")
+    carried, own = (load_training_stack(CATALOG, name) for name in ("nemo-ampere", "hf-ampere"))
+    assert "megatron-a100" in passed_over(CATALOG, carried, platform)
+    assert passed_over(CATALOG, own, platform) == ()
+    # Where a stack has steps on the very machine, that one is named, and no other.
+    titan = load_training_stack(CATALOG, "torchtitan-trn2")
+    assert passed_over(CATALOG, titan, load_platform(CATALOG, "trn2.48xlarge")) == ("axlearn-trn2",)

@@ -46,10 +46,16 @@ from trnbench.facts.calibration.training_stack import (
     load_training_stack,
     widest,
 )
-from trnbench.facts.calibration.transfer import HANDED_ON, nearest_instance, widened
+from trnbench.facts.calibration.transfer import (
+    HANDED_ON,
+    nearest_instance,
+    of_one_generation,
+    widened,
+)
 from trnbench.facts.catalog.search import Catalog, open_catalog
 from trnbench.facts.catalog.toml_file import toml_text
 from trnbench.facts.catalog.whole_file import write_whole
+from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.hardware.library import load_chip, load_instance, load_platform
@@ -113,7 +119,7 @@ class _Carried(Stacks, kw_only=False):
             stack
             for stack in self.known
             if names & {name.lower() for name in stack.frameworks} and stack.fitted_on
-            if platform.chip.family not in self._families(stack)
+            if not any(of_one_generation(chip, platform.chip) for chip in self._measured_on(stack))
         ]
         measured = [name for stack in far for name in stack.fitted_on]
         if not measured:
@@ -124,9 +130,9 @@ class _Carried(Stacks, kw_only=False):
         wider = widened(stack.provenance, HANDED_ON)
         return FoundStack(stack=replace(stack, provenance=wider), own=False)
 
-    def _families(self, stack: TrainingStack) -> set[str]:
-        chips = (load_instance(self.catalog, name).chip for name in stack.fitted_on)
-        return {load_chip(self.catalog, chip).family for chip in chips}
+    def _measured_on(self, stack: TrainingStack) -> list[Chip]:
+        names = (load_instance(self.catalog, name).chip for name in stack.fitted_on)
+        return [load_chip(self.catalog, name) for name in names]
 
 
 def strangers(

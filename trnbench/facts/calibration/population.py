@@ -17,6 +17,7 @@ from trnbench.facts.calibration.training_stack import (
     TrainingStack,
     load_training_stack,
 )
+from trnbench.facts.calibration.transfer import of_one_generation
 from trnbench.facts.catalog.document import load_named
 from trnbench.facts.catalog.provenance import Evidence, Sourced
 from trnbench.facts.catalog.search import Catalog
@@ -93,7 +94,7 @@ def carried_over(catalog: Catalog, stack: TrainingStack, platform: Platform) -> 
     measured = load_training_stack(catalog, stack.inherits_from).fitted_on
     chips = [load_chip(catalog, load_instance(catalog, name).chip) for name in measured]
     population = load_population(catalog)
-    near = any(chip.family == platform.chip.family for chip in chips) or not chips
+    near = any(of_one_generation(chip, platform.chip) for chip in chips) or not chips
     if near or population is None or population.carried is None:
         return stack
     return drawn(stack, population.carried)

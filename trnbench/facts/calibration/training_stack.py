@@ -42,7 +42,8 @@ from trnbench.facts.catalog.provenance import Sourced, join
 from trnbench.facts.catalog.quantity import Correlation, Ratio
 from trnbench.facts.catalog.schema import keys_of
 from trnbench.facts.catalog.search import BUILT_IN, Catalog, Entry
-from trnbench.facts.hardware.instance import Instance
+from trnbench.facts.hardware.instance import Instance, Platform
+from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.choices import Dispatcher
 from trnbench.facts.workload.layout import (
@@ -472,6 +473,25 @@ def _serving(catalog: Catalog, entry: Entry, nearest: transfer.Nearest | None) -
         if same
         else transfer.widened(stack.provenance, transfer.HANDED_ON),
     )
+
+
+def passed_over(catalog: Catalog, stack: TrainingStack, platform: Platform) -> tuple[str, ...]:
+    """Short names of stacks with measured steps on a platform, or else on its chips.
+
+    Empty beside a stack that is measured itself.
+    """
+    if stack.basis == "measured":
+        return ()
+    here: set[str] = set()
+    near: set[str] = set()
+    for entry in transfer.entries_of(catalog, STACK_PREFIX):
+        for name in transfer.listed_in(catalog, entry, "fitted_on"):
+            of = here if name == platform.instance.name else near
+            if of is here or name in catalog.names("instances"):
+                chip = load_platform(catalog, name).chip
+                if transfer.of_one_generation(chip, platform.chip):
+                    of.add(entry.name.removeprefix(STACK_PREFIX))
+    return tuple(sorted(here or near))
 
 
 def stacks_fitted_on(catalog: Catalog, instance: str) -> tuple[TrainingStack, ...]:

@@ -19,6 +19,7 @@ from trnbench.facts.catalog.document import load_named
 from trnbench.facts.catalog.provenance import Evidence, Kind, Provenance
 from trnbench.facts.catalog.search import BUILT_IN, Catalog, Entry
 from trnbench.facts.hardware.chip import Chip
+from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.hardware.instance import Instance
 from trnbench.facts.records import Record, replace
 
@@ -215,6 +216,13 @@ def _wider(path: str, evidence: Evidence, factor: float) -> Evidence:
         kind=max(evidence.kind, Kind.ESTIMATED),
         range_text=f"{low:.4g} to {high:.4g}",
     )
+
+
+def of_one_generation(one: Chip, other: Chip) -> bool:
+    """True for chips of one family, whose software is alike; each Trainium is one by itself."""
+    if isinstance(one.unit, NeuronCores):
+        return one.name == other.name
+    return one.family == other.family
 
 
 def _distance(chip: Chip, other: Chip) -> float:

@@ -138,6 +138,8 @@ def _of_blocks(bill: Bill) -> str:
 def _speed_basis(quote: Quote) -> str:
     step = quote.step
     basis = f"speed {BASES[step.basis]}, stack {step.stack}"
+    if step.passed_over:
+        basis += f" (with steps on its chips: {', '.join(step.passed_over)})"
     if step.beyond_rows:
         basis += f", beyond its rows: {', '.join(step.beyond_rows)}"
     if step.claimed_mfu and step.step and quote.elapsed_s:

@@ -101,6 +101,8 @@ class TrainAnswer(Record):
     chosen: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     usual_stack: bool = False
+    passed_over: tuple[str, ...] = ()
+    """Stacks with measured steps on the chips, where the usual one has none."""
     implied: tuple[Assumption, ...] = ()
     """What the stack does where the layout says nothing."""
     preferred: Prefer = "fast"
@@ -128,7 +130,9 @@ class TrainAnswer(Record):
             )
             + self.implied
         )
-        stack = Assumption(name="stack", value=self.stack, why=USUAL_STACK)
+        others = f"; with steps on its chips: {', '.join(self.passed_over)} (--stack)"
+        why = USUAL_STACK + others * bool(self.passed_over)
+        stack = Assumption(name="stack", value=self.stack, why=why)
         return (stack, *own) if self.usual_stack else own
 
     @property

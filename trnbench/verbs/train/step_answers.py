@@ -60,6 +60,7 @@ def blank_answer(setup: TrainSetup, layout: PartialLayout, assumed: tuple[str, .
         evidence=setup.evidence,
         assumed=assumed,
         usual_stack=setup.usual_stack,
+        passed_over=setup.passed_over,
     )
 
 
