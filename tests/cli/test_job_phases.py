@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import trnbench
+
 
 @pytest.mark.slow
 def test_compare_shows_phases_shares_and_cost_together(run):
@@ -33,3 +35,14 @@ def test_a_run_in_parts_shows_each_of_them(run):
     assert done.code == 0
     shown = done.out.partition("p5.48xlarge, 64 nodes, part by part:\n")[2].splitlines()
     assert [line.split()[0] for line in shown[:4]] == ["sequence", "--------", "8,192", "131,072"]
+
+
+def test_a_step_with_answers_is_as_rough_as_published_ones():
+    ran = {"on": "dgx-h100", "tp": 1, "pp": 1, "dp": 8, "cp": 1, "micro_batch": 1, "zero": 1}
+    asked = {**ran, "global_batch": 512, "sequence": 4096, "recompute": "full", "vpp": 1}
+    (plain,) = trnbench.train("llama3.2-1b", job="dpo", **asked)
+    (found,) = trnbench.train("llama3.2-1b", job="grpo", **asked)
+    # Twelve published steps lie from 0.37 to 2.7 times the prediction, four of five of them.
+    assert found.step.high_step_time_s >= 2.7 * found.step.step_time_s
+    assert plain.step.high_step_time_s < 2 * plain.step.step_time_s
+    assert any("rough: published steps with answers take 0.37 to 2.7" in one for one in found.notes)

@@ -41,6 +41,7 @@ from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
+from trnbench.facts.workload.choices import REINFORCED
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.model import Model
@@ -224,6 +225,8 @@ class TrainSetup(Record, eq=False):
             known = together(known, *(getattr(amounts, name) for name in past if past[name]))
         if self.chips == 1 and self.efficiency.chip.between_chips is not None:
             known = widest(known, self.efficiency.chip.between_chips)
+        if layout.job in REINFORCED:
+            known = widest(known, self.rates.answers)
         if untested is None or not self.beyond(PartialLayout.of(layout)):
             return known
         return widest(known, untested)

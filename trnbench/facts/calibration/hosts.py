@@ -14,6 +14,7 @@ from trnbench.facts.calibration.chip_efficiency import (
     ends_of,
     numbers_of,
 )
+from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.catalog.document import load_named
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import Bytes, BytesPerS
@@ -75,6 +76,8 @@ class JobRates(Sourced):
     """Share of a micro-batch's device time behind which activations travel to the host and back."""
     host_memory_bytes_per_s: Rates
     """Bandwidth of a host's memory for its processors, shared by all ranks of a node."""
+    answers: Spread
+    """Measured over predicted times of steps that write answers."""
 
     def __post_init__(self) -> None:
         for name in ("engine_share", "host_link_share", "offload_overlap"):

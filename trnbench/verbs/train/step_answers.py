@@ -194,7 +194,11 @@ def _writing_notes(setup: TrainSetup, layout: PartialLayout) -> tuple[str, ...]:
     learns = f"; the policy is updated {updates} times, on {each:,} answers each" * (updates > 1)
     judge = "; a verifier takes no time" if layout["reward"] == "verifier" else ""
     told = f"{speed}; answers are alike long; {where}{learns}{judge}"
-    return (f"{told}; MFU counts no FLOP of writing",)
+    rough = setup.rates.answers
+    return (
+        f"{told}; MFU counts no FLOP of writing; rough: published steps with answers take "
+        f"{rough.low:g} to {rough.high:g} times the prediction",
+    )
 
 
 def _offload_notes(setup: TrainSetup, layout: PartialLayout) -> tuple[str, ...]:
