@@ -43,6 +43,8 @@ def test_a_step_with_answers_is_as_rough_as_published_ones():
     (plain,) = trnbench.train("llama3.2-1b", job="dpo", **asked)
     (found,) = trnbench.train("llama3.2-1b", job="grpo", **asked)
     # Twelve published steps lie from 0.37 to 2.7 times the prediction, four of five of them.
-    assert found.step.high_step_time_s >= 2.7 * found.step.step_time_s
-    assert plain.step.high_step_time_s < 2 * plain.step.step_time_s
+    wide, narrow = (
+        one.step.high_step_time_s / one.step.step_time_s for one in (found, plain) if one.step
+    )
+    assert wide >= 2.7 > narrow
     assert any("rough: published steps with answers take 0.37 to 2.7" in one for one in found.notes)
