@@ -31,6 +31,7 @@ from trnbench.tui.view import LaunchingView
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.frame import hidden
 from trnbench.verbs.asking.option import Given
+from trnbench.verbs.quotes.question import USUAL_INSTANCES
 
 PURCHASES = ("on-demand", "spot", "reserved", "savings-plan", "capacity-block", "quote")
 REGIONS = ("us-east-1", "us-east-2", "us-west-2", "eu-north-1")
@@ -41,7 +42,7 @@ SCENARIO_KEYS = (
 """Fields that make a scenario; forms may have more."""
 SIZES = (*NODES, "256")
 DAYS = ("30 d", "60 d", "90 d")
-FIRST_INSTANCES = "trn1.32xlarge, trn1n.32xlarge, trn2.48xlarge, trn2-ultraserver, p5.48xlarge"
+FIRST_INSTANCES = ", ".join(USUAL_INSTANCES)
 
 
 def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
