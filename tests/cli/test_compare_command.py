@@ -92,7 +92,7 @@ def test_the_usual_question_is_answered_and_said(run):
     done = run("compare", "llama2-7b", "--max-nodes", "64", "--tp", "8", "--pp", "1")
     assert done.code == 0
     shown = " ".join(done.out.split())
-    assert "Assumed tokens 2T, on trn1.32xlarge,trn1n.32xlarge,trn2.48xlarge," in shown
+    assert "Assumed tokens 2T, on trn1.32xlarge, trn1n.32xlarge, trn2.48xlarge," in shown
 
 
 def test_every_terminal_has_room_for_cost_and_days_with_their_ranges(run, monkeypatch):

@@ -153,7 +153,11 @@ class Layout(Record):
         metavar="WHERE",
     )
     activation_offload: Literal["host"] | None = _knob(
-        None, "host: what layers keep waits in host memory (GPUs).", metavar="host", part="layers"
+        None,
+        "host: what layers keep waits in host memory (GPUs).",
+        metavar="host",
+        short="act. offload",
+        part="layers",
     )
     sequence_parallel: bool = _knob(
         False,
