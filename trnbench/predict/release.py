@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 
 from trnbench.errors import InputError
-from trnbench.facts.calibration.coverage import Spread
+from trnbench.facts.calibration.coverage import Spread, together
 from trnbench.facts.calibration.population import load_population
 from trnbench.facts.calibration.stack_of import release_named
-from trnbench.facts.calibration.training_stack import TrainingEfficiency, together
+from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import replace
 from trnbench.predict.assumption import Assumption

@@ -13,7 +13,7 @@ from trnbench.engines.analytic.step.engines import Engines
 from trnbench.errors import InputError
 from trnbench.facts.calibration.collective_stack import CollectiveStack, load_stack, stack_of
 from trnbench.facts.calibration.compiler import Compiler, compiler_of
-from trnbench.facts.calibration.coverage import DEGREES, Spread, load_beyond_rows
+from trnbench.facts.calibration.coverage import DEGREES, Spread, load_beyond_rows, together, widest
 from trnbench.facts.calibration.hosts import JobRates, load_job_rates
 from trnbench.facts.calibration.population import carried_over
 from trnbench.facts.calibration.software import (
@@ -30,9 +30,7 @@ from trnbench.facts.calibration.training_stack import (
     load_chip_efficiency,
     load_training_stack,
     passed_over,
-    together,
     training_stack_of,
-    widest,
 )
 from trnbench.facts.calibration.transfer import serving_by_name, taken_over
 from trnbench.facts.catalog.provenance import Kind

@@ -201,7 +201,7 @@ def test_software_that_nobody_knows_takes_the_machines_stack(reader):
         ({"mbs": "3"}, "micro-batch 3 does not divide"),
         ({"instance": "abacus"}, "unknown instance 'abacus'"),
         ({"precision": "int3"}, "unknown precision 'int3'"),
-        ({"offload": "optimizer"}, "offloading is not modelled"),
+        ({"offload": "optimizer"}, "only offloaded activations are scored"),
         ({"step_time_s": ""}, "step_time_s: not given"),
         ({"step_time_s": "-1"}, "is not a positive number"),
         ({"layers": "", "model": "mine"}, "layers: not given"),

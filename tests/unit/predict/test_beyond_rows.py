@@ -9,13 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnbench import search_layouts, train
-from trnbench.facts.calibration.coverage import Covered, Spread
-from trnbench.facts.calibration.training_stack import (
-    STACK_PREFIX,
-    load_training_stack,
-    together,
-    widest,
-)
+from trnbench.facts.calibration.coverage import Covered, Spread, together, widest
+from trnbench.facts.calibration.training_stack import STACK_PREFIX, load_training_stack
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.workload.layout import Layout
 from trnbench.predict.setup import train_setup

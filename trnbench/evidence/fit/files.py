@@ -27,8 +27,8 @@ from trnbench.evidence.fit.problem import KERNEL, STEP
 from trnbench.evidence.fit.rows import SMALL
 from trnbench.evidence.fit.start import Start, Table
 from trnbench.facts.calibration.collective_stack import FILE_PREFIX
-from trnbench.facts.calibration.coverage import Covered, Spread
-from trnbench.facts.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX, widest
+from trnbench.facts.calibration.coverage import Covered, Spread, widest
+from trnbench.facts.calibration.training_stack import CHIP_PREFIX, STACK_PREFIX
 from trnbench.facts.calibration.transfer import (
     AS_IN,
     BY_KERNELS,

@@ -15,9 +15,8 @@ from functools import cache
 from trnbench.evidence.comparison import Comparison, RowClass
 from trnbench.evidence.fit.calibrate import SCATTERED, FittedRow, spread_of, steps_of
 from trnbench.evidence.fit.problem import KERNEL, STEP, Measured
-from trnbench.facts.calibration.coverage import DEGREES, Covered, Spread
+from trnbench.facts.calibration.coverage import DEGREES, Covered, Spread, together, widest
 from trnbench.facts.calibration.population import KindOfSoftware
-from trnbench.facts.calibration.training_stack import together, widest
 from trnbench.facts.records import Record, replace
 from trnbench.predict.ranges import END
 

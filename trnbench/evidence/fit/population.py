@@ -29,7 +29,7 @@ from trnbench.evidence.rows import EvidenceFile, read_evidence
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import Reader
 from trnbench.facts.arrays import FloatArray
-from trnbench.facts.calibration.coverage import Spread
+from trnbench.facts.calibration.coverage import Spread, widest
 from trnbench.facts.calibration.hosts import Dispatch
 from trnbench.facts.calibration.population import (
     FILE,
@@ -44,7 +44,6 @@ from trnbench.facts.calibration.training_stack import (
     TrainingStack,
     generic_stack,
     load_training_stack,
-    widest,
 )
 from trnbench.facts.calibration.transfer import (
     HANDED_ON,

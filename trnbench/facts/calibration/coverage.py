@@ -7,6 +7,7 @@ rows determine.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -100,3 +101,22 @@ class BeyondRows(Sourced):
 def load_beyond_rows(catalog: Catalog) -> BeyondRows:
     """The shipped scatter, or the user's own of the same name."""
     return load_named(catalog, "calibration", "beyond-rows", BeyondRows)
+
+
+def between(first: Spread, other: Spread) -> Spread:
+    return Spread(low=(first.low * other.low) ** 0.5, high=(first.high * other.high) ** 0.5)
+
+
+def widest(*spreads: Spread) -> Spread:
+    """The spread that contains all of these."""
+    return Spread(
+        low=min(spread.low for spread in spreads), high=max(spread.high for spread in spreads)
+    )
+
+
+def together(*spreads: Spread) -> Spread:
+    """Spread of independent reasons to be wrong: logarithms add in squares."""
+    return Spread(
+        low=math.exp(-math.hypot(*(math.log(spread.low) for spread in spreads))),
+        high=math.exp(math.hypot(*(math.log(spread.high) for spread in spreads))),
+    )

@@ -6,7 +6,6 @@ chip: a chip runs many stacks. A number may be a row of samples, as in `chip_eff
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 from trnbench.errors import InputError, did_you_mean
@@ -26,7 +25,7 @@ from trnbench.facts.calibration.chip_efficiency import (
     numbers_of,
     samples_of,
 )
-from trnbench.facts.calibration.coverage import BeyondRows, Covered, Spread
+from trnbench.facts.calibration.coverage import BeyondRows, Covered, Spread, between, widest
 from trnbench.facts.calibration.hosts import PLAIN, Dispatch, HostLaunch, MemoryOverheads
 from trnbench.facts.calibration.supports import (
     ANYTHING_ELSE,
@@ -97,25 +96,6 @@ class Habits(Record):
     """Meaning of `selective` recompute: the attention core, or half of a forward pass."""
     fp8_frozen: FrozenFormat = "none"
     """Format of frozen weights in adapter jobs with fp8 products."""
-
-
-def _between(first: Spread, other: Spread) -> Spread:
-    return Spread(low=(first.low * other.low) ** 0.5, high=(first.high * other.high) ** 0.5)
-
-
-def widest(*spreads: Spread) -> Spread:
-    """The spread that contains all of these."""
-    return Spread(
-        low=min(spread.low for spread in spreads), high=max(spread.high for spread in spreads)
-    )
-
-
-def together(*spreads: Spread) -> Spread:
-    """Spread of independent reasons to be wrong: logarithms add in squares."""
-    return Spread(
-        low=math.exp(-math.hypot(*(math.log(spread.low) for spread in spreads))),
-        high=math.exp(math.hypot(*(math.log(spread.high) for spread in spreads))),
-    )
 
 
 class SmallSpread(Spread):
@@ -309,7 +289,7 @@ class TrainingStack(Sourced):
         if family is not None and self.fitted_to and family not in self.fitted_to:
             return unseen
         measured = self.basis_on(instance) == self.basis
-        return self.spread if measured else _between(self.spread, unseen)
+        return self.spread if measured else between(self.spread, unseen)
 
     @property
     def own_numbers(self) -> dict[str, Numbers]:
@@ -468,7 +448,7 @@ def _serving(catalog: Catalog, entry: Entry, nearest: transfer.Nearest | None) -
         stack,
         inherits_from=stack.name,
         basis="transferred" if stack.basis == "measured" else "assumed",
-        spread=_between(stack.spread, unseen) if same else unseen,
+        spread=between(stack.spread, unseen) if same else unseen,
         provenance=stack.provenance
         if same
         else transfer.widened(stack.provenance, transfer.HANDED_ON),

@@ -153,11 +153,7 @@ class Layout(Record):
         metavar="WHERE",
     )
     activation_offload: Literal["host"] | None = _knob(
-        None,
-        "host: what layers keep waits in host memory (GPUs).",
-        metavar="host",
-        short="act. offload",
-        part="layers",
+        None, "host: activations wait there.", metavar="host", short="act. offload", part="layers"
     )
     sequence_parallel: bool = _knob(
         False,
@@ -357,10 +353,8 @@ class Layout(Record):
             value = values[knob.name]
             if not is_for_job:
                 if value != knob.default:
-                    raise ValueError(
-                        f"`{knob.name}` is a knob of job {' or '.join(knob.of_jobs)}: "
-                        f"found {self.job}"
-                    )
+                    jobs = " or ".join(knob.of_jobs)
+                    raise ValueError(f"`{knob.name}` is a knob of job {jobs}: found {self.job}")
             elif value is None:
                 force_setattr(self, knob.name, own.get(knob.name))
             elif knob.choices and value not in knob.choices:
