@@ -119,7 +119,7 @@ calibration: $(READY) ## fit the shipped calibrations anew: GPUs to rows marked 
 	@$(BIN)/python -m trnbench.evidence.fit.population $(addprefix workloads/published/, \
 		gpu_steps.csv families_2026.csv hf_one_gpu.csv nanotron_steps.csv trainium_steps.csv \
 		trainium_steps_2026.csv) 2026-11-26 specs/calibration/population-of-software.toml
-	@$(BIN)/python -m trnbench.verbs.validate.accuracy 2026-11-26 specs/accuracy.toml
+	@$(BIN)/python -m trnbench.verbs.validate.accuracy 2026-11-26 trnbench/verbs/validate/accuracy.toml
 
 lowest: ## run the quick tests with the lowest versions that pyproject.toml allows (minutes)
 	@PYTHON=$(PYTHON) WORKERS=$(WORKERS) .ci/lowest $(ARGS)

@@ -17,6 +17,8 @@ import tomli
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomli.loads((ROOT / "pyproject.toml").read_text())
+SCRIPTS = {"torch": "trnbench/evidence/measure/torch_steps.py"}
+"""Files that are run apart, in a Python that may not have trnbench, by what they need."""
 NOT_OURS = {"trnbench", "tests", *sys.stdlib_module_names}
 
 
@@ -42,6 +44,8 @@ def modules(folder: str) -> dict[str, Path]:
     """Return the file of every module below a folder, by the module's name."""
     found = {}
     for path in sorted((ROOT / folder).rglob("*.py")):
+        if str(path.relative_to(ROOT)) in SCRIPTS.values():
+            continue
         parts = path.relative_to(ROOT).with_suffix("").parts
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
@@ -100,7 +104,7 @@ RUN_TIME = declared(PROJECT["project"]["dependencies"])
 EXTRAS = {
     name
     for extra, requirements in PROJECT["project"]["optional-dependencies"].items()
-    if extra != "dev"
+    if extra not in ("dev", *SCRIPTS)
     for name in declared(requirements)
 }
 DEV = declared(PROJECT["project"]["optional-dependencies"]["dev"])

@@ -116,7 +116,7 @@ def run(
 def test_a_made_up_knob_is_found_everywhere(tmp_path):
     changed_copy(tmp_path, meaning=True)
     for verb in ("train", "compare"):
-        shown = run(tmp_path, "-m", "trnbench", verb, "--help").stdout
+        shown = run(tmp_path, "-m", "trnbench", verb, "--help-all").stdout
         assert "--made-up HOW" in shown
         assert "A knob of a test." in shown
     own = tmp_path / "own" / "training"

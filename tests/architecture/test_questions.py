@@ -57,7 +57,7 @@ def test_a_made_up_option_is_found_everywhere(tmp_path):
     text = path.read_text()
     assert text.count(BEFORE) == 1
     path.write_text(text.replace(BEFORE, FIELD + BEFORE))
-    shown = run(tmp_path, "-m", "trnbench", "matrix", "--help")
+    shown = run(tmp_path, "-m", "trnbench", "matrix", "--help-all")
     assert "--made-up N" in shown
     assert "An option of a test.  [default: 4]" in shown
     asked = ["matrix", "8x8x8", "--on", "trainium2", "--made-up", "7", "--no-keep", "--json"]

@@ -99,6 +99,7 @@ def test_the_shipped_calibrations_are_current(chips, request):
         assert made == {key: value for key, value in shipped.items() if not is_number(value)}
 
 
+@pytest.mark.soak
 def test_every_row_marked_fit_was_fitted(gpu):
     assert gpu.unused == ()
 
@@ -126,6 +127,7 @@ def test_rows_of_2026_are_met_with_their_device_times(trainium):
     assert mean_error(row.fitted for row in of["device"]) <= 0.06
 
 
+@pytest.mark.soak
 def test_gpu_rows_are_met(gpu):
     steps = [one for one in gpu.calibration.rows if one.row.quantity == "step"]
     tuned = [one for one in steps if one.row.stack in DENSE_STACKS]
@@ -134,6 +136,7 @@ def test_gpu_rows_are_met(gpu):
     assert mean_error(one.fitted for one in kernels) <= 0.08
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("stack", "small", "most"),
     [("megatron-a100", True, 0.20), ("hf-ampere", False, 0.11), ("internevo-ampere", False, 0.10)],
@@ -155,6 +158,7 @@ def test_releases_are_told_by_every_stack_of_their_chip(trainium):
     assert effects['chip.releases."2.5"'] > 1.08 > effects['chip.releases."2.24"']
 
 
+@pytest.mark.soak
 def test_what_rows_do_not_tell_is_not_called_derived(gpu):
     made = {name: dict(leaves(tomli.loads(gpu.text(name)))) for name in gpu.names()}
     seen = {True: 0, False: 0}

@@ -26,6 +26,7 @@ OWN_INPUTS = (
 _MONEY_KEY = re.compile(
     r"usd|cost|discount|budget|bill|prices\b|assumed_prices|storage|break_even|sensitivity|cheapest"
 )
+_SIZES = ("sequence", "global_batch")
 _AMOUNT = r"\d[\d.,]*\d(?:\s?[KMBT]\b)?|\d(?:\s?[KMBT]\b)?"
 _MONEY_TEXT = re.compile(
     rf"(?:USD\s?|\$)(?:{_AMOUNT})(?:\s?\([\d.,]+-[\d.,]+\))?|(?:{_AMOUNT})\s?USD\b"
@@ -52,7 +53,10 @@ def without_own_options(command: str) -> str:
 
 def redacted_report(report: Report) -> Report:
     """Return a report that tells no money; columns of it are left out."""
-    told = money_told(report.inputs, *report.rows, report.summary)
+    # An amount that rounds to a batch or a length is not told by a text that names these.
+    sizes = {row[name] for row in report.rows for name in _SIZES if name in row}
+    amounts = money_told(report.inputs, *report.rows, report.summary)
+    told = [amount for amount in amounts if round(amount) not in sizes]
     return replace(
         report,
         inputs=redacted_cells(report.inputs, told),

@@ -15,6 +15,7 @@ from textual.widgets import Static
 from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.units import counted
+from trnbench.facts.workload.choices import USUAL_INSTANCES
 from trnbench.tui.forms import (
     BATCHES,
     NODES,
@@ -31,7 +32,6 @@ from trnbench.tui.view import LaunchingView
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.frame import hidden
 from trnbench.verbs.asking.option import Given
-from trnbench.verbs.quotes.question import USUAL_INSTANCES
 
 PURCHASES = ("on-demand", "spot", "reserved", "savings-plan", "capacity-block", "quote")
 REGIONS = ("us-east-1", "us-east-2", "us-west-2", "eu-north-1")

@@ -108,3 +108,12 @@ def exchange_named(text: str) -> str:
 def neighbours_of(exchange: str) -> int | None:
     """Ranks of an all-to-all inside a ring; None without a hybrid."""
     return int(exchange.removeprefix(_HYBRID)) if exchange.startswith(_HYBRID) else None
+
+
+USUAL_MODEL = "llama3.1-70b"
+USUAL_TOKENS = 2e12
+USUAL_INSTANCES = (
+    *("trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "p5.48xlarge"),
+    "u-p6e-gb200x72",
+)
+"""The run that is compared where nobody says which, and between which instance types."""

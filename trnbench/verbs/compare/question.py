@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.units import Dimension, show
+from trnbench.facts.workload.choices import USUAL_INSTANCES, USUAL_MODEL, USUAL_TOKENS
 from trnbench.verbs.asking.option import Given
 from trnbench.verbs.asking.question import Question, group, option
 from trnbench.verbs.quotes.question import (
     DEADLINE_S,
-    USUAL_INSTANCES,
-    USUAL_MODEL,
-    USUAL_TOKENS,
     RunRequest,
 )
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from trnbench.errors import InputError
 from trnbench.evidence.comparison import Comparison
-from trnbench.evidence.measure import torch_steps
 from trnbench.evidence.measure.device import chip_of
 from trnbench.evidence.measure.machine import machine_files
 from trnbench.evidence.measure.machine_fits import RowClock
@@ -25,7 +24,7 @@ from trnbench.verbs.measure.answer import MeasureAnswer, MeasuredRow, StepsVerdi
 from trnbench.verbs.measure.machine import beside, write_specs
 from trnbench.verbs.measure.question import MeasureQuestion
 
-SCRIPT = Path(torch_steps.__file__)
+SCRIPT = Path(__file__).parents[2] / "evidence" / "measure" / "torch_steps.py"
 """The script that times steps of PyTorch."""
 
 

@@ -36,15 +36,6 @@ DEADLINE_S = 60 * DAY_S
 """A run without a deadline is to end within so many seconds: else the slowest would be cheapest."""
 MAX_AGE_VARIABLE = "TRNBENCH_PRICES_MAX_AGE"
 
-USUAL_MODEL = "llama3.1-70b"
-USUAL_TOKENS = 2e12
-USUAL_INSTANCES = (
-    *("trn1.32xlarge", "trn1n.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "p5.48xlarge"),
-    "u-p6e-gb200x72",
-)
-"""The run that is compared where nobody says which, and between which instance types."""
-
-
 LEAST_FAILURES, MOST_FAILURES = 1e-9, 1000.0
 """Failures of a node in a day: one in three million years, one in a minute and a half."""
 

@@ -1,9 +1,9 @@
 """Accuracy of predicted steps on rows that no calibration has seen, as a page and as data.
 
-`specs/accuracy.toml` holds what `validate` says of the shipped steps: by software and chip, beside
-a baseline that has not seen the software either, by what predictions rest on, and how well memory,
-crashes and the order of layouts are told. `make calibration` writes it; `trnbench help accuracy`
-and the README print it.
+`accuracy.toml` beside this module holds what `validate` says of the shipped steps: by software and
+chip, beside a baseline that has not seen the software either, by what predictions rest on, and how
+well memory, crashes and the order of layouts are told. `make calibration` writes it; `trnbench help
+accuracy` and the README print it.
 
     python -m trnbench.verbs.validate.accuracy DATE OUTPUT
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.statistics import Errors, errors_of, memory_errors_of, stranger_baseline
-from trnbench.facts.catalog.search import built_in_folder, open_catalog
+from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.catalog.toml_file import read_toml, toml_text
 from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.facts.hardware.library import load_instance
@@ -25,7 +25,7 @@ from trnbench.show.text_table import TextTable, percent
 from trnbench.verbs.validate.answer import ScoredSet
 
 SETS = ("trainium", "gpu")
-FILE = Path("specs") / "accuracy.toml"
+FILE = Path(__file__).with_name("accuracy.toml")
 CLASSES = {
     "inside rows": "measured, inside its stack's rows",
     "beyond rows": "measured stack, layout beyond its rows",
@@ -131,7 +131,7 @@ def _rounded(number: float) -> float:
 
 def shipped_accuracy() -> Accuracy:
     """The accuracy that was written with the shipped calibrations."""
-    return shaped(read_toml(built_in_folder() / FILE), Accuracy)
+    return shaped(read_toml(FILE), Accuracy)
 
 
 _HEADINGS = ("steps of", "rows", "mean", "median", "inside 80 %", "baseline, mean", "median")
