@@ -15,23 +15,23 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    "cli": 3_228,
-    "engines": 16_297,
-    "evidence": 14_852,
-    "facts": 12_562,
-    "launch": 3_230,
-    "machine": 6_261,
-    "money": 3_772,
-    "predict": 5_185,
-    "program": 7_353,
-    "show": 3_373,
-    "store": 2_010,
-    "tui": 8_363,
-    "verbs": 21_486,
+    "cli": 4_428,
+    "engines": 17_497,
+    "evidence": 16_052,
+    "facts": 13_762,
+    "launch": 4_430,
+    "machine": 7_461,
+    "money": 4_972,
+    "predict": 6_385,
+    "program": 8_553,
+    "show": 4_573,
+    "store": 3_210,
+    "tui": 9_000,
+    "verbs": 22_686,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
-RECORDS_PER_1000_LINES = 7.15
+RECORDS_PER_1000_LINES = 7.3
 SHORT_MODULES = 26
 """Modules of under 60 lines that are no `__init__`."""
 RETURN_RIDDLES = 10
