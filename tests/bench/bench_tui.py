@@ -78,7 +78,7 @@ def processor_s(process: int, *, below: bool) -> float:
 def started(home: str) -> tuple[float, float]:
     """Return the processor time until Compare is painted, and until it has its answer."""
     screen = ScreenTerminal(home=home, columns=120, lines=40)
-    screen.shows("[1 Compare]", wait_s=0.002)
+    screen.shows("[Compare]", wait_s=0.002)
     painted = processor_s(screen.process.pid, below=False)
     screen.shows(" compare: ", absent="compare: 0/", wait_s=0.002)
     while "s" not in screen.shows(" compare: ").partition(" compare: ")[2].split()[1:2]:

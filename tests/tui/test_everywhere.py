@@ -17,10 +17,10 @@ from trnbench.tui.dialogs import AskPath, Confirm, JumpScreen
 from trnbench.tui.help import HelpScreen
 from trnbench.tui.picker import Choices, Palette, Picker
 from trnbench.tui.settings import config_path, state_path
-from trnbench.tui.views import VIEWS
+from trnbench.tui.views import PLACES, VIEWS
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Form
-from trnbench.tui.widgets.frame import KeyLine, ViewBar
+from trnbench.tui.widgets.frame import Crumbs, KeyLine, ViewBar
 from trnbench.tui.widgets.panels import ErrorPanel, PictureSwitch, TextPanel
 from trnbench.tui.widgets.plot import Plot
 from trnbench.tui.widgets.result_table import ResultTable
@@ -202,7 +202,7 @@ async def test_names_are_picked_from_a_list_and_an_edit_is_taken_back(opened, un
     await until(pilot, lambda: isinstance(app.screen, Picker))
     await pilot.press(*"8b", "enter")
     await until(pilot, lambda: form.texts["model"] == "llama3.1-8b")
-    assert str(app.view.query_one(".subject").content).startswith("llama3.1-8b, 2T tokens")
+    assert str(app.view.query_one(Crumbs).content).startswith("llama3.1-8b, 2T")
     await pilot.press("u", "u")
     await until(pilot, lambda: form.texts["instances"] == before)
     assert form.texts["model"] == "llama3.1-70b"
@@ -234,52 +234,82 @@ async def test_a_filter_is_named_and_escape_ends_it(opened):
     pane, line = app.view.query_one(TablePane), app.view.query_one(TablePane).query_one(Input)
     await pilot.press("slash", *"trn2", "enter")
     await pilot.pause()
-    assert str(app.view.query_one(".count").content).startswith("filter: trn2 (2 of 5)")
+    assert "filter: trn2 (2 of 5)" in app.view.query_one(TablePane).told
     assert not line.display
     await pilot.press("slash", "end", "backspace", "enter")
     await pilot.pause()
-    assert str(app.view.query_one(".count").content).startswith("filter: trn (4 of 5)")
+    assert "filter: trn (4 of 5)" in app.view.query_one(TablePane).told
     for leave in (("escape",), ("slash", "x", "escape")):
         await pilot.press(*leave)
         await pilot.pause()
         assert not pane.filtered
         assert len(app.view.report.rows) == 5
-        assert str(app.view.query_one(".count").content).startswith("5 rows")
+        assert "5 rows" in app.view.query_one(TablePane).told
         assert isinstance(app.focused, ResultTable)
 
 
-async def test_a_digit_leads_to_its_view_from_everywhere():
-    digits = {binding.id for binding in known_bindings() if binding.key in "0123456789"}
-    assert digits == {f"app.{name}" for name in VIEWS}
+async def test_digits_lead_to_places_tab_goes_on_inside_and_escape_goes_up(
+    made, silent, unplotted, until
+):
+    assert [name for views in PLACES.values() for name in views] == [*VIEWS]
+    app = made()
+
+    async def at(pilot, *steps):
+        for key, name in steps:
+            await pilot.press(key)
+            await until(pilot, lambda name=name: name == app.view.NAME)
+            assert name in str(app.view.query_one(Crumbs).content)
+
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.view is not None)
+        await at(pilot, ("tab", "plan"), ("2", "layouts"), ("tab", "memory"), ("tab", "schedule"))
+        await at(pilot, ("tab", "layouts"), ("shift+tab", "schedule"), ("escape", "layouts"))
+        await at(pilot, ("escape", "compare"), ("4", "evidence"), ("tab", "runs"))
+        # A place is as it was left.
+        await at(pilot, ("3", "matrix"), ("4", "runs"), ("1", "compare"))
+        await pilot.press("escape")
+        assert app.view.NAME == "compare"
+        assert app.is_running
+
+
+@pytest.mark.slow
+async def test_enter_goes_deeper_and_escape_back_to_the_row_it_came_from(opened, until):
+    app, pilot = opened
+    await pilot.press("down", "down", "enter")
+    await until(pilot, lambda: app.view.NAME == "layouts")
+    told = str(app.view.query_one(Crumbs).content)
+    assert told.startswith("llama3.1-70b, 2T > trn2.48xlarge x 64 > layouts")
+    await pilot.press("escape")
+    await until(pilot, lambda: app.view.NAME == "compare")
+    assert app.view.table.row["instance"] == "trn2.48xlarge"
 
 
 @pytest.mark.slow
 async def test_the_mouse_turns_charts_and_shows_more_columns(opened):
     app, pilot = opened
     switch = app.view.query_one(PictureSwitch)
-    await pilot.click(".names", offset=(len("c: [cost/time] s"), 0))
+    await pilot.click(PictureSwitch, offset=(2 + len("[cost/time]  s"), 0))
     assert switch.shown == "speed/nodes"
     column = app.view.table.column
-    await pilot.click(".count", offset=(2, 0))
+    pane = app.view.query_one(TablePane)
+    await pilot.click(TablePane, offset=(5, pane.region.height - 1))
     assert app.view.table.column == column + 1
 
 
 @pytest.mark.slow
-async def test_newcomers_see_five_keys_once(made, silent, unplotted, until):
-    for first in (True, False):
-        app = made()
-        async with app.run_test(size=(80, 24)) as pilot:
-            await until(pilot, lambda app=app: app.view is not None)
-            shown = list(app.view.query(".first-run"))
-            assert [one.region.height for one in shown] == [1] * first
-            app.view.query(ResultTable).first().filter_by("trn2")
-            await pilot.press("c", "q")
+async def test_a_session_opens_as_the_last_was_left_but_with_every_row(
+    made, silent, unplotted, until
+):
+    app = made()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: app.view is not None)
+        app.view.query(ResultTable).first().filter_by("trn2")
+        await pilot.press("c", "c", "q")
     again = made()
     async with again.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: again.view is not None)
-        # How things were looked at is as it was left, too.
         await until(pilot, lambda: again.view.query_one(PictureSwitch).shown == "step time")
-        # ... but every row is there: what hides some would be forgotten by then.
+        # What hides some would be forgotten by then.
         assert not again.view.table.state.words
 
 
@@ -331,12 +361,12 @@ async def test_small_terminals_have_room_for_count_and_chart(made, silent, until
         app.view.answered("compare", canned.found())
         plot = app.view.query(Plot).first()
         await until(pilot, lambda: plot.room[1] >= 2)
-        pane, count = app.view.query_one(TablePane), app.view.query_one(".count")
-        assert count.region.height
-        assert pane.region.contains_region(count.region)
+        assert "5 rows" in app.view.query_one(TablePane).told
         shown = str(app.view.query_one(ViewBar).content)
-        assert shown.startswith("[1 Compare]")
-        assert "0 R" in shown
+        assert shown.startswith(" 1 Decide")
+        assert "[Compare]" in shown
+        assert shown.rstrip().endswith("4 Trust")
+        assert len(shown.rstrip()) <= size[0]
         missing = app.view.query_one("#picture-cost-time", Chart).data.missing
         assert missing == "not drawn: no price: trn2-ultraserver; cannot run: p5.48xlarge"
 
@@ -397,16 +427,18 @@ async def test_pictures_are_drawn_in_every_kind_of_theme(made, silent, until, ca
             assert app.theme == theme
 
 
-async def test_leaving_a_running_suite_asks_first(made, silent, until, monkeypatch):
-    app = made("run")
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: app.view is not None)
-        monkeypatch.setattr(
-            "trnbench.tui.views.run.RunView.unfinished", property(lambda view: "matrix is running")
-        )
-        await pilot.press("q", "n")
-        assert app.view is app.screen
-        await pilot.press("q", "y")
+@pytest.mark.slow
+async def test_leaving_asks_only_where_a_saved_scenario_has_newer_edits(opened, until):
+    app, pilot = opened
+    app.kept_as_saved(app.view.scenario)
+    app.view.query_one(Form).put({"nodes": "8"})
+    app.view.query_one(Form).look()
+    await pilot.press("q")
+    await until(pilot, lambda: isinstance(app.screen, Confirm))
+    await pilot.press("n")
+    assert app.view is app.screen
+    app.kept_as_saved(app.view.scenario)
+    await pilot.press("q")
     assert app._exit
 
 
@@ -461,7 +493,7 @@ async def test_a_small_terminal_hides_errors_and_a_narrow_one_tells_of_bad_texts
 
 
 @pytest.mark.slow
-async def test_notes_are_broken_into_lines_and_so_is_the_count(opened, canned):
+async def test_notes_are_broken_into_lines(opened, canned):
     app, pilot = opened
     await pilot.resize_terminal(80, 24)
     found = canned.found()
@@ -474,7 +506,6 @@ async def test_notes_are_broken_into_lines_and_so_is_the_count(opened, canned):
     why = app.view.query_one("#picture-why")
     assert why.query_one(Static).size.width <= why.size.width
     assert why.query_one(Static).size.height > len(why.text.splitlines())
-    assert app.view.query_one(".count").size.height == 2
 
 
 async def test_ctrl_c_says_how_to_leave_and_leaves_when_pressed_twice(opened):
@@ -571,7 +602,7 @@ async def test_keys_wait_for_the_view_they_are_meant_for(made, silent, unplotted
         burst(app, "f")
         await until(pilot, lambda: isinstance(app.focused, Input))
         await pilot.press("escape")
-        burst(app, "6", "n", "n")
+        burst(app, "4", "n", "n")
         await until(pilot, lambda: app.current_mode == "evidence")
         await until(pilot, lambda: app.view.command() == "trnbench validate --set collectives")
 
@@ -584,9 +615,9 @@ async def test_the_application_leaves_once_a_view_that_was_opened_stands(
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: app.view is not None)
         # As a message of a view does: nobody waits until what it opens stands.
-        app.switch_mode("run")
+        app.switch_mode("runs")
         await app.action_leave()
-        assert app.view.NAME == "run"
+        assert app.view.NAME == "runs"
         assert app.view.query(ResultTable)
 
 
@@ -676,12 +707,12 @@ async def test_a_schedule_is_drawn_as_wide_as_its_place_after_a_resize_elsewhere
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: asked)
         app.view._drawn = object()
-        await pilot.press("7")
-        await until(pilot, lambda: app.view.NAME == "run")
+        await pilot.press("4", "tab")
+        await until(pilot, lambda: app.view.NAME == "runs")
         await pilot.resize_terminal(200, 60)
-        await pilot.press("5")
+        await pilot.press("2")
         await until(pilot, lambda: app.view.NAME == "schedule")
-        place = app.view.query_one(TextPanel)
+        place = app.view.query_one("#picture-gantt", TextPanel)
         await until(pilot, lambda: asked[-1][-1][0] == place.size.width - 1)
         assert place.size.width < 160  # beside the form
 
@@ -707,14 +738,14 @@ async def test_however_narrow_the_line_of_keys_has_help_and_the_way_out(opened):
     app, pilot = opened
     line = app.view.query_one(KeyLine)
     whole = line.render().plain
-    assert whole.startswith("s Sort ")
-    assert whole.endswith(" ? Help q Quit")
+    assert " Layouts  c Chart  " in whole
+    assert whole.endswith("  ? Help  q Quit")
     await pilot.resize_terminal(60, 20)
     await pilot.pause()
     told = line.render().plain
     assert len(told) <= 60 < len(whole)
-    assert told.endswith(" ? Help q Quit")
-    assert whole.startswith(told.removesuffix(" ? Help q Quit"))
+    assert told.endswith("  ? Help  q Quit")
+    assert whole.startswith(told.removesuffix("  ? Help  q Quit"))
     # A click is as good as the key.
-    await pilot.click(KeyLine, offset=(told.index("? Help"), 0))
+    await pilot.click(KeyLine, offset=(1 + told.index("? Help"), 0))
     assert isinstance(app.screen, HelpScreen)

@@ -20,7 +20,7 @@ from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
 from trnbench.show.report import Report, columns
 from trnbench.store.database import opened
 from trnbench.store.runs import listed
-from trnbench.tui.questions.benchmarks import collective_sweep, matrix_rows, run_suite
+from trnbench.tui.questions.benchmarks import collective_sweep, matrix_rows
 from trnbench.tui.questions.layouts import Window, layout_detail, memory_slots, schedule_chart
 from trnbench.tui.questions.scenarios import compare_rows, plan_rows
 from trnbench.tui.work import WorkLane
@@ -64,7 +64,6 @@ QUESTIONS: dict[str, Callable[..., object]] = {
     "memory": partial(memory_slots, job=JOB, layout=TP8),
     "matrix": partial(matrix_rows, question=PRODUCTS),
     "collective": partial(collective_sweep, question=SWEEP, algorithms=(AUTO, "ring")),
-    "run": partial(run_suite, kind="matrix", name="square", engine="analytic"),
 }
 """By view, the question that fills it."""
 

@@ -13,12 +13,12 @@ from textual.widgets import Input
 
 from trnbench.tui.settings import config_path, read_state, state_path
 from trnbench.tui.view import View
-from trnbench.tui.views import VIEWS
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Form
 from trnbench.tui.widgets.panels import ErrorPanel, PictureSwitch, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
+from trnbench.tui.widgets.table_pane import TablePane
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.slow]
 
@@ -93,7 +93,7 @@ async def test_comparing_with_real_answers(made, small, no_charts, until):
         assert shown.report.rows == before
         # ... marked as not of what is typed.
         assert shown.stale
-        assert "tokens cannot be used" in str(app.view.query_one(".count").content)
+        assert "tokens cannot be used" in app.view.query_one(TablePane).told
 
         # A worker that dies leaves the application alive.
         lane = app.view.lane("compare")
@@ -169,8 +169,8 @@ async def test_layouts_by_hand_and_their_schedule(made, small, until):
     async with app.run_test(size=(140, 45)) as pilot:
         await until(pilot, filled(app))
         assert table(app).report.rows[0]["rank"] == 1
-        await pilot.press("enter")
-        verdict = app.view.query_one("#layouts-verdict")
+        await pilot.press("E")
+        verdict = app.view.query_one(".verdict")
         await until(pilot, lambda: "by hand" in str(verdict.content))
         assert "fits" in str(verdict.content)
         tp = app.view.query_one("#layouts-hand", Form).fields["tp"].query_one(Input)
@@ -181,13 +181,13 @@ async def test_layouts_by_hand_and_their_schedule(made, small, until):
         tp.value = str(table(app).row["tp"])
         await pilot.press("enter", "escape", "d")
         await until(pilot, lambda: app.view.NAME == "schedule")
-        chart = app.view.query_one(TextPanel)
+        chart = app.view.query_one("#picture-gantt", TextPanel)
         await until(pilot, lambda: "stage 0" in chart.text)
         whole = chart.text
         assert "forward" in whole
         await pilot.press("plus", "plus")
         await until(pilot, lambda: chart.text != whole)
-        title = app.view.query_one("#schedule-title")
+        title = app.view.query_one(".verdict")
         assert "drawn:" in str(title.content)
         await pilot.press("n")
         await until(pilot, lambda: "links" in chart.text)
@@ -213,13 +213,13 @@ async def test_a_plan_and_the_memory_of_its_cluster(made, small, until):
         assert "to repeat" in panels["in words"] or "again" in panels["in words"]
         await pilot.press("enter")
         await until(pilot, lambda: app.view.NAME == "layouts")
-        await pilot.press("9")
+        await pilot.press("tab")
         await until(pilot, lambda: app.view.NAME == "memory" and filled(app)())
         assert app.view.command().endswith(" --memory")
         assert table(app).row["peak"]
         area = app.view.query_one("#picture-timeline", TextPanel)
         await until(pilot, lambda: "weights" in area.text)
-        assert "a rank of" in str(app.view.query_one("#memory-title").content)
+        assert "a rank of" in str(app.view.query_one(".verdict").content)
 
 
 def shown_verdict(app):
@@ -270,31 +270,6 @@ async def test_evidence_and_claims(made, until):
         assert "largest" in app.view.query_one("#picture-errors", TextPanel).text
 
 
-async def test_a_suite_runs_and_its_rows_are_exported(made, home, until):
-    app = made("run")
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, filled(app))
-        results = app.view.query_one("#run-results", ResultTable)
-        await pilot.press("r")
-        await until(pilot, lambda: bool(results.source.keys))
-        await pilot.press("e")
-        (path,) = home.glob("trnbench-run-*.csv")
-        assert len(path.read_text().splitlines()) == len(results.report.rows) + 1
-        assert app.view.command() == "trnbench matrix --suite kernels --engine analytic"
-
-
-async def test_every_view_is_reached_by_its_number_and_by_turning(made, silent, unplotted, until):
-    app = made()
-    async with app.run_test(size=(120, 40)) as pilot:
-        for number, name in enumerate(VIEWS, start=1):
-            await pilot.press(str(number % 10))
-            await until(pilot, lambda name=name: app.current_mode == name)
-        await pilot.press("right_square_bracket")
-        await until(pilot, lambda: app.view.NAME == "compare")
-        await pilot.press("left_square_bracket")
-        await until(pilot, lambda: app.view.NAME == "runs")
-
-
 async def test_leaving_keeps_the_state_for_the_next_start(made, silent, unplotted, until):
     app = made("matrix")
     async with app.run_test(size=(120, 40)) as pilot:
@@ -314,9 +289,9 @@ async def test_leaving_keeps_the_state_for_the_next_start(made, silent, unplotte
 async def test_keys_are_given_to_other_keys_by_id(made, silent, unplotted, until):
     path = config_path()
     path.parent.mkdir(parents=True)
-    path.write_text('[keys]\n"app.help" = "f1"\n', encoding="utf-8")
+    path.write_text('[keys]\n"app.help" = "f9"\n', encoding="utf-8")
     app = made()
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: app.view is not None)
-        await pilot.press("f1")
+        await pilot.press("f9")
         assert type(app.screen).__name__ == "HelpScreen"

@@ -20,7 +20,6 @@ from trnbench.tui.questions.layouts import (
 )
 from trnbench.tui.questions.scenarios import spec_report
 from trnbench.tui.widgets.panels import ErrorPanel, PictureSwitch
-from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.work_process import TableFound
 from trnbench.verbs.validate.answer import comparison_row
 
@@ -35,7 +34,7 @@ def pictured(made, silent, until, snap_compare, monkeypatch):
     # However slow the machine is.
     monkeypatch.setattr(Input, "cursor_blink", False)
 
-    def compare(view, size, prepare, theme="textual-dark"):
+    def compare(view, size, prepare, theme="dark"):
         app = made(view)
 
         async def before(pilot):
@@ -70,7 +69,7 @@ def test_compare(pictured, canned, until, size):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("picture", "theme"), [("step time", "textual-light"), ("memory", "textual-dark")]
+    ("picture", "theme"), [("step time", "light"), ("memory", "high-contrast-dark")]
 )
 def test_compare_pictures(pictured, canned, picture, theme):
     async def prepare(app, pilot):
@@ -168,13 +167,6 @@ def test_evidence(pictured, until):
         await drawn(app, pilot, until, "#picture-scatter")
 
     assert pictured("evidence", (120, 40), prepare)
-
-
-def test_run(pictured):
-    async def prepare(app, pilot):
-        assert app.view.query_one("#run-suites", ResultTable).source.keys
-
-    assert pictured("run", (80, 24), prepare)
 
 
 def test_help(pictured):

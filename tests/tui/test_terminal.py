@@ -46,9 +46,9 @@ def test_escape_and_a_key_that_follows_at_once_are_two_keys(terminal):
     screen.shows("sparsity", absent="rate (TFLOP/s)")
     # A terminal sends Alt with the key in the same way.
     screen.press(b"\x1b4")
-    screen.shows("[4")
+    screen.shows("[Evidence")
     screen.press(b"\x1b3")
-    screen.shows("[3", absent="sparsity")
+    screen.shows("[Matrix", absent="sparsity")
 
 
 @pytest.mark.slow

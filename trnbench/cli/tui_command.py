@@ -24,11 +24,12 @@ class TuiQuestion(Question):
     """Options of the terminal UI, and the address at which browsers reach it."""
 
     view: str | None = option(
-        "compare, plan, layouts, memory, schedule, matrix, collective, evidence, run or runs.",
+        "compare, plan, layouts, memory, schedule, matrix, collective, evidence or runs.",
         metavar="[VIEW]",
         argument=True,
     )
     spec_dirs: tuple[Path, ...] = SPEC_DIRS
+    ascii: bool = option("Draw with ASCII alone, as where TERM is linux.")
     no_keep: bool = option("Leave the answers out of `trnbench runs`.")
     serve: bool = option("In a browser: print an address and wait.")
     host: str | None = option("With --serve: reachable as; default: 127.0.0.1.", metavar="ADDRESS")
@@ -67,6 +68,7 @@ def tui(question: TuiQuestion) -> int:
             idle_s=question.idle_s or IDLE_S,
             view=question.view,
             spec_dirs=question.spec_dirs,
+            ascii_only=question.ascii,
         )
         return served(asked, say)
     if os.environ.get("TEXTUAL_DRIVER") != WEB_DRIVER:
@@ -75,7 +77,7 @@ def tui(question: TuiQuestion) -> int:
     gc.disable()
     from trnbench.tui.app import run
 
-    return run(question.spec_dirs, question.view)
+    return run(question.spec_dirs, question.view, ascii_only=question.ascii)
 
 
 def _refuse_no_terminal() -> None:

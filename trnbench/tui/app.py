@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import datetime
 import gc
+import os
 import signal
 import sys
 import termios
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events
@@ -26,7 +27,7 @@ from trnbench.facts.catalog.search import Catalog, open_catalog
 from trnbench.facts.units import counted
 from trnbench.tui.asking import Asking
 from trnbench.tui.cluster_view import FIRST_CLUSTER, Cluster
-from trnbench.tui.colours import HIGH_CONTRAST, Styled, Undimmed
+from trnbench.tui.colours import HIGH_CONTRAST, OWN_THEMES, THEMES, InAscii, Styled, Undimmed
 from trnbench.tui.export import Exporting
 from trnbench.tui.help import HelpScreen, bindings_by_group, every_binding
 from trnbench.tui.modes import class_of
@@ -41,7 +42,7 @@ from trnbench.tui.settings import (
     write_state,
 )
 from trnbench.tui.view import SMALLEST, LaunchingView, View
-from trnbench.tui.views import VIEWS
+from trnbench.tui.views import ABOVE, PLACES, VIEWS
 from trnbench.tui.widgets.field import Form
 from trnbench.tui.widgets.frame import hidden, offered
 
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 _ENDED_BY = 128
 """And the number of the signal: the exit code of who is asked to end."""
-DEFAULT_THEME = "textual-dark"
+DEFAULT_THEME = THEMES[0]
 SETTLED_S = 3.0
 """Seconds after the start by which the first view is painted."""
 TWICE_S = 3.0
@@ -68,6 +69,9 @@ class TrnbenchApp(Exporting):
     """The terminal UI over one catalogue."""
 
     TITLE = "trnbench"
+    CSS_PATH: ClassVar[list[str | PurePath]] = [
+        f"styles/{name}.tcss" for name in ("frame", "panels", "forms", "dialogs")
+    ]
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012
         (0, "-tiny-wide"),
         (SMALLEST[0], "-narrow"),
@@ -83,15 +87,13 @@ class TrnbenchApp(Exporting):
     ]
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
-            hidden(digit, f"view('{name}')", label, f"app.{name}")
-            for digit, (name, (label, _)) in zip("1234567890", VIEWS.items(), strict=False)
+            hidden(str(digit), f"place('{name}')", name, f"app.{name.lower()}")
+            for digit, name in enumerate(PLACES, start=1)
         ),
-        hidden("right_square_bracket", "turn(1)", "Next view", "app.next"),
-        hidden("left_square_bracket", "turn(-1)", "Previous view", "app.previous"),
         offered("question_mark", "help", "Help", "app.help", "Every key"),
         hidden("ctrl+p", "command_palette", "Commands", "app.commands", priority=True),
         hidden("a", "jump", "Jump", "app.jump", "Jump to a place by letter"),
-        hidden("t", "next_theme", "Theme", "app.theme", "The next theme"),
+        hidden("t", "next_theme", "Theme", "app.theme", "Dark, light, high contrast, terminal's"),
         hidden("w", "save", "Save", "app.save", "Save the scenario"),
         hidden("o", "load", "Open", "app.load", "Load a scenario"),
         offered("q", "leave", "Quit", "app.quit"),
@@ -105,6 +107,7 @@ class TrnbenchApp(Exporting):
         view: str | None = None,
         folder: Path | None = None,
         today: datetime.date | None = None,
+        ascii_only: bool = False,
     ) -> None:
         super().__init__(catalog, folder or Path.cwd())
         self.today = today or datetime.date.today()
@@ -112,11 +115,13 @@ class TrnbenchApp(Exporting):
         self.failure: Exception | None = None
         self._written: set[Path] = set()
         self._styled, self._undimmed = Styled(), Undimmed()
+        self._in_ascii = (InAscii(),) if ascii_only else ()
+        self.above = dict(ABOVE)
+        self._saved: Given | None = None
         self._interrupted = -TWICE_S
         self._leaving = False
-        for theme in HIGH_CONTRAST:
+        for theme in (*OWN_THEMES, *HIGH_CONTRAST):
             self.register_theme(theme)
-        self.first_run = not state_path().exists()
         self._state = read_state(state_path())
         left = "plan" if self._state.view == "plan" else "compare"
         self.scenario = {**configured_texts(), **self._state.texts.get(left, {})}
@@ -132,7 +137,7 @@ class TrnbenchApp(Exporting):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Filters of lines before they are written."""
-        filters = super().get_line_filters()
+        filters = [*self._in_ascii, *super().get_line_filters()]
         if self.no_color:
             return [self._styled, *filters]
         contrast = self.theme in (theme.name for theme in HIGH_CONTRAST)
@@ -242,9 +247,9 @@ class TrnbenchApp(Exporting):
             Palette({title: command.help for title, command in commands.items()}), chosen
         )
 
-    def action_turn(self, by: int) -> None:
-        names = list(VIEWS)
-        self.action_view(names[(names.index(self.current_mode) + by) % len(names)])
+    def action_place(self, place: str) -> None:
+        """Go to the view of a place that was seen last."""
+        self.action_view(self.last_seen.get(place, PLACES[place][0]))
 
     def action_help(self) -> None:
         """Show every key."""
@@ -273,15 +278,15 @@ class TrnbenchApp(Exporting):
         self.push_screen(JumpScreen(view.focus_chain), go)
 
     def action_next_theme(self) -> None:
-        names = list(self.available_themes)
-        self._set_theme(names[(names.index(self.theme) + 1) % len(names)])
+        at = THEMES.index(self.theme) if self.theme in THEMES else -1
+        self._set_theme(THEMES[(at + 1) % len(THEMES)])
 
     async def action_leave(self) -> None:
-        """Leave; where something is running, ask first."""
+        """Leave; where a scenario file has newer edits, ask first."""
         from trnbench.tui.dialogs import Confirm
 
-        running = [view for view in self.made.values() if view.unfinished]
-        if not running:
+        compare = cast("CompareView | None", self.made.get("compare"))
+        if self._saved is None or compare is None or compare.scenario == self._saved:
             await self._leave()
             return
 
@@ -289,7 +294,7 @@ class TrnbenchApp(Exporting):
             if yes:
                 await self._leave()
 
-        self.push_screen(Confirm(f"{running[0].unfinished}. Quit all the same?"), decided)
+        self.push_screen(Confirm("The scenario has edits that w would save. Quit?"), decided)
 
     def _look_for_terminal(self) -> None:
         if not at_terminal():
@@ -322,15 +327,26 @@ class TrnbenchApp(Exporting):
 
         self._turn_to("compare")
         self.call_after_refresh(
-            self._with_compare, lambda view: save(self, self.folder, view.scenario, self._written)
+            self._with_compare,
+            lambda view: save(
+                self, (self.folder, self._written), view.scenario, self.kept_as_saved
+            ),
         )
 
     def action_load(self) -> None:
         from trnbench.tui.dialogs import load
 
-        load(self, self.folder, self.take_scenario)
+        def take(scenario: Given) -> None:
+            self.take_scenario(scenario)
+            self.kept_as_saved(scenario)
+
+        load(self, self.folder, take)
 
     # What views share
+
+    def kept_as_saved(self, scenario: Given) -> None:
+        """Note what a scenario file has, to tell on leaving whether it is behind."""
+        self._saved = dict(scenario)
 
     def take_scenario(self, scenario: Given) -> None:
         self._turn_to("compare")
@@ -338,6 +354,7 @@ class TrnbenchApp(Exporting):
 
     def choose_cluster(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.above["layouts"] = self.current_mode
         self.action_view("layouts")
 
     def _with_compare(self, do: Callable[[CompareView], None]) -> None:
@@ -422,11 +439,12 @@ def known_bindings() -> Iterator[Binding]:
     yield from every_binding([TrnbenchApp, View, *map(class_of, VIEWS)])
 
 
-def run(spec_dirs: Sequence[Path], view: str | None) -> int:
+def run(spec_dirs: Sequence[Path], view: str | None, *, ascii_only: bool = False) -> int:
     """Run the application until the user leaves; return the exit code."""
     if view is not None and view not in VIEWS:
         raise UnknownNameError("view", view, VIEWS)
-    opened = TrnbenchApp(open_catalog(spec_dirs), view=view)
+    plain = ascii_only or os.environ.get("TERM") == "linux"
+    opened = TrnbenchApp(open_catalog(spec_dirs), view=view, ascii_only=plain)
     opened.run()
     if opened.failure is not None:
         raise opened.failure

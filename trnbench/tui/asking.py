@@ -31,7 +31,7 @@ from trnbench.tui.work_process import (
 LAST_LINES = 5
 """Of a traceback that are shown."""
 ASKED = "working on the new answer (x cancels)"
-CANCELLED = "cancelled, r asks again"
+CANCELLED = "cancelled, F5 asks again"
 REFUSED = "the new question was refused"
 
 
@@ -127,7 +127,7 @@ class Asking(Screen[None]):
                 last = "\n".join(traceback.strip().splitlines()[-LAST_LINES:-1])
                 panel.say(f"{topic} failed, a bug in trnbench: {text}", last)
             case Crash(code, said):
-                self._ended(topic, "crashed", "the new question crashed, r asks again")
+                self._ended(topic, "crashed", "the new question crashed, F5 asks again")
                 words = said.strip().splitlines()[-1:] or ["it said nothing"]
                 panel.say(
                     f"{topic}: the process that computes died (exit code {code}); "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from textual.containers import VerticalScroll
 from textual.widget import Widget
@@ -15,7 +15,8 @@ from trnbench.facts.workload.layout import ANY, KNOBS, Knob, Value
 from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase, knob_parser, knob_texts
 from trnbench.show.row import Row
 from trnbench.tui.forms import BATCHES, NODES, SEQUENCES, field, name_field, precision_field
-from trnbench.tui.view import View, form_hint
+from trnbench.tui.view import FORM_HINT, View
+from trnbench.tui.views import PLACE_OF
 from trnbench.tui.widgets.field import FieldSpec, Form
 
 OF_JOB = tuple(name for name, knob in KNOBS.items() if knob.needed)
@@ -108,11 +109,6 @@ def _optional(knob: Knob) -> Callable[[str], Value | None]:
 class ClusterView(View):
     """A view of the cluster that was chosen last, here or in another view."""
 
-    DEFAULT_CSS = """
-    ClusterView .side Form { height: auto; }
-    ClusterView .heading { height: 1; padding: 0 1; text-style: bold; }
-    """
-
     def __init__(self) -> None:
         super().__init__()
         self._cluster: Cluster | None = None
@@ -121,23 +117,29 @@ class ClusterView(View):
         """The forms of the job and of a layout by hand."""
         self._cluster = self.trnbench.cluster
         fields = job_fields(self.trnbench.catalog, self._cluster.job)
-        return VerticalScroll(
-            Static("cluster", classes="heading"),
+        side = VerticalScroll(
             Form(fields, id=f"{self.NAME}-job"),
             Static("layout by hand", classes="heading"),
             Form(layout_fields(), id=f"{self.NAME}-hand"),
-            form_hint(),
             classes="side",
             can_focus=False,
         )
+        side.border_title = "question"
+        side.border_subtitle = FORM_HINT
+        return side
 
-    def subject(self) -> str:
-        """The job in a line."""
+    def trail(self) -> Sequence[str]:
+        """The model with the length of its run, the cluster, and the view above."""
+        texts, run = self.job_form.texts, self.trnbench.scenario
+        length = run.get("tokens", "") if run.get("model") == texts["model"] else ""
+        question = ", ".join(filter(None, (texts["model"], length)))
+        above = self.trnbench.above.get(self.NAME)
+        step = above if PLACE_OF[above] == PLACE_OF[self.NAME] else ""
+        return (question, f"{texts['instance']} x {texts['nodes']}", step)
+
+    def details(self) -> str:
         texts = self.job_form.texts
-        return (
-            f"{texts['model']} on {texts['nodes']} x {texts['instance']}, batch "
-            f"{texts['global_batch']}, sequence {texts['sequence']}, {texts['precision']}"
-        )
+        return f"batch {texts['global_batch']}, sequence {texts['sequence']}, {texts['precision']}"
 
     def on_screen_resume(self) -> None:
         if self._cluster is not None and self.trnbench.cluster is not self._cluster:
@@ -152,6 +154,7 @@ class ClusterView(View):
         ):
             form.put(texts)
             form.look()
+        self.state_facts()
 
     def choose_cluster(self, cluster: Cluster) -> None:
         self._cluster = self.trnbench.cluster = cluster

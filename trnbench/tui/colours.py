@@ -1,7 +1,8 @@
-"""Themes, and colours of drawn text: of the current theme, and with NO_COLOR."""
+"""Themes, colours of drawn text also with NO_COLOR, and letters of terminals with ASCII alone."""
 
 from __future__ import annotations
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
@@ -9,6 +10,39 @@ from textual.color import Color, ColorParseError
 from textual.filter import LineFilter
 from textual.theme import Theme
 
+_FRAME = "border-blurred"
+OWN_THEMES = (
+    Theme(
+        name="dark",
+        dark=True,
+        primary="#5ab0f6",
+        secondary="#8a97ab",
+        accent="#5ab0f6",
+        warning="#e5b567",
+        error="#f07178",
+        success="#7fcf8f",
+        foreground="#d7dce5",
+        background="#11151c",
+        surface="#11151c",
+        panel="#1d2430",
+        variables={_FRAME: "#3b475a", "text-muted": "#97a3b6"},
+    ),
+    Theme(
+        name="light",
+        dark=False,
+        primary="#0b62b0",
+        secondary="#5a6675",
+        accent="#0b62b0",
+        warning="#8a5a00",
+        error="#b3261e",
+        success="#1c7a38",
+        foreground="#1d2530",
+        background="#fbfcfe",
+        surface="#fbfcfe",
+        panel="#e8edf4",
+        variables={_FRAME: "#b6c1d0", "text-muted": "#556070"},
+    ),
+)
 HIGH_CONTRAST = (
     Theme(
         name="high-contrast-dark",
@@ -23,7 +57,7 @@ HIGH_CONTRAST = (
         background="#000000",
         surface="#000000",
         panel="#303030",
-        variables={"text-muted": "#ffffff", "text-disabled": "#d0d0d0"},
+        variables={"text-muted": "#ffffff", "text-disabled": "#d0d0d0", _FRAME: "#ffffff"},
     ),
     Theme(
         name="high-contrast-light",
@@ -38,9 +72,12 @@ HIGH_CONTRAST = (
         background="#ffffff",
         surface="#ffffff",
         panel="#dcdcdc",
-        variables={"text-muted": "#000000", "text-disabled": "#303030"},
+        variables={"text-muted": "#000000", "text-disabled": "#303030", _FRAME: "#000000"},
     ),
 )
+
+THEMES = (*(theme.name for theme in (*OWN_THEMES, *HIGH_CONTRAST)), "ansi-dark", "ansi-light")
+"""The themes that a key goes through; the last two have the terminal's own colours."""
 
 _NULL = Style.null()
 _FULL = Style(dim=False)
@@ -72,6 +109,40 @@ class Undimmed(LineFilter):
             Segment(segment.text, segment.style + _FULL, segment.control)
             if segment.style is not None and segment.style.dim
             else segment
+            for segment in segments
+        ]
+
+
+_ACROSS, _UPRIGHT = {*range(0x2500, 0x2502), 0x2550}, {*range(0x2502, 0x2504), 0x2551}
+_LIKE = {"\u2191": "^", "\u2193": "v", "\u2190": "<", "\u2192": ">", "\u2026": ".", "\u2800": " "}
+_RANGES = ((0x2500, 0x2580, "+"), (0x2580, 0x25A0, "#"), (0x2801, 0x2900, "."))
+"""Frames, blocks and dots: first and end of their letters, and the letter like them."""
+
+
+def in_ascii(text: str) -> str:
+    """A text in ASCII that takes as many columns."""
+    return text if text.isascii() else "".join(map(_ascii_letter, text))
+
+
+def _ascii_letter(letter: str) -> str:
+    code = ord(letter)
+    if code < 128:
+        return letter
+    if code in _ACROSS or code in _UPRIGHT:
+        return "-" if code in _ACROSS else "|"
+    like = (mark for first, end, mark in _RANGES if first <= code < end)
+    return _LIKE.get(letter) or next(like, "?" * cell_len(letter))
+
+
+class InAscii(LineFilter):
+    """Leaves nothing but ASCII: for terminals whose fonts have no more."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The segments with letters that every terminal has."""
+        return [
+            segment
+            if segment.control
+            else Segment(in_ascii(segment.text), segment.style, segment.control)
             for segment in segments
         ]
 

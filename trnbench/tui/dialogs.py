@@ -38,13 +38,6 @@ class Dialog(ModalScreen[ScreenResultType]):
 class Confirm(Dialog[bool]):
     """Ends with True for yes."""
 
-    DEFAULT_CSS = """
-    Confirm { align: center middle; }
-    Confirm > Static {
-        width: auto; max-width: 90%; height: auto; padding: 1 2; border: round $warning;
-        background: $surface;
-    }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,enter", "dismiss(True)", "Yes", show=False),
         Binding("n,escape", "dismiss(False)", "No", show=False),
@@ -88,14 +81,6 @@ class PathSuggester(Suggester):
 class AskPath(Dialog[Path | None]):
     """Ends with the typed path, from `folder` on, or with None; `ending` is that of known files."""
 
-    DEFAULT_CSS = """
-    AskPath { align: center middle; }
-    AskPath > Vertical {
-        width: 70; max-width: 95%; height: auto; border: round $primary; background: $surface;
-        padding: 0 1;
-    }
-    AskPath Static { height: auto; color: $text-muted; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Close", show=False)
     ]
@@ -127,13 +112,6 @@ class AskPath(Dialog[Path | None]):
 class JumpScreen(Dialog[Widget | None]):
     """Shows the letters over the screen below; ends with the widget that was chosen."""
 
-    DEFAULT_CSS = """
-    JumpScreen { background: $background 20%; }
-    JumpScreen > Static {
-        position: absolute; width: 3; height: 1; background: $warning; color: $background;
-        text-style: bold;
-    }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Close", show=False)
     ]
@@ -158,13 +136,20 @@ class JumpScreen(Dialog[Widget | None]):
 USUAL = "scenario.toml"
 
 
-def save(app: App[None], folder: Path, scenario: Given, written: set[Path]) -> None:
-    """Ask for a path in `folder`, and write the scenario there.
+def save(
+    app: App[None],
+    where: tuple[Path, set[Path]],
+    scenario: Given,
+    saved: Callable[[Given], None],
+) -> None:
+    """Ask for a path, and write the scenario there.
 
-    A file that is there and not among those `written` in this session is replaced only if the
-    user says so.
+    `where` is the folder that a path starts from, and the paths that this session has written: any
+    other file that is there is replaced only if the user says so.
     """
     from trnbench.verbs.compare.scenario import scenario_text
+
+    folder, written = where
 
     def write(path: Path) -> None:
         try:
@@ -173,6 +158,7 @@ def save(app: App[None], folder: Path, scenario: Given, written: set[Path]) -> N
             told(app, error)
         else:
             written.add(path)
+            saved(scenario)
             app.notify(shown(str(path)), title="scenario saved", markup=False)
 
     def named(path: Path | None) -> None:

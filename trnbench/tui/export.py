@@ -8,6 +8,8 @@ from collections.abc import Collection
 from io import BytesIO
 from pathlib import Path
 
+from textual.notifications import SeverityLevel
+
 from trnbench.errors import EnvironmentFault, TrnbenchError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.catalog.whole_file import write_whole
@@ -18,6 +20,8 @@ from trnbench.tui.modes import ViewModes
 from trnbench.tui.settings import state_path
 
 ENDINGS = {"csv": "csv", "json": "json", "markdown": "md"}
+NOTE_S, FAULT_S = 4.0, 12.0
+"""So long a note stays, and one of a fault."""
 COPY_WIDTH = 54
 """Columns of a copied command as shown: none of its words is broken."""
 
@@ -68,6 +72,20 @@ class Exporting(ViewModes):
         self.folder = folder
         self._exported: set[Path] = set()
 
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Say something in place of what was said last: one note at a time, out of the way soon."""
+        self.clear_notifications()
+        stays = timeout or (NOTE_S if severity == "information" else FAULT_S)
+        super().notify(message, title=title, severity=severity, timeout=stays, markup=markup)
+
     def export_rows(self, report: Report | None, stem: str, output_format: str) -> None:
         """Write rows to a file whose name begins with `stem`, and say where."""
         if report is None:
@@ -107,7 +125,7 @@ class Exporting(ViewModes):
         except (OSError, TrnbenchError):
             message = "sent to the terminal's clipboard"
         shown = text if len(text) < 400 else f"{text[:400]} ..."
-        self.notify(f"{message}\n\n{folded(shown)}", title=what, timeout=12, markup=False)
+        self.notify(f"{message}\n\n{folded(shown)}", title=what)
 
     def _write(self, stem: str, ending: str, data: bytes) -> None:
         now = datetime.datetime.now()
@@ -119,6 +137,6 @@ class Exporting(ViewModes):
         try:
             write(path, data)
         except TrnbenchError as error:
-            self.notify(error.message, severity="error", markup=False)
+            self.notify(error.message, severity="error")
         else:
-            self.notify(str(path), title="written", markup=False)
+            self.notify(str(path), title="written")

@@ -54,13 +54,6 @@ def bindings_by_group(bindings: Iterator[Binding]) -> dict[str, dict[str, Bindin
 class HelpScreen(Dialog[None]):
     """Every key with its action, and the id by which the user can give the action another key."""
 
-    DEFAULT_CSS = """
-    HelpScreen { align: center middle; }
-    HelpScreen > Vertical {
-        width: 90%; max-width: 100; height: 90%; border: round $primary; background: $surface;
-    }
-    HelpScreen Static { height: auto; padding: 0 1; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark", "dismiss", "Close", show=False),
         Binding("i", "ids", "Ids", show=False),

@@ -36,10 +36,6 @@ FRAMEWORK, SCHEDULER = "n: framework ", "s: scheduler "
 class ChoiceLine(Static):
     """Names in a row with a chosen name; a click on a name chooses that name."""
 
-    DEFAULT_CSS = """
-    ChoiceLine { height: auto; padding: 0 1; color: $text-muted; }
-    """
-
     class Chosen(Message):
         """Another name was chosen."""
 
@@ -82,17 +78,6 @@ class LaunchScreen(Asking):
 
     NAME: ClassVar[str] = "launch"
     AUTO_FOCUS = "OptionList"
-    DEFAULT_CSS = """
-    LaunchScreen > .title { height: auto; padding: 0 1; background: $panel; text-style: bold; }
-    LaunchScreen > Horizontal { height: 1fr; }
-    LaunchScreen OptionList {
-        width: 24; height: 1fr; border: none; border-right: vkey $panel; padding: 0;
-        background: $background;
-        &:focus { border: none; border-right: vkey $panel; }
-    }
-    LaunchScreen TextPanel { padding: 0 1; }
-    LaunchScreen.-tiny-wide OptionList { width: 18; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         offered("n", "turn('framework')", "Framework", "launch.framework"),
         offered("s", "turn('scheduler')", "Scheduler", "launch.scheduler"),

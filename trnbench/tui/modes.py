@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
 
 from trnbench.tui.view import View
-from trnbench.tui.views import VIEWS
+from trnbench.tui.views import PLACE_OF, VIEWS
 
 
 def class_of(name: str) -> type[View]:
@@ -28,6 +28,8 @@ class ViewModes(App[None]):
     def __init__(self) -> None:
         super().__init__()
         self.made: dict[str, View] = {}
+        self.last_seen: dict[str, str] = {}
+        """By place, the view that was seen last."""
         self._themes: dict[str, str] = {}
         self._is_styled = False
         for name in VIEWS:
@@ -47,6 +49,7 @@ class ViewModes(App[None]):
         """Go to a view; after a change of theme the style sheet is read anew."""
         self._is_styled = self._themes.get(mode, self.theme) == self.theme
         self._themes[mode] = self.theme
+        self.last_seen[PLACE_OF.get(mode, "")] = mode
         try:
             return super().switch_mode(mode)
         finally:

@@ -54,15 +54,6 @@ class Picker(Dialog[tuple[str, ...] | None]):
 
     LINE: ClassVar[type[LineInput]] = SearchLine
     NAME_WIDTH: ClassVar[int] = 26
-    DEFAULT_CSS = """
-    Picker { align: center middle; }
-    Picker > Vertical {
-        width: 84; max-width: 98%; height: 80%; border: round $primary; background: $surface;
-        padding: 0 1;
-    }
-    Picker OptionList { height: 1fr; border: none; padding: 0; background: $surface; }
-    Picker .foot { height: auto; color: $text-muted; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Close", show=False, priority=True),
         Binding("up", "move(-1)", "Up", show=False, priority=True),

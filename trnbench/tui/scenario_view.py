@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import ClassVar
 
 from textual import on
 from textual.binding import BindingType
-from textual.widget import Widget
-from textual.widgets import Static
 
 from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog
@@ -120,7 +118,7 @@ def configured_texts() -> dict[str, str]:
 
 def scenario_line(texts: Mapping[str, str]) -> str:
     """A scenario in a line, the most important part first."""
-    words = [texts["model"], f"{texts['tokens']} tokens"]
+    words = [texts["model"], texts["tokens"]]
     for key, text in (
         ("phases", "in parts {}"),
         ("nodes", "on {} nodes"),
@@ -219,11 +217,6 @@ def _own_price(text: str) -> str:
 class ScenarioView(LaunchingView):
     """A view of the scenario that was edited last, here or in another view."""
 
-    DEFAULT_CSS = """
-    ScenarioView .verdict { height: auto; max-height: 4; padding: 0 1; text-style: bold; }
-    ScenarioView.-short .verdict { max-height: 3; }
-    ScenarioView.-low .verdict { max-height: 2; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("m", "pick('model')", "Model", "view.model", "Choose the model from a list"),
         hidden(
@@ -235,9 +228,6 @@ class ScenarioView(LaunchingView):
         super().__init__()
         self._taken: dict[str, str] | None = None
 
-    def main(self) -> Iterable[Widget]:
-        return Static("", classes="verdict", markup=False), *super().main()
-
     @property
     def form(self) -> Form:
         return self.query_one(Form)
@@ -246,11 +236,8 @@ class ScenarioView(LaunchingView):
     def scenario(self) -> Given:
         return scenario_of(self.form)
 
-    def subject(self) -> str:
-        return scenario_line(self.form.texts)
-
-    def verdict(self, text: str) -> None:
-        self.query_one(".verdict", Static).update(text)
+    def trail(self) -> Sequence[str]:
+        return (scenario_line(self.form.texts),)
 
     def take(self, scenario: Given) -> None:
         self._put(texts_of(scenario))
@@ -258,6 +245,8 @@ class ScenarioView(LaunchingView):
     def begin(self) -> None:
         """Take the scenario that another view has edited, if any; then ask."""
         self._put(self.trnbench.scenario)
+        self._share()
+        self.state_facts()
         super().begin()
 
     def on_screen_resume(self) -> None:
@@ -271,7 +260,10 @@ class ScenarioView(LaunchingView):
 
     @on(Field.Changed)
     def _edited(self) -> None:
-        texts = self.form.texts
-        self._taken = self.trnbench.scenario = {key: texts[key] for key in SCENARIO_KEYS}
+        self._share()
         self.state_facts()
         self.action_again()
+
+    def _share(self) -> None:
+        texts = self.form.texts
+        self._taken = self.trnbench.scenario = {key: texts[key] for key in SCENARIO_KEYS}

@@ -56,11 +56,12 @@ class Served(Record):
     idle_s: float
     view: str | None = None
     spec_dirs: Sequence[Path] = ()
+    ascii_only: bool = False
 
     @property
     def words(self) -> list[str]:
         """The command line of a tab, behind `trnbench`."""
-        words = ["tui", *([self.view] if self.view else [])]
+        words = ["tui", *([self.view] if self.view else []), *["--ascii"] * self.ascii_only]
         for folder in self.spec_dirs:
             words += ["--spec-dir", str(folder)]
         return words

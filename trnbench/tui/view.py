@@ -19,9 +19,18 @@ from trnbench.show.figures import FIGURES
 from trnbench.show.report import Report
 from trnbench.show.row import Row
 from trnbench.tui.asking import Asking
+from trnbench.tui.views import PLACE_OF, PLACES
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
-from trnbench.tui.widgets.frame import KeyLine, StatusLine, ViewBar, hidden, offered
+from trnbench.tui.widgets.frame import (
+    Crumbs,
+    KeyLine,
+    StatusLine,
+    ViewBar,
+    fitted,
+    hidden,
+    offered,
+)
 from trnbench.tui.widgets.panels import ErrorPanel, Picture, PictureSwitch, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_model import TableSource, TableState
@@ -34,13 +43,11 @@ if TYPE_CHECKING:
 SMALLEST = (60, 16)
 """Columns and lines below which nothing can be shown properly."""
 
-FIVE_KEYS = "new here?  f form   / filter   s sort   c next chart   ? all keys"
 PICTURE, SORT = "~picture", "~sort"
 """Keys of a session's state besides the texts of fields."""
 
 
-def form_hint() -> Static:
-    return Static("F2 lists, up/down steps, Esc leaves", classes="hint", markup=False)
+FORM_HINT = "F2 lists, up/down steps, Esc leaves"
 
 
 def evidence_facts(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -65,34 +72,22 @@ class View(Asking):
     AUTO_FOCUS = None
     DELTAS: ClassVar[frozenset[str]] = frozenset()
     BEST: ClassVar[Mapping[str, int]] = {}
-    DEFAULT_CSS = """
-    View > .body { height: 1fr; }
-    View > .subject { height: 1; padding: 0 1; color: $text-accent; }
-    View > .subject.-none { display: none; }
-    View > .first-run { height: 1; padding: 0 1; background: $primary; color: $text; }
-    View .side > .hint { height: 1; padding: 0 1; color: $text-muted; }
-    View > .too-small { display: none; width: 100%; height: 100%; content-align: center middle; }
-    View.-tiny-wide > *, View.-tiny-high > * { display: none; }
-    View.-tiny-wide > .too-small, View.-tiny-high > .too-small { display: block; }
-    View.-tiny-wide > ErrorPanel.-shown, View.-tiny-high > ErrorPanel.-shown { display: none; }
-    View .side { width: 38; border-right: vkey $panel; }
-    View.-wide .side { width: 54; }
-    View.-short TablePane { height: 9fr; }
-    View.-short PictureSwitch, View.-low PictureSwitch { height: 8fr; }
-    View.-low TablePane { height: 5fr; min-height: 6; }
-    View.-short Chart > .legend, View.-low Chart > .legend { max-height: 2; }
-    View.-low > .first-run { display: none; }
-    View.-medium PictureSwitch, View.-tall PictureSwitch { height: 2fr; }
-    View.-narrow .side { display: none; width: 1fr; border-right: none; }
-    View.-narrow.-editing .side { display: block; }
-    View.-narrow.-editing .main { display: none; }
-    """
+    _verdict = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         # Priority: what is typed right after has to find the form open, or left.
-        offered("f", "form", "Form", "view.form", "Edit what is asked", priority=True),
-        offered("escape", "leave", "Back", "view.leave", "Leave form or filter", priority=True),
+        offered("f", "form", "Question", "view.form", "Edit what is asked", priority=True),
+        offered(
+            "escape",
+            "back",
+            "Back",
+            "view.leave",
+            "A step back: out of a filter or a form, then up to the row's view",
+            priority=True,
+        ),
+        hidden("tab", "within(1)", "Next", "view.next", "The next view of this place"),
+        hidden("shift+tab", "within(-1)", "Previous", "view.previous", "The view before"),
         hidden("u", "undo", "Undo", "view.undo", "Take the newest edit of a form back"),
-        hidden("r", "again", "Again", "view.again", "Ask again"),
+        hidden("f5", "again", "Again", "view.again", "Ask again"),
         hidden("x", "cancel", "Cancel", "view.cancel", "Stop computing"),
         hidden("e", "export('csv')", "Export", "view.export", "Visible rows to a CSV file"),
         hidden("y", "copy_command", "Copy", "view.copy", "Copy the command for this view"),
@@ -102,12 +97,11 @@ class View(Asking):
         """Yield the frame with the view's own body."""
         self._fit()
         yield ViewBar(self.NAME)
-        yield Static("", classes="subject", markup=False)
+        yield Crumbs()
+        yield Static("", classes="verdict -none", markup=False)
         with Container(classes="body"):
             yield from self.body()
         yield ErrorPanel()
-        if self.trnbench.first_run:
-            yield Static(FIVE_KEYS, classes="first-run", markup=False)
         yield StatusLine()
         yield KeyLine()
         yield Static(
@@ -138,7 +132,10 @@ class View(Asking):
         fields = self.fields()
         if not fields:
             return None
-        return Vertical(Form(fields, id=f"{self.NAME}-form"), form_hint(), classes="side")
+        side = Vertical(Form(fields, id=f"{self.NAME}-form"), classes="side")
+        side.border_title = "question"
+        side.border_subtitle = FORM_HINT
+        return side
 
     def main(self) -> Iterable[Widget]:
         return TablePane(id=f"{self.NAME}-table"), PictureSwitch(self.pictures())
@@ -157,17 +154,21 @@ class View(Asking):
         return self.query_one(PictureSwitch).shown
 
     @property
-    def room(self) -> Size:
-        """Columns and lines of the picture that is shown, less the bar that scrolls."""
-        size = self.query_one(PictureSwitch).picture.size
+    def visible_pictures(self) -> tuple[str, ...]:
+        return self.query_one(PictureSwitch).visible_pictures
+
+    def room(self, picture: str) -> Size:
+        """Columns and lines of a picture, less the bar that scrolls."""
+        size = self.query_one(PictureSwitch).of(picture).size
         return Size(size.width - 2, size.height)
 
     def draw(self) -> None:
-        """Draw the picture that is shown."""
+        """Draw the pictures that are shown."""
         for switch in self.query(PictureSwitch):
-            drawn: Any = self.drawn(switch.shown)
-            if drawn is not None:
-                switch.picture.show(drawn)
+            for name in switch.visible_pictures:
+                drawn: Any = self.drawn(name)
+                if drawn is not None:
+                    switch.of(name).show(drawn)
 
     def turned(self) -> None:
         """Draw a picture as soon as it is shown."""
@@ -189,6 +190,10 @@ class View(Asking):
     def _resized(self) -> None:
         self.draw()
 
+    def on_resize(self) -> None:
+        if self._verdict:
+            self.verdict(self._verdict)
+
     @abstractmethod
     def command(self) -> str:
         """The command line that reproduces the view."""
@@ -199,8 +204,21 @@ class View(Asking):
 
         return command_question(verb, question).line
 
-    def subject(self) -> str:
+    def trail(self) -> Sequence[str]:
+        """The question and the row that one has come by, before the name of the view."""
+        return ()
+
+    def details(self) -> str:
+        """The rest of the question, behind where one is."""
         return ""
+
+    def verdict(self, text: str) -> None:
+        """Say the answer in words, as far as its lines have room for whole sentences."""
+        self._verdict = text
+        line = self.query_one(".verdict", Static)
+        line.set_class(not text, "-none")
+        most = 2 if self.has_class("-low") else 3 if self.has_class("-short") else 4
+        line.update(fitted(text, self.size.width - 2, most))
 
     @property
     def copied(self) -> str:
@@ -289,21 +307,28 @@ class View(Asking):
 
     def state_facts(self) -> None:
         """Write the status line and the subject of the view anew."""
-        subject = self.subject()
-        line = self.query_one(".subject", Static)
-        line.update(subject, layout=False)
-        line.set_class(not subject, "-none")
+        self.query_one(Crumbs).say((*self.trail(), self.NAME), self.details())
         self.query_one(StatusLine).state((*self.facts(), *self.trnbench.specs_facts))
 
     # Keys that every view has
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the form only in a view with a form, the way back only where a way back exists."""
-        if action == "leave":
-            return isinstance(self.focused, Input) or self._filtered is not None
+        if action == "back":
+            typing = isinstance(self.focused, Input) or self._filtered is not None
+            return typing or self.NAME in self.trnbench.above
         if action == "form":
             return bool(self.query(Form)) and not isinstance(self.focused, Input)
         return True
+
+    def action_within(self, by: int) -> None:
+        """Go to another view of this place."""
+        views = PLACES[PLACE_OF[self.NAME]]
+        self.trnbench.action_view(views[(views.index(self.NAME) + by) % len(views)])
+
+    def action_choose(self) -> None:
+        if self.table is not None:
+            self.table.action_choose()
 
     def action_turn(self, by: int = 1) -> None:
         self.query_one(PictureSwitch).turn(by)
@@ -346,10 +371,13 @@ class View(Asking):
         self.add_class("-editing")
         self.set_focus(form.first)
 
-    def action_leave(self) -> None:
-        """Leave the form for the table, or show every row of a table that is filtered."""
+    def action_back(self) -> None:
+        """A step back: every row of a filtered table, the table of a form, the view above."""
         if self._filtered is not None:
             self._filtered.clear_filter()
+            return
+        if not isinstance(self.focused, Input) and not self.has_class("-editing"):
+            self.trnbench.action_view(self.trnbench.above[self.NAME])
             return
         for field in self.query(Field):
             field.look()
@@ -381,7 +409,8 @@ class View(Asking):
 
     @on(ViewBar.Wanted)
     def _elsewhere(self, event: ViewBar.Wanted) -> None:
-        self.trnbench.action_view(event.name)
+        app = self.trnbench
+        app.action_place(event.name) if event.name in PLACES else app.action_view(event.name)
 
 
 class LaunchingView(View):

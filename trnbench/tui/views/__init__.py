@@ -1,4 +1,4 @@
-"""The views: a module each, registered here and nowhere else."""
+"""The views: a module each in one of four places, registered here and nowhere else."""
 
 from __future__ import annotations
 
@@ -6,17 +6,26 @@ from collections.abc import Mapping
 
 VIEWS: Mapping[str, tuple[str, str]] = {
     "compare": ("Compare", "CompareView"),
+    "plan": ("Plan", "PlanView"),
     "layouts": ("Layouts", "LayoutsView"),
+    "memory": ("Memory", "MemoryView"),
+    "schedule": ("Schedule", "ScheduleView"),
     "matrix": ("Matrix", "MatrixView"),
     "collective": ("Collective", "CollectiveView"),
-    "schedule": ("Schedule", "ScheduleView"),
     "evidence": ("Evidence", "EvidenceView"),
-    "run": ("Run", "RunView"),
-    "plan": ("Plan", "PlanView"),
-    "memory": ("Memory", "MemoryView"),
     "runs": ("Runs", "RunsView"),
 }
-"""Name -> label and class, in the module of that name; keys, bar, palette and help follow.
+"""Name -> label and class, in the module of that name; bar, palette and help follow.
 
-The ids of a view's bindings begin with its name. The first ten have a digit for a key.
+The ids of a view's bindings begin with its name.
 """
+PLACES: Mapping[str, tuple[str, ...]] = {
+    "Decide": ("compare", "plan"),
+    "Step": ("layouts", "memory", "schedule"),
+    "Hardware": ("matrix", "collective"),
+    "Trust": ("evidence", "runs"),
+}
+"""Views of each place; its number is its key, and tab goes through its views."""
+PLACE_OF: Mapping[str, str] = {view: place for place, views in PLACES.items() for view in views}
+ABOVE: Mapping[str, str] = {"layouts": "compare", "memory": "layouts", "schedule": "layouts"}
+"""The view that Escape goes up to; a view that was entered from another goes back there."""

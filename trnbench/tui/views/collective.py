@@ -114,7 +114,7 @@ class CollectiveView(View):
     def turned(self) -> None:
         """Draw, and ask for the rounds of the row under the cursor."""
         super().turned()
-        if self._here is not None and self.picture == LINKS:
+        if self._here is not None and LINKS in self.visible_pictures:
             self.ask("rounds", collective_rounds, self._here)
 
     def follow(self) -> None:
@@ -168,7 +168,7 @@ class CollectiveView(View):
                 theme_style(self.app, "warning"),
                 theme_style(self.app, "error", bold=True),
             )
-            text.append_text(draw_planes(step.planes, self.room.width, styles))
+            text.append_text(draw_planes(step.planes, self.room(LINKS).width, styles))
         text.append(
             "busiest links                     level          load   carries\n", style="bold"
         )

@@ -64,6 +64,7 @@ class CompareView(ScenarioView):
         "usd_per_million_tokens": -1,
     }
     BINDINGS: ClassVar[list[BindingType]] = [
+        offered("enter", "choose", "Layouts", "compare.open", "The layouts of the marked row"),
         offered("c", "turn", "Chart", "compare.chart", "The next chart"),
         hidden("C", "turn(-1)", "Chart back", "compare.chart_back"),
     ]
@@ -119,7 +120,7 @@ class CompareView(ScenarioView):
                 self.show_table(value, "instance", chosen=value.winner)
                 self.verdict(value.verdict)
                 footing = str(value.report.summary.get("footing", "")).partition(" (")[0]
-                self.query_one(TablePane).say(footing.removeprefix("each on the "), "* best")
+                self.query_one(TablePane).say(footing)
                 if value.one_size:
                     self.ask("charts", compare_points, self.scenario)
             case tuple():
@@ -181,7 +182,7 @@ class CompareView(ScenarioView):
             case "difference":
                 pinned = [cast("Quote", line.answer) for line in table.pinned[:2]]
                 pair = [(cluster_label(answer), answer.step) for answer in pinned]
-                return difference_text(pair, self.room.width, less_and_more(self.app))
+                return difference_text(pair, self.room(picture).width, less_and_more(self.app))
             case _:
                 place = found.answers.index(here) if here in found.answers else None
                 rests = "" if place is None else found.rests_on[place]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.binding import BindingType
 from textual.timer import Timer
-from textual.widget import Widget
-from textual.widgets import Static
 
 from trnbench.facts.records import replace
 from trnbench.facts.units import Dimension, show, significant
@@ -48,15 +46,11 @@ class LayoutsView(ClusterView, LaunchingView):
 
     NAME: ClassVar[str] = "layouts"
     DELTAS = frozenset({"step_time_s", "mfu", "memory_bytes", "tokens_per_s"})
-    DEFAULT_CSS = """
-    LayoutsView #layouts-verdict { height: auto; max-height: 6; padding: 0 1; }
-    LayoutsView.-medium PictureSwitch, LayoutsView.-tall PictureSwitch { height: 1fr; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
+        offered("enter", "choose", "Memory", "layouts.open", "Its memory; tab: its schedule"),
+        offered("E", "take", "By hand", "layouts.take", "Edit this layout"),
+        hidden("d", "open('schedule')", "Schedule", "layouts.schedule", "Its schedule"),
         offered("c", "turn", "Chart", "layouts.chart", "The next chart"),
-        hidden("enter", "take", "By hand", "layouts.take", "Edit this layout"),
-        offered("d", "open('schedule')", "Schedule", "layouts.schedule", "Draw it"),
-        hidden("M", "open('memory')", "Memory", "layouts.memory", "Its memory, slot by slot"),
     ]
 
     def __init__(self) -> None:
@@ -66,10 +60,6 @@ class LayoutsView(ClusterView, LaunchingView):
         self._timer: Timer | None = None
         self._paired: list[PartialLayout] = []
         self._pair: tuple[TrainAnswer, ...] = ()
-
-    def main(self) -> Iterable[Widget]:
-        table, pictures = super().main()
-        return table, Static("", id="layouts-verdict", markup=False), pictures
 
     def pictures(self) -> Mapping[str, Picture]:
         return {"step time": StackedBars(), "memory": StackedBars(), "difference": TextPanel()}
@@ -110,7 +100,7 @@ class LayoutsView(ClusterView, LaunchingView):
                     f"({value.elapsed_s:.2f} s)"
                 )
                 if value.reasons:
-                    self._verdict("no layout fits: " + "; ".join(value.reasons))
+                    self.verdict("no layout fits: " + "; ".join(value.reasons))
             case "pair":
                 self._pair = cast("tuple[TrainAnswer, ...]", value)
                 self.draw()
@@ -118,7 +108,7 @@ class LayoutsView(ClusterView, LaunchingView):
                 answer, by_hand = cast("tuple[TrainAnswer, bool]", value)
                 others = [other for other in self._looked if other.layout != answer.layout]
                 self._looked = [answer, *others[: MOST_BESIDE - 1]]
-                self._verdict(_verdict_text(answer, by_hand=by_hand))
+                self.verdict(_verdict_text(answer, by_hand=by_hand))
                 self.draw()
                 self.state_facts()
 
@@ -130,16 +120,26 @@ class LayoutsView(ClusterView, LaunchingView):
     def action_open(self, view: str) -> None:
         """Look at the layout by hand, or under the cursor, in another view."""
         row = self.query_one(ResultTable).row
-        texts = self.hand_form.texts
-        layout = texts if any(texts.values()) or row is None else layout_of(row)
-        self.choose_cluster(Cluster(job=self.job_form.texts, layout=layout))
+        self._mark({} if row is None else layout_of(row))
         self.trnbench.action_view(view)
 
+    def _mark(self, layout: Mapping[str, str]) -> None:
+        """Let the other views of a step show the layout by hand, or this one without any."""
+        texts = self.hand_form.texts
+        by_hand = texts if any(texts.values()) else layout
+        self.choose_cluster(Cluster(job=self.job_form.texts, layout=by_hand))
+
     @on(ResultTable.Chosen)
-    def _take(self, event: ResultTable.Chosen) -> None:
-        # Replicas follow from the ranks and the other degrees, so no field holds them.
-        self.hand_form.put({**layout_of(event.row), "dp": ""})
-        self.open_form(self.hand_form)
+    def _chosen(self) -> None:
+        self.action_open("memory")
+
+    def action_take(self) -> None:
+        """Write the layout under the cursor into the form."""
+        row = self.query_one(ResultTable).row
+        if row is not None:
+            # Replicas follow from the ranks and the other degrees, so no field holds them.
+            self.hand_form.put({**layout_of(row), "dp": ""})
+            self.open_form(self.hand_form)
 
     @on(Field.Changed)
     def _changed(self, event: Field.Changed) -> None:
@@ -162,6 +162,7 @@ class LayoutsView(ClusterView, LaunchingView):
         row = self.query_one(ResultTable).row
         if row is None:
             return
+        self._mark(layout_of(row))
         self._look(partial_layout_of(row), by_hand=False)
         pinned = [partial_layout_of(line.row) for line in self.query_one(ResultTable).pinned[:2]]
         if pinned != self._paired and len(pinned) == 2:
@@ -171,16 +172,13 @@ class LayoutsView(ClusterView, LaunchingView):
     def _look(self, layout: PartialLayout, *, by_hand: bool) -> None:
         self.ask("layout", layout_detail, self.job, layout, by_hand)
 
-    def _verdict(self, text: str) -> None:
-        self.query_one("#layouts-verdict", Static).update(text)
-
     def drawn(self, picture: str) -> object:
         """Bars of the layouts that were looked at, or the difference of two."""
         if picture == "difference":
             pair = [
                 (_layout_text(answer), answer) for answer in self._pair if len(self._paired) == 2
             ]
-            return difference_text(pair, self.room.width, less_and_more(self.app))
+            return difference_text(pair, self.room(picture).width, less_and_more(self.app))
         labels = [_layout_text(answer) for answer in self._looked]
         newest = self._looked[0] if self._looked else None
         bars = step_bars if picture == "step time" else memory_bars

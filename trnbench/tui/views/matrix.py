@@ -102,11 +102,11 @@ class MatrixView(View):
     def follow(self) -> None:
         """Draw, and ask for the engines of the row under the cursor."""
         super().follow()
-        if self.picture == "engines":
+        if "engines" in self.visible_pictures:
             self._ask_picture()
 
     def on_resize(self) -> None:
-        if self.picture == "heat map":
+        if "heat map" in self.visible_pictures:
             self.call_after_refresh(self._ask_picture)
 
     def _question(self) -> MatrixQuestion:
@@ -124,11 +124,11 @@ class MatrixView(View):
 
     def _ask_picture(self) -> None:
         here = self._here
-        if self.picture == "heat map":
+        if "heat map" in self.visible_pictures:
             k = self.query_one(Form).values["k"]
-            sizes = sizes_for(self.room.width, self.room.height - 4)
+            sizes = sizes_for(self.room("heat map").width, self.room("heat map").height - 4)
             self.ask("heat map", matrix_heat, self._question(), k, sizes)
-        elif self.picture == "engines" and here is not None:
+        if "engines" in self.visible_pictures and here is not None:
             self.ask("engines", matrix_engines, self._question(), here.product, here.chip)
 
     @property
@@ -147,7 +147,9 @@ class MatrixView(View):
             return None
         k = self.query_one(Form).values["k"]
         text = Text().append(f"utilisation in % of tensor peak at k = {k:,}\n", style="bold")
-        return text.append_text(draw_heat(self._heat, self.room.width, level_styles(self.app)))
+        return text.append_text(
+            draw_heat(self._heat, self.room(picture).width, level_styles(self.app))
+        )
 
 
 def _engine_bars(answer: MatrixAnswer) -> BarChart:

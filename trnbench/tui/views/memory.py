@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.binding import BindingType
-from textual.widget import Widget
-from textual.widgets import Static
 
 from trnbench.facts.units import Dimension, show, significant
 from trnbench.tui.cluster_view import ClusterView
@@ -30,10 +28,6 @@ class MemoryView(ClusterView):
 
     NAME: ClassVar[str] = "memory"
     DELTAS = frozenset({"memory_bytes"})
-    DEFAULT_CSS = """
-    MemoryView #memory-title { height: auto; max-height: 3; padding: 0 1; }
-    MemoryView.-short TablePane { height: 5fr; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         offered("c", "turn", "Chart", "memory.chart", "The next chart"),
         offered("p", "peak", "Peak", "memory.peak", "Go to the slot that holds most"),
@@ -42,9 +36,6 @@ class MemoryView(ClusterView):
     def __init__(self) -> None:
         super().__init__()
         self._found: MemoryFound | None = None
-
-    def main(self) -> Iterable[Widget]:
-        return Static("", id="memory-title", markup=False), *super().main()
 
     def pictures(self) -> Mapping[str, Picture]:
         return {
@@ -71,7 +62,7 @@ class MemoryView(ClusterView):
         """Show slots and pictures."""
         assert isinstance(value, MemoryFound)
         self._found = value
-        self.query_one("#memory-title", Static).update(_title(value))
+        self.verdict(_title(value))
         self.show_table(value, "slot")
         self.action_peak()
 
@@ -93,7 +84,7 @@ class MemoryView(ClusterView):
         here = cast("MemoryInstant | None", self.query_one(ResultTable).answer)
         if picture == "timeline":
             at = None if here is None else held.instants.index(here)
-            size = (self.room.width, self.room.height - 1)
+            size = (self.room(picture).width, self.room(picture).height - 1)
             instants = [
                 {str(name): size for name, size in instant.by_category.items()}
                 for instant in held.instants

@@ -33,7 +33,8 @@ class PlanView(ScenarioView):
     DELTAS = frozenset({"days", "cost_usd", "mfu", "goodput"})
     BEST: ClassVar[Mapping[str, int]] = {"days": -1, "cost_usd": -1}
     BINDINGS: ClassVar[list[BindingType]] = [
-        offered("c", "turn", "Chart", "plan.chart", "The next chart")
+        offered("enter", "choose", "Layouts", "plan.open", "The layouts of the marked plan"),
+        offered("c", "turn", "Chart", "plan.chart", "The next chart"),
     ]
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ class PlanView(ScenarioView):
         if chosen is not None:
             table = self.query_one(ResultTable)
             table.go_to(table.source.keys[chosen])
-        self.query_one(TablePane).say("* the plan, and the best of a column")
+        self.query_one(TablePane).say("plans that no other beats in both cost and time")
         self.verdict(value.verdict)
         self.draw()
 
@@ -94,7 +95,7 @@ class PlanView(ScenarioView):
             return front_chart(table.answers, picked)
         from trnbench.verbs.plan import details
 
-        style = Style(width=self.room.width + 1, terminal=True)
+        style = Style(width=self.room(picture).width + 1, terminal=True)
         blocks = {
             "purchase": lambda: [details.purchase_block(here, style)],
             "what if": lambda: [details.change_block(answer.plan, style)],

@@ -33,6 +33,7 @@ class RunsView(View):
 
     NAME: ClassVar[str] = "runs"
     BINDINGS: ClassVar[list[BindingType]] = [
+        offered("enter", "choose", "Open", "runs.open", "Ask it again in its own view"),
         offered("c", "turn", "Chart", "runs.chart", "The answer, or the difference"),
         offered("d", "differ", "Compare", "runs.differ", "Hold two pinned runs together"),
     ]
@@ -94,7 +95,7 @@ class RunsView(View):
         """Draw, and ask for the answer of the run under the cursor."""
         super().turned()
         here = self._here()
-        if here is not None and self.picture == "answer":
+        if here is not None and "answer" in self.visible_pictures:
             self.ask("answer", kept_answer_text, here.id)
 
     def follow(self) -> None:

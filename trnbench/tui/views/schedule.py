@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual import on
 from textual.binding import BindingType
 from textual.widget import Widget
-from textual.widgets import Static
 
 from trnbench.facts.units import significant
 from trnbench.show.report import Report
@@ -28,11 +27,6 @@ class ScheduleView(ClusterView):
     """A played step, drawn; zoomed and scrolled by keys."""
 
     NAME: ClassVar[str] = "schedule"
-    DEFAULT_CSS = """
-    ScheduleView #schedule-title { height: auto; max-height: 3; padding: 0 1; }
-    ScheduleView TextPanel { height: 2fr; }
-    ScheduleView StackedBars { height: 1fr; min-height: 5; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         offered("plus,equals_sign", "zoom(0.5)", "Zoom in", "schedule.in"),
         offered("minus", "zoom(2)", "Out", "schedule.out", "Zoom out"),
@@ -49,10 +43,15 @@ class ScheduleView(ClusterView):
         self._window = Window()
         self._lanes_shown = False
         self._drawn: DrawnSchedule | None = None
+        self._gantt, self._bars = TextPanel(), StackedBars()
+        self._gantt.id, self._bars.id = "picture-gantt", "step-bars"
 
     def main(self) -> Iterable[Widget]:
-        """Title, chart and times."""
-        return (Static("", id="schedule-title", markup=False), TextPanel(), StackedBars())
+        """The chart, and the times of the step."""
+        for panel in (self._gantt, self._bars):
+            panel.add_class("picture")
+        self._gantt.border_title, self._bars.border_title = "schedule, simulated", "step time"
+        return self._gantt, self._bars
 
     def begin(self) -> None:
         self.take_cluster()
@@ -90,16 +89,15 @@ class ScheduleView(ClusterView):
         assert isinstance(value, DrawnSchedule)
         self._drawn = value
         answer = value.answer
-        title = self.query_one("#schedule-title", Static)
         if not value.chart:
-            title.update(f"NO: {'; '.join(answer.reasons)}")
+            self.verdict(f"NO: {'; '.join(answer.reasons)}")
             self.query_one(TextPanel).show("nothing to draw: this layout cannot run")
             return
         start, end = (share * value.step_time_s for share in (self._window.start, self._window.end))
         row = answer.layout.plain
         # In seconds, as along the axis.
         part = "" if self._window.whole else f"; drawn: {start:,.4g} to {end:,.4g} s"
-        title.update(
+        self.verdict(
             f"{answer.model} on {answer.nodes} x {answer.instance}: tp{row['tp']} pp{row['pp']} "
             f"dp{row['dp']} vpp{row['vpp']} mb{row['micro_batch']} {row['schedule']}, "
             f"{significant(value.step_time_s, 4)} s per step{part}"

@@ -41,11 +41,6 @@ def draw_bars(data: BarChart, width: int, styles: Sequence[Style]) -> Text:
 class StackedBars(VerticalScroll):
     """Draws its newest bars over its whole width."""
 
-    DEFAULT_CSS = """
-    StackedBars { height: 1fr; scrollbar-size-vertical: 1; }
-    StackedBars > Static { height: auto; }
-    """
-
     def __init__(self) -> None:
         super().__init__()
         self.data: BarChart | None = None

@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 class Chart(Vertical):
     """Draws its newest data, once `load` has imported the plotting library."""
 
-    DEFAULT_CSS = """
-    Chart { height: 1fr; min-height: 6; }
-    Chart > .title { height: 1; text-style: bold; color: $foreground; }
-    Chart > .legend { height: auto; max-height: 3; }
-    Chart > .waiting { color: $text-muted; height: 1fr; }
-    Chart PlotWidget { height: 1fr; }
-    Chart PlotWidget > .plot--axis { color: $text-muted; }
-    Chart PlotWidget > .plot--tick { color: $foreground; text-style: none; }
-    Chart PlotWidget > .plot--label { color: $foreground; text-style: none; }
-    Chart PlotWidget:focus > .plot--axis { color: $primary; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [hidden("z", "reset", "Whole chart", "chart.reset")]
 
     def __init__(self) -> None:

@@ -52,15 +52,6 @@ class FieldSpec(Record):
 class Field(Widget):
     """A label, a text, and the reason if the text is no good; keeps the last good value."""
 
-    DEFAULT_CSS = """
-    Field { height: auto; }
-    Field > LineInput { width: 1fr; margin: 0 0 0 13; }
-    Field.-list > LineInput { margin: 0 2 0 13; }
-    Field > .field--label { color: $text-muted; }
-    Field > .field--entered { color: $accent; text-style: bold; }
-    Field > .field--reason { color: $text-error; }
-    Field > .field--list { color: $accent; }
-    """
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "field--label",
         "field--entered",
@@ -230,10 +221,6 @@ class Field(Widget):
 
 class Form(VerticalScroll, can_focus=False):
     """Fields below each other."""
-
-    DEFAULT_CSS = """
-    Form { height: 1fr; padding: 0 1; scrollbar-size-vertical: 1; }
-    """
 
     def __init__(self, specs: Sequence[FieldSpec], *, id: str) -> None:
         super().__init__(id=id)

@@ -1,22 +1,25 @@
-"""The frame of every view: the names of all views above, status line and keys below."""
+"""The frame of every view: places and views above, where one is, and the keys below."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 from typing import ClassVar
 
 from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding
+from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from trnbench.tui.views import VIEWS
+from trnbench.tui.views import PLACE_OF, PLACES, VIEWS
 
 SEPARATOR = " | "
+STEP = " > "
 LAST_KEYS = 2
 """So many keys at the end, those of help and leaving, are there however narrow a terminal is."""
 
@@ -24,6 +27,11 @@ LAST_KEYS = 2
 def short_of_lines(screen: Screen[object]) -> bool:
     """Tell whether a line of a screen is worth more than lines that say the obvious."""
     return screen.has_class("-short") or screen.has_class("-low")
+
+
+def roomy(screen: Screen[object]) -> bool:
+    """Tell whether a screen has room for more panels than those of the cursor."""
+    return screen.has_class("-wide") and screen.has_class("-tall")
 
 
 def offered(
@@ -40,15 +48,21 @@ def hidden(
     return Binding(key, action, label, show=False, priority=priority, tooltip=tooltip, id=id)
 
 
-class ViewBar(Static):
-    """The views by number; a click goes there."""
+def fitted(text: str, width: int, lines: int) -> str:
+    """The first sentences of a text that fit into so many lines; at least one."""
+    sentences = text.split(". ")
+    for count in range(len(sentences), 1, -1):
+        told = ". ".join(sentences[:count]) + "." * (count < len(sentences))
+        if sum(len(wrap(line, max(width, 1))) for line in told.splitlines()) <= lines:
+            return told
+    return sentences[0] + "." * (len(sentences) > 1)
 
-    DEFAULT_CSS = """
-    ViewBar { height: 1; background: $panel; color: $text-muted; }
-    """
+
+class ViewBar(Static):
+    """The places by number, and the views of the place one is in; a click goes there."""
 
     class Wanted(Message):
-        """The user wants to see another view."""
+        """The user wants to see another view, or the view of a place that was seen last."""
 
         def __init__(self, name: str) -> None:
             super().__init__()
@@ -57,51 +71,48 @@ class ViewBar(Static):
     def __init__(self, current: str) -> None:
         super().__init__("", markup=False)
         self._current = current
-        self._ends: list[tuple[int, str]] = []
 
     def on_resize(self, event: events.Resize) -> None:
-        """Write whole names where there is room, and short ones where there is not."""
-        for labels in self._labels():
-            if sum(map(len, labels)) < event.size.width:
+        """Write whole names where there is room, and places in short where there is not."""
+        for gap, most in ((3, 99), (2, 99), (1, 99), (1, 4), (1, 0)):
+            text = self._written(gap, most)
+            if len(text) <= event.size.width:
                 break
-        text = Text()
-        self._ends = []
-        for name, label in zip(VIEWS, labels, strict=True):
-            here = name == self._current
-            shown = f"[{label.strip()}]" if here else label
-            text.append(shown, style="bold reverse" if here else "")
-            self._ends.append((len(text), name))
         self.update(text, layout=False)
 
-    def _labels(self) -> Iterator[list[str]]:
-        """Yield the labels of all views, from long to short."""
-        titles = (title for title, _ in VIEWS.values())
-        numbered = [(number % 10, title) for number, title in enumerate(titles, start=1)]
-        yield [f" {number} {title} " for number, title in numbered]
-        yield [f"{number} {title} " for number, title in numbered]
-        yield [f"{number}{title} " for number, title in numbered]
-        here, _ = VIEWS[self._current]
-        for most in (6, 5, 4, 3, 2, 1):
-            yield [
-                f"{number} {title if title == here else title[:most]} "
-                for number, title in numbered
-            ]
-        yield [f"{number} {title if title == here else ''}" for number, title in numbered]
+    def _written(self, gap: int, most: int) -> Text:
+        """The bar with so many columns between views; other places have at most so many letters."""
+        text = Text(" ", no_wrap=True)
+        for number, (place, views) in enumerate(PLACES.items(), start=1):
+            here = place == PLACE_OF[self._current]
+            name = f"{number} {place if here else place[:most]}".strip()
+            text.append(name, Style(bold=here, meta={"go": place}))
+            text.append(" " * gap)
+            for view in views if here else ():
+                shown = view == self._current
+                label = f"[{VIEWS[view][0]}]" if shown else f" {VIEWS[view][0]} "
+                text.append(label, Style(bold=shown, reverse=shown, meta={"go": view}))
+            text.append(" " * (gap if here else 0))
+        return text
 
     def on_click(self, event: events.Click) -> None:
-        """Go to the view whose name was clicked."""
-        for end, name in self._ends:
-            if event.x < end:
-                self.post_message(self.Wanted(name))
-                return
+        """Go to the place or the view whose name was clicked."""
+        if go := event.style.meta.get("go"):
+            self.post_message(self.Wanted(go))
+
+
+class Crumbs(Static):
+    """Where one is: the question, the row, the view; what is left of the line has details."""
+
+    def say(self, steps: Sequence[str], details: str = "") -> None:
+        told = [step for step in steps if step]
+        text = Content(STEP.join(told[:-1]) + STEP * (len(told) > 1))
+        text += Content.styled("".join(told[-1:]), "bold")
+        self.update(text + Content(f"   {details}" if details else ""), layout=False)
 
 
 class StatusLine(Static):
     """Sources of the numbers to the left, the current activity to the right."""
-
-    DEFAULT_CSS = """
-    StatusLine { height: 1; background: $panel; color: $foreground; padding: 0 1; }
-    """
 
     def __init__(self) -> None:
         super().__init__("", markup=False)
@@ -140,17 +151,6 @@ class KeyLine(Widget):
     a dozen times at the start, and one more to lay out for each whenever anything changes.
     """
 
-    DEFAULT_CSS = """
-    KeyLine {
-        dock: bottom; height: 1; color: $footer-foreground; background: $footer-background;
-    }
-    KeyLine > .key-line--key {
-        color: $footer-key-foreground; background: $footer-key-background; text-style: bold;
-    }
-    KeyLine > .key-line--label {
-        color: $footer-description-foreground; background: $footer-description-background;
-    }
-    """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"key-line--key", "key-line--label"}
     ALLOW_SELECT = False
 
@@ -161,22 +161,29 @@ class KeyLine(Widget):
         if self.app.app_focus:
             self.refresh()
 
+    def _keys(self) -> Iterator[tuple[Binding, str]]:
+        """Yield the bindings to show, those of this view before those that any table has."""
+        active = [one for one in self.screen.active_bindings.values() if one.binding.show]
+        own = self.screen.name or ""
+        for mine in (True, False):
+            for one in active:
+                if (one.binding.id or "").partition(".")[0] == own or not mine:
+                    yield one.binding, one.tooltip or one.binding.description
+
     def render(self) -> Text:
         """Keys with their actions; where not all fit, the last stay."""
         key_style = self.get_component_rich_style("key-line--key")
         label_style = self.get_component_rich_style("key-line--label")
         shown: dict[str, Text] = {}
-        for active in self.screen.active_bindings.values():
-            binding = active.binding
-            if binding.show and binding.action not in shown:
-                tip = active.tooltip or binding.description
+        for binding, tip in self._keys():
+            if binding.action not in shown:
                 here = Style(meta={"key": binding.key, "tip": tip})
                 text = Text().append(self.app.get_key_display(binding), key_style + here)
                 shown[binding.action] = text.append(f" {binding.description}", label_style + here)
         keys = list(shown.values())
-        while len(keys) > LAST_KEYS and sum(len(key) + 1 for key in keys) > self.size.width + 1:
+        while len(keys) > LAST_KEYS and sum(len(key) + 2 for key in keys) > self.size.width + 1:
             del keys[-LAST_KEYS - 1]
-        return Text(" ", no_wrap=True, end="").join(keys)
+        return Text("  ", no_wrap=True, end="").join(keys)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         self.tooltip = event.style.meta.get("tip")

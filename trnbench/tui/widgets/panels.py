@@ -7,17 +7,22 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from rich.text import Text
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Container, VerticalScroll
+from textual.content import Content
 from textual.message import Message
-from textual.widgets import ContentSwitcher, Static
+from textual.widgets import Static
+
+from trnbench.tui.widgets.frame import roomy
 
 if TYPE_CHECKING:
     from trnbench.tui.widgets.bars import StackedBars
     from trnbench.tui.widgets.chart import Chart
 
-HEAD = "c: "
+MORE = 2
+"""Pictures beside the chosen one where there is room."""
+GAP = "  "
 Picture: TypeAlias = "TextPanel | StackedBars | Chart"
 
 
@@ -25,12 +30,6 @@ class TextPanel(VerticalScroll):
     """A text that may be larger than its place, plain or with the escape codes of a drawing.
 
     `wrap` breaks long lines; drawings keep theirs.
-    """
-
-    DEFAULT_CSS = """
-    TextPanel { height: 1fr; overflow-x: auto; scrollbar-size-vertical: 1; }
-    TextPanel > Static { width: auto; min-width: 100%; height: auto; }
-    TextPanel.-wrapped > Static { width: 100%; }
     """
 
     class Resized(Message):
@@ -60,14 +59,6 @@ class TextPanel(VerticalScroll):
 class ErrorPanel(Static):
     """A fault and its remedy; hidden without a fault."""
 
-    DEFAULT_CSS = """
-    ErrorPanel {
-        display: none; height: auto; max-height: 8; padding: 0 1;
-        border: round $error; color: $foreground;
-    }
-    ErrorPanel.-shown { display: block; }
-    """
-
     def __init__(self) -> None:
         super().__init__("", markup=False)
         self.text = ""
@@ -84,13 +75,10 @@ class ErrorPanel(Static):
         self.remove_class("-shown")
 
 
-class PictureSwitch(Vertical):
-    """Shows one of its pictures; `turn` shows the next. A picture shows what `show` is given."""
+class PictureSwitch(Container):
+    """Shows one of its pictures, or the next ones beside it; a picture shows what it is given.
 
-    DEFAULT_CSS = """
-    PictureSwitch { height: 1fr; }
-    PictureSwitch > .names { height: 1; color: $text-muted; }
-    PictureSwitch > ContentSwitcher { height: 1fr; }
+    The frame of the chosen picture names all of them.
     """
 
     class Turned(Message):
@@ -102,19 +90,30 @@ class PictureSwitch(Vertical):
         self.shown = next(iter(pictures))
         for name, picture in pictures.items():
             picture.id = "picture-" + re.sub("[^a-z]", "-", name)
+            picture.add_class("picture")
+        self._arrange(1)
 
     def compose(self) -> ComposeResult:
-        """Yield names and pictures."""
-        yield Static("", classes="names", markup=False)
-        with ContentSwitcher(initial=self.picture.id):
-            yield from self._pictures.values()
+        yield from self._pictures.values()
 
-    def on_mount(self) -> None:
-        self._write()
+    def on_resize(self) -> None:
+        """Show more pictures where there is room, and their names as far as they fit."""
+        before = self.visible_pictures
+        self._arrange(1 + MORE if roomy(self.screen) else 1)
+        if set(self.visible_pictures) - set(before):
+            self.post_message(self.Turned())
 
     @property
     def picture(self) -> Picture:
         return self._pictures[self.shown]
+
+    @property
+    def visible_pictures(self) -> tuple[str, ...]:
+        """Names of the pictures that are shown, the chosen one first."""
+        return self._visible
+
+    def of(self, name: str) -> Picture:
+        return self._pictures[name]
 
     def turn(self, by: int = 1) -> None:
         names = list(self._pictures)
@@ -124,23 +123,45 @@ class PictureSwitch(Vertical):
         """Show a picture by name, if there is such a picture."""
         if name in self._pictures:
             self.shown = name
-            self.query_one(ContentSwitcher).current = self.picture.id
-            self._write()
+            self._arrange(len(self._visible))
             self.post_message(self.Turned())
 
-    @on(events.Click, ".names")
-    def _clicked(self, event: events.Click) -> None:
-        """Show the picture whose name was clicked."""
-        at = len(HEAD)
-        for name in self._pictures:
-            at += len(name) + 2
-            if event.x < at:
+    def on_click(self, event: events.Click) -> None:
+        """Show the picture whose name was clicked in the frame of the chosen one."""
+        place = self.picture.region
+        if event.screen_y != place.y:
+            return
+        at = place.x + 2
+        for name in self._names() if self._names_fit else ():
+            at += len(name) + len(GAP)
+            if event.screen_x < at:
                 self.turn_to(name)
                 return
+        self.turn()
 
-    def _write(self) -> None:
-        text = Text(HEAD)
-        for name in self._pictures:
-            here = name == self.shown
-            text.append(f"[{name}]" if here else f" {name} ", style="bold" if here else "")
-        self.query_one(".names", Static).update(text, layout=False)
+    def _names(self) -> list[str]:
+        return [f"[{name}]" if name == self.shown else name for name in self._pictures]
+
+    @property
+    def _names_fit(self) -> bool:
+        return len(GAP.join(self._names())) <= max(self.picture.size.width, self.size.width - 6)
+
+    def _arrange(self, count: int) -> None:
+        names = list(self._pictures)
+        at = names.index(self.shown)
+        self._visible = tuple((names[at:] + names[:at])[:count])
+        self.set_class(count > 1, "-roomy")
+        for name, picture in self._pictures.items():
+            picture.display = name in self._visible
+            picture.set_class(name == self.shown, "-chosen")
+            picture.border_title = Content(name)
+        if len(names) > 1 and self._names_fit:
+            parts = [
+                Content.styled(name, "bold $accent" if name[0] == "[" else "")
+                for name in self._names()
+            ]
+            self.picture.border_title = Content(GAP).join(parts)
+        elif len(names) > 1:
+            self.picture.border_title = Content(f"{self.shown}  {at + 1} of {len(names)}, c: next")
+        for number, name in enumerate(self._visible):
+            self.move_child(self._pictures[name], before=number) if self.is_mounted else None

@@ -53,19 +53,6 @@ class ResultTable(ScrollView, can_focus=True):
         "result-table--no",
         "result-table--stale",
     }
-    DEFAULT_CSS = """
-    ResultTable {
-        height: 1fr; min-height: 4; background: $surface; color: $foreground;
-        scrollbar-size-vertical: 1; overflow-x: hidden;
-        &:focus > .result-table--cursor { background: $primary; color: $text; text-style: bold; }
-    }
-    .result-table--header { background: $panel; color: $foreground; text-style: bold; }
-    .result-table--column { background: $panel; color: $accent; text-style: bold underline; }
-    .result-table--cursor { background: $boost; text-style: bold; }
-    .result-table--pinned { color: $accent; }
-    .result-table--no { text-style: dim; }
-    .result-table--stale { text-style: dim italic; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         hidden("up,k", "move(-1)", "Up", "table.up"),
         hidden("down,j", "move(1)", "Down", "table.down"),
@@ -81,13 +68,6 @@ class ResultTable(ScrollView, can_focus=True):
         # Priority: what is typed right after it has to find the filter line open.
         offered(
             "slash", "filter", "Filter", "table.filter", "Show matching rows only", priority=True
-        ),
-        hidden(
-            "enter",
-            "choose",
-            "Open",
-            "table.choose",
-            "Open the row: its layouts, its fields, or its run",
         ),
     ]
 

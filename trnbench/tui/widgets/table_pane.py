@@ -1,18 +1,19 @@
-"""A result table with its filter line above and its count below."""
+"""A result table in a frame: what its rows are above, how many are shown below."""
 
 from __future__ import annotations
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.widgets import Input, Static
+from textual.content import Content
+from textual.widgets import Input
 
 from trnbench.facts.units import counted
-from trnbench.tui.widgets.frame import short_of_lines
 from trnbench.tui.widgets.line_input import Completer, LineInput
 from trnbench.tui.widgets.result_table import ResultTable
 
 JOINT = "  |  "
+FRAME = 2
 LEAST_TABLE = 4
 """Lines of the smallest table, as its own style says."""
 
@@ -20,35 +21,30 @@ LEAST_TABLE = 4
 class TablePane(Vertical):
     """The table, the number of shown rows, and a line for filters that opens on demand."""
 
-    DEFAULT_CSS = """
-    TablePane { height: 1fr; }
-    TablePane > Input { display: none; height: 1; }
-    TablePane > .count { height: auto; max-height: 2; color: $text-muted; }
-    """
-
     def __init__(self, *, id: str) -> None:
         super().__init__(id=f"{id}-pane")
         self._table = ResultTable(id=id, open_filter=self._open)
-        self._note = self._legend = self._standing = ""
-        self._laid_out = (0, 0, 0)
+        self._note = self._standing = ""
+        self._laid_out = 0
+        self.told = ""
+        """What stands above and below the rows."""
 
     def compose(self) -> ComposeResult:
-        """Yield filter line, table and count."""
+        """Yield filter line and table."""
         yield LineInput(
             placeholder="words, or comparisons such as mfu>0.4 nodes<=64",
             compact=True,
             suggester=Completer(lambda: self._table.shown.columns, least=2),
         )
         yield self._table
-        yield Static("", classes="count", markup=False)
 
-    def say(self, note: str, legend: str = "") -> None:
-        """Show a note behind the count, and a legend where that costs no line that is needed."""
-        self._note, self._legend = note, legend
+    def say(self, note: str) -> None:
+        """Say above the rows what they are."""
+        self._note = note
         self.count()
 
     def stand(self, standing: str) -> None:
-        """Say before the note that the rows answer an older question."""
+        """Say in place of the note that the rows answer an older question."""
         self._standing = standing
         self.count()
 
@@ -59,9 +55,9 @@ class TablePane(Vertical):
         # At once, not after the next refresh: keys may be waiting already.
         self.screen.set_focus(line)
 
-    @on(events.Click, ".count")
-    def _onward(self) -> None:
-        self._table.action_column(1)
+    def on_click(self, event: events.Click) -> None:
+        if event.screen_y == self.region.bottom - 1:
+            self._table.action_column(1)
 
     @on(Input.Changed)
     def _filter(self, event: Input.Changed) -> None:
@@ -91,24 +87,18 @@ class TablePane(Vertical):
     @on(ResultTable.Arranged)
     def count(self) -> None:
         """Write how many rows and columns are shown."""
-        shown = self._table.shown
-        words = self._table.state.words
-        told_rows = f"filter: {words} ({shown.of_all})" if words else shown.count
-        parts = [*filter(None, (told_rows, shown.reason))]
+        shown, words = self._table.shown, self._table.state.words
+        parts = [f"filter: {words} ({shown.of_all})" if words else shown.count, shown.reason]
         hidden = self._table.hidden_columns
-        if hidden:
-            parts.append(f"{counted(len(hidden), 'more column')} ->")
-        parts += filter(None, (self._standing, self._note))
-        text, whole = JOINT.join(parts), JOINT.join(filter(None, (*parts, self._legend)))
-        wide = not short_of_lines(self.screen) or len(whole) <= self.size.width
-        text = whole if wide else text
+        parts += [f"{counted(len(hidden), 'more column')} ->"] if hidden else []
+        below = Content(JOINT.join(filter(None, parts)))
+        self.told = f"{self._standing or self._note}\n{below.plain}"
+        self.border_subtitle = below.stylize("$text-warning") if words else below
+        above = Content(self._standing or self._note)
+        self.border_title = above.stylize("$text-warning") if self._standing else above
         # A short table leaves the room that it does not need to what stands below it.
-        below = 1 if len(text) <= self.size.width else 2
-        rows = max(shown.total + 1, LEAST_TABLE)
-        height = rows + below + self.query_one(Input).display
+        height = max(shown.total + 1, LEAST_TABLE) + FRAME + self.query_one(Input).display
         # To lay out the whole screen anew is most of what a key costs.
-        others = (height, below, self.size.width) != self._laid_out
-        self._laid_out = height, below, self.size.width
-        self.query_one(".count", Static).update(text, layout=others)
-        if others:
+        if height != self._laid_out:
+            self._laid_out = height
             self.styles.max_height = height
