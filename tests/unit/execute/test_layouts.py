@@ -9,7 +9,7 @@ from trnbench.engines.execute.exchange import program_flop, traffic_lines
 
 pytestmark = pytest.mark.xdist_group("layouts that train")
 
-STEPS, LEARNING_STEPS = 10, 25
+STEPS, LEARNING_STEPS = 4, 25
 DENSE: dict[str, dict] = {
     "tensor": {"tp": 4},
     "tensor, sequence": {"tp": 2, "sequence_parallel": True, "dp": 2, "zero": 1},

@@ -34,14 +34,14 @@ WRONG = 3
 @functools.cache
 def small() -> tuple[tuple[Case, ...], list, list]:
     """Return a sample of every model and machine, and both engines on it."""
-    cases = sample(3, seed=1)
+    cases = sample(1, seed=1)
     return cases, by(closed_form, cases), by(as_played, cases)
 
 
 @pytest.mark.slow
 def test_engines_agree_on_a_sample_of_layouts_and_are_never_equal():
     cases, closed, played = small()
-    assert len(cases) >= 3 * 3 * len(MODELS)
+    assert len(cases) >= 3 * len(MODELS)
     assert disagreements(closed, played) == [], distribution(closed, played)
     assert apart(closed, played).min() > 1e-5
 
@@ -113,14 +113,12 @@ PLAYED = {
 @pytest.mark.parametrize("what", sampled(CLOSED, ("collectives",)))
 def test_an_engine_that_is_three_times_off_is_caught(what, engine, monkeypatch):
     cases, closed, played = small()
-    some = range(0, len(cases), 3)
     where, name, wrong = (CLOSED if engine == "closed form" else PLAYED)[what]
     monkeypatch.setattr(where, name, wrong(getattr(where, name)))
     mutated = by(
         closed_form if engine == "closed form" else as_played,
-        [cases[number].afresh() for number in some],
+        [case.afresh() for case in cases],
     )
-    closed, played = [closed[number] for number in some], [played[number] for number in some]
     pair = (mutated, played) if engine == "closed form" else (closed, mutated)
     assert disagreements(closed, played) == []
     assert disagreements(*pair) != [], (what, engine)

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from trnbench.errors import DataFileError, EnvironmentFault, InputError
-from trnbench.evidence.claims.claim import NoCheck, instances_of, load_claims
+from trnbench.evidence.claims.claim import CostCheck, PriceCheck, instances_of, load_claims
 from trnbench.facts.catalog.document import load
 from trnbench.facts.catalog.provenance import Source
 from trnbench.facts.catalog.search import Catalog, open_catalog, user_folder, with_user_folder
@@ -80,7 +80,9 @@ def run(catalog: Catalog, question: PriceHistoryQuestion) -> PriceHistory:
         statement.id
         for listed in catalog.entries("claims")
         for statement in load_claims(listed.path).statement
-        if not isinstance(statement.check, NoCheck) and name in instances_of(statement.check)
+        # Only these move with rates; a search for the speed of others would be thrown away.
+        if isinstance(statement.check, PriceCheck | CostCheck)
+        and name in instances_of(statement.check)
     ]
     claimed = claims(about, catalog=catalog) if about else ()
     verdicts = [
