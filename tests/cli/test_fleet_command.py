@@ -72,9 +72,9 @@ def test_people_see_the_verdict_the_jobs_the_days_and_the_bill(run):
         "Every deadline holds with",
         "when",
         "deadline",
-        "what to buy when",
-        "bill",
-        "how sure",
+        "What to buy when",
+        "Bill",
+        "How sure",
     ):
         assert part in shown.out
     assert "spot machines are not promised" in " ".join(shown.out.split())
@@ -84,7 +84,7 @@ def test_a_fleet_of_no_jobs(run, write):
     done = run("fleet", write(), "--json")
     assert done.code == 0
     assert done.json["rows"] == []
-    assert done.json["summary"]["verdict"] == "nothing to buy: the fleet has no jobs"
+    assert done.json["summary"]["verdict"] == "Nothing to buy: the fleet has no jobs."
 
 
 def test_a_quota_of_nothing_is_named(run, write):
@@ -107,7 +107,7 @@ def test_one_impossible_job_leaves_the_others_their_plan(run, write):
     rows = {row["name"]: row for row in done.json["rows"]}
     assert rows["huge"]["instance"] is None
     assert rows["a"]["cost_usd"] > 0
-    assert done.json["summary"]["verdict"].startswith("no: huge:")
+    assert done.json["summary"]["verdict"].startswith("No: huge cannot run")
     assert "1 of 2 jobs can be done" in done.json["summary"]["verdict"]
 
 
@@ -221,7 +221,7 @@ def test_when_time_runs_out_the_plan_made_job_by_job_stands_in(run, write):
     assert done.code == 0
     assert done.json["summary"]["found_by"] == "greedy"
     assert done.json["summary"]["stopped"]
-    assert "made job by job" in run(*asked).out
+    assert "planned job by job" in run(*asked).out
 
 
 def test_a_plan_on_spot_is_played_too(run):

@@ -59,4 +59,4 @@ def test_a_verdict_has_at_most_three_sentences_of_twenty_words(planned):
     sentences = fleet_verdict(planned(2.9)).rstrip(".").split(". ")
     assert len(sentences) <= 3
     assert all(words_of(one) <= MOST_WORDS for one in sentences)
-    assert sentences[-1].startswith("Trn1.2xlarge is the cheapest for tiny with ")
+    assert sentences[-1].startswith("The least certain choice, trn1.2xlarge for tiny, is ")

@@ -12,9 +12,11 @@ from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style
 from trnbench.verbs.fleet.answer import FLEET_KEYS, FleetAnswer, SpotRisk
 from trnbench.verbs.quotes.notes import assumed_block
-from trnbench.verbs.quotes.verdict import dollars, percent, share_text
+from trnbench.verbs.quotes.verdict import MOST_WORDS, dollars, listed, percent, words_of
 
 RUNS = "runs"
+NAMED = 2
+"""Jobs or limits that a refusal names."""
 CONVENTIONS = {
     "days": "from start to end: training, checkpoints, failures, restarts, gaps between purchases",
     "ends_on": "the last day on which it runs",
@@ -53,45 +55,60 @@ def fleet_report(answer: FleetAnswer, inputs: Mapping[str, object]) -> Report:
 def fleet_verdict(answer: FleetAnswer) -> str:
     """The verdict on a fleet: what it comes to, how surely it keeps its limits, what it risks."""
     if not answer.rows:
-        return "nothing to buy: the fleet has no jobs"
+        return "Nothing to buy: the fleet has no jobs."
     placed = [row for row in answer.rows if row.days is not None]
     if not answer.feasible:
-        why = "; ".join(answer.binding) or (
-            "no plan was found in time" if answer.stopped else "no plan keeps all limits"
-        )
-        done = f"; {len(placed)} of {counted(len(answer.rows), 'job')} can be done" + (
-            f" for {money_text(answer.cost_usd.value)}" if placed and answer.cost_usd else ""
-        )
-        return f"no: {why}{done}"
+        usd = answer.cost_usd
+        cost = f" for {dollars(usd.value)}" if placed and usd is not None else ""
+        able = f"{len(placed)} of {counted(len(answer.rows), 'job')} can be done{cost}"
+        return f"{_refused(answer)}. {able}."
     assert answer.cost_usd is not None
     end = max(row.ends_on for row in placed if row.ends_on is not None)
-    jobs = f"{counted(len(placed), 'job')} for {dollars(answer.cost_usd.value)}"
-    told = [f"{jobs}, the last one done on {end}"]
+    costs = "costs" if len(placed) == 1 else "cost"
+    jobs = f"{counted(len(placed), 'job')} {costs} {dollars(answer.cost_usd.value)}"
+    told = [f"{jobs}; the last one ends on {end}"]
     kept = []
     if answer.together is not None:
-        kept.append(f"every deadline holds with {percent(answer.together)} probability")
+        kept.append(f"Every deadline holds with {percent(answer.together)} probability")
     if answer.within_budget is not None:
-        kept.append(f"the budget with {percent(answer.within_budget)}")
-    told += ["; ".join(kept)] if kept else []
-    if (row := answer.least_sure) is not None and row.cheapest_probability is not None:
-        sure = f"{row.instance} is the cheapest for {row.name} with "
-        risked = f"deciding now risks about {dollars(answer.regret_usd or 0.0)}"
-        told.append(f"{sure}{percent(row.cheapest_probability)} probability; {risked}")
-    return " ".join(f"{one[:1].upper()}{one[1:]}." for one in told)
+        kept.append(f"The budget holds with {percent(answer.within_budget)} probability")
+    told += ["; ".join([*kept[:1], *(one[:1].lower() + one[1:] for one in kept[1:])])]
+    row, regret = answer.least_sure, answer.regret_usd
+    if row is not None and row.cheapest_probability is not None and regret:
+        sure = f"is cheapest with {percent(row.cheapest_probability)} probability"
+        choice = f"The least certain choice, {row.instance} for {row.name}, {sure}"
+        told.append(f"{choice}; deciding now risks about {dollars(regret)}")
+    return " ".join(f"{one}." for one in told if one)
+
+
+def _refused(answer: FleetAnswer) -> str:
+    """The sentence on what keeps a fleet from being planned whole."""
+    unable = [row for row in answer.rows if row.reasons]
+    if unable:
+        more = len(unable) - NAMED
+        names = [*(row.name for row in unable[:NAMED]), *([f"{more} more"] if more > 0 else [])]
+        said = f"No: {listed(names)} cannot run"
+        why = f"{said}: {unable[0].reasons[0].partition(';')[0]}"
+        return why if len(unable) == 1 and words_of(why) <= MOST_WORDS else f"{said} as asked"
+    if answer.binding:
+        limits = [f"the {one}" for one in answer.binding[:NAMED]]
+        return f"No plan keeps all limits; without {' or '.join(limits)} one would"
+    stopped = "was found in time; raise --time-limit"
+    return f"No plan {stopped if answer.stopped else 'keeps all limits'}"
 
 
 def _proved(answer: FleetAnswer) -> str:
-    """Return the sentence on the plan's gap to the least cost."""
+    """The sentence on the plan's gap to the least cost."""
     if answer.found_by == "greedy":
-        how = "made job by job, as the programme found none better"
+        how = "planned job by job; the search found no better plan"
     elif answer.objective == "time":
-        return "the earliest end, and the least cost for it"
+        return "no plan ends earlier, and none that ends then costs less"
     else:
-        how = "the least cost" if not answer.stopped else "the best found before the end of time"
+        how = "no plan costs less" if not answer.stopped else "the best plan found in the time"
     if answer.gap is None:
         return how
     within = 100 * answer.gap
-    return f"{how}, within {significant(within, 2) if within >= 0.01 else '0.01'} %"
+    return f"{how}, to within {significant(within, 2) if within >= 0.01 else '0.01'} %"
 
 
 def _draw(report: Report, answer: FleetAnswer, style: Style) -> str:
@@ -105,18 +122,18 @@ def _draw(report: Report, answer: FleetAnswer, style: Style) -> str:
         blocks.append(first_chart(report, style))
     blocks += [_purchases(answer, style), _bill(answer, style)]
     told = {
-        "what each limit costs": [
+        "What each limit costs": [
             f"{one.what}: {money_text(one.usd)}" + ("" if one.sure else ", within the gap")
             for one in answer.limit_costs
         ],
-        "earlier for more": [
+        "Earlier for more": [
             f"{one.finish_days:.1f} days: {money_text(one.cost_usd)}" for one in answer.front
         ],
-        "how sure": _risk(answer),
-        "not possible": [
+        "How sure": _risk(answer),
+        "Not possible": [
             f"{one.name}: {'; '.join(one.reasons)}" for one in answer.rows if one.reasons
         ],
-        "notes": [*answer.notes, *answer.warnings],
+        "Notes": [*answer.notes, *answer.warnings],
     }
     blocks += [style.titled(title, style.lines(lines, "  ")) for title, lines in told.items()]
     blocks.append(assumed_block(of_all_places(answer.assumed), style))
@@ -125,15 +142,15 @@ def _draw(report: Report, answer: FleetAnswer, style: Style) -> str:
 
 def _risk(answer: FleetAnswer) -> list[str]:
     lines = [
-        f"{row.name}: in time in {share_text(row.deadline_probability)}"
+        f"{row.name}: in time with {percent(row.deadline_probability)} probability"
         for row in answer.rows
         if row.deadline_probability is not None
     ]
     if answer.cost_usd is not None and answer.cost_usd.low != answer.cost_usd.high:
         low, high = money_text(answer.cost_usd.low), money_text(answer.cost_usd.high)
-        lines.append(f"the whole costs {low} to {high} in 80 % of draws")
+        lines.append(f"the whole costs {low} to {high} with 80 % probability")
     if answer.within_budget is not None:
-        lines.append(f"the budget holds in {share_text(answer.within_budget)}")
+        lines.append(f"the budget holds with {percent(answer.within_budget)} probability")
     lines += [f"{one.name}, {spot_text(one)}" for one in answer.spot]
     return lines
 
@@ -156,7 +173,7 @@ def _purchases(answer: FleetAnswer, style: Style) -> str:
         for a in answer.purchases
     )
     table = style.table(("buy on", "until", "what", "purchase", ">cost", "for"), rows)
-    return style.titled("what to buy when", table)
+    return style.titled("What to buy when", table)
 
 
 def _bill(answer: FleetAnswer, style: Style) -> str:
@@ -176,7 +193,7 @@ def _bill(answer: FleetAnswer, style: Style) -> str:
     totals = [sum(usd.get((month, option), 0.0) for month in months) for option in options]
     rows.append(("all", *map(money_text, totals), money_text(sum(totals))))
     headings = ("month", *(f">{option}" for option in options), ">all")
-    return style.titled("bill", style.table(headings, rows))
+    return style.titled("Bill", style.table(headings, rows))
 
 
 def fleet_figure(answer: FleetAnswer) -> GanttChart:

@@ -49,15 +49,16 @@ def verdict_text(verdict: Verdict, quotes: Sequence[Quote], asked: Wanted) -> st
         return refusal_text(quotes, asked)
     names = short_names(quotes)
     winner = quotes[verdict.recommended]
-    if asked.first in ("time", "soonest"):
+    by_time = asked.first in ("time", "soonest")
+    if by_time:
         first = f"Fastest: {_row_text(winner)}."
     elif verdict.verdict_is == "clear":
-        first = _clear(verdict, quotes, names)
+        first = _clear(verdict, quotes, names, asked)
     else:
         first = _tie(verdict, names)
     sure = "" if len(verdict.chances) < 2 else _sure(verdict, names)
-    told = [quotes[one.place] for one in verdict.named] or [winner]
-    return " ".join(filter(None, (first, sure, _risks(told, names, asked))))
+    told = [] if by_time else [quotes[one.place] for one in verdict.named]
+    return " ".join(filter(None, (first, sure, _risks(told or [winner], names, asked))))
 
 
 def verdict_cells(verdict: Verdict, quotes: Sequence[Quote], asked: Wanted) -> dict[str, object]:
@@ -80,27 +81,30 @@ def table_marks(quote: Quote) -> tuple[str, ...]:
     return tuple(mark for mark in quote.marks if mark in MARKED)
 
 
-def _clear(verdict: Verdict, quotes: Sequence[Quote], names: dict[str, str]) -> str:
+def _clear(verdict: Verdict, quotes: Sequence[Quote], names: dict[str, str], asked: Wanted) -> str:
     leading = verdict.leading
     assert verdict.recommended is not None
     winner = quotes[verdict.recommended]
     if leading is None or len(verdict.chances) < 2:
-        return f"{_row_text(winner)}{_only(quotes)}."
+        return f"{_row_text(winner)}{_only(winner, quotes, asked)}."
     other = min((c for c in verdict.chances if c is not leading), key=_cheap)
     less = round(100 * (1 - leading.mean_usd / other.mean_usd))
-    against = f"{less} % below" if less > 0 else "as much as"
+    against = f"{less} % below" if less > 0 else "hardly below"
     return (
-        f"Clear winner: {cluster_text(winner)} at {dollars(leading.mean_usd)}, {against} "
-        f"{names[other.instance]} ({dollars(other.mean_usd)})."
+        f"Clear winner: {cluster_text(winner)} at {dollars(leading.mean_usd)} on average, "
+        f"{against} {names[other.instance]} ({dollars(other.mean_usd)})."
     )
 
 
-def _only(quotes: Sequence[Quote]) -> str:
-    """Clause on the only quote that can be bought; empty of a single one."""
-    if len(quotes) < 2:
-        return ""
-    asked = any(not quote.feasible for quote in quotes)
-    return f"; it is the only one {'that does what is asked' if asked else 'with a price'}"
+def _only(winner: Quote, quotes: Sequence[Quote], asked: Wanted) -> str:
+    """Clause on the only instance type that can be bought; empty if no other was looked at."""
+    others = [quote for quote in quotes if quote.instance != winner.instance]
+    unable = [quote for quote in others if not quote.feasible]
+    if not unable:
+        return "; no other type has a price" if others else ""
+    who = "no other type" if len(unable) == len(others) else "no other type with a price"
+    in_time = asked.limits.deadline_s is not None
+    return f"; {who} {'finishes in time' if in_time else 'can run it'}"
 
 
 def _cheap(chance: Chance) -> tuple[float, str]:
@@ -110,8 +114,9 @@ def _cheap(chance: Chance) -> tuple[float, str]:
 def _row_text(quote: Quote) -> str:
     """A row as days and money: 64 x p5.48xlarge takes 42 days and costs $3.1M."""
     time = f" takes {span_text(quote.elapsed_s)}" if quote.elapsed_s else ""
-    usd = quote.mean_cost_usd or (quote.cost_usd.value if quote.cost_usd else None)
-    cost = "" if usd is None else f" and costs {dollars(usd)}"
+    cost = f" and costs {dollars(quote.cost_usd.value)}" if quote.cost_usd else ""
+    if quote.mean_cost_usd is not None:
+        cost = f" and costs {dollars(quote.mean_cost_usd)} on average"
     return f"{cluster_text(quote)}{time}{cost}"
 
 
@@ -119,9 +124,13 @@ def _tie(verdict: Verdict, names: dict[str, str]) -> str:
     named = sorted(verdict.named, key=_cheap)
     if len(named) < 2:
         named = sorted(verdict.chances[:2], key=_cheap)
-    low, high = named[0].mean_usd, max(one.mean_usd for one in named)
+    low, high = dollars(named[0].mean_usd), dollars(named[-1].mean_usd)
+    if len(named) == 2 and low != high:
+        less, more = (names[one.instance] for one in named)
+        return f"No clear winner: {less} costs {low} on average, {more} {high}."
     told = listed([names[one.instance] for one in named])
-    return f"No clear winner: {told} cost {dollar_span(low, high)} on average."
+    span = dollar_span(named[0].mean_usd, named[-1].mean_usd)
+    return f"No clear winner: {told} cost {span} on average."
 
 
 def _sure(verdict: Verdict, names: dict[str, str]) -> str:
@@ -148,12 +157,12 @@ def _risks(told: Sequence[Quote], names: dict[str, str], asked: Wanted) -> str:
         limit = "deadline" if asked.limits.deadline_s is not None else "budget"
         if asked.limits.deadline_s is not None and asked.limits.budget_usd is not None:
             limit = "deadline or budget"
-        who = [
-            f"{names[one.instance]} ({percent(1 - (one.on_time_probability or 0.0))})"
-            for one in late
-        ]
+        who = listed([names[one.instance] for one in late])
+        chances = listed([percent(1 - (one.on_time_probability or 0.0)) for one in late])
         miss = "miss the" if "deadline" in limit else "exceed the"
-        clauses.append(f"{listed(who)} may {miss} {limit}")
+        clauses.append(f"{who} may {miss} {limit} ({chances})")
+    short = bool(clauses) and words_of(clauses[0]) <= MOST_WORDS
+    before = tuple(names[one.instance] for one in late) if short else ()
     troubles: dict[tuple[str, ...], list[str]] = {}
     for mark, words in MARKED.items():
         held = [one for one in told if mark in one.marks]
@@ -163,9 +172,11 @@ def _risks(told: Sequence[Quote], names: dict[str, str], asked: Wanted) -> str:
             troubles.setdefault(tuple(names[one.instance] for one in held), []).append(words)
     for subjects, told_of in troubles.items():
         verbs = [_plural(one) for one in told_of] if len(subjects) > 1 else told_of
-        clauses += [
-            f"{listed(subjects)} {listed(verbs[:most])}" for most in range(len(verbs), 0, -1)
-        ]
+        who = listed(subjects)
+        if subjects == before:
+            who = "they" if len(subjects) > 1 else "it"
+        before = ()  # further clauses would leave "it" in doubt
+        clauses += [f"{who} {listed(verbs[:most])}" for most in range(len(verbs), 0, -1)]
     minimums = [one for one in map(minimum_text, told) if one]
     kept: list[str] = []
     for clause in (*clauses, *minimums):
@@ -185,7 +196,7 @@ def refusal_text(quotes: Sequence[Quote], asked: Wanted) -> str:
     """Reason why no row will do, and the row that comes nearest."""
     running = [one for one in quotes if one.elapsed_s is not None]
     if not quotes:
-        return "No answer: nothing was looked at to the end."
+        return "No answer: the search was stopped before its first result."
     if not running:
         why = next((reason for one in quotes for reason in one.reasons), "no layout is valid")
         return f"No: {listed([one.instance for one in quotes[:3]])} cannot run it. {_first(why)}."
@@ -229,9 +240,10 @@ def refusal_text(quotes: Sequence[Quote], asked: Wanted) -> str:
     if budget is not None and priced:
         least = min(priced, key=lambda one: one.cost_usd.value if one.cost_usd else 0.0)
         assert least.cost_usd is not None
+        time = f"takes {span_text(least.elapsed_s)} and " if least.elapsed_s else ""
         return (
             f"No: the budget of {dollars(budget)} is not enough{sure}. "
-            f"The nearest, {cluster_text(least)}, costs {dollars(least.cost_usd.value)}."
+            f"The nearest, {cluster_text(least)}, {time}costs {dollars(least.cost_usd.value)}."
         )
     return f"No: {running[0].instance} does not do what is asked. {_first(running[0].reasons[0])}."
 
@@ -248,7 +260,7 @@ def advice_text(verdict: Verdict) -> str:
     if verdict.verdict_is == "clear" and not verdict.pilots:
         return ""
     if not verdict.pilots:
-        return f"Deciding now risks about {dollars(risked)}; no short pilot would cut that."
+        return f"Deciding now risks about {dollars(risked)}; no pilot would pay for itself."
     best = verdict.pilots[0]
     return (
         f"Deciding now risks about {dollars(risked)}. Twenty steps on {best.nodes:,} x "
@@ -269,10 +281,6 @@ def percent(share: float) -> str:
     if share > 0 and told == "0":
         told = "<1"
     return f"{told} %"
-
-
-def share_text(share: float) -> str:
-    return f"{percent(share)} of draws"
 
 
 def dollars(usd: float) -> str:
