@@ -85,7 +85,11 @@ def test_what_a_comparison_asked_is_a_scenario_or_has_no_view():
         **{"model": "llama2-7b", "tokens": "300B", "instances": "trn1.32xlarge, p5.48xlarge"},
         **{"deadline": "60d", "price_date": "2026-11-21", "discount": "18%", "nodes": "4"},
         **{"prices": "p5.48xlarge=30", "phases": "", "stack": ""},
+        **{"speed": "", "mfu": "", "migration_cost": ""},
     }
+    slower = {**options, "speed": ["p5.48xlarge=-10%"]}
+    assert scenario_of_options(slower) == slower
+    assert texts_of(slower)["speed"] == "p5.48xlarge=-10%"
     phases = {**options, "phase": ["90%@8k", "10%@64k,cp=8"]}
     assert scenario_of_options(phases) == phases
     assert texts_of(phases)["phases"] == "90%@8k; 10%@64k,cp=8"

@@ -32,8 +32,8 @@ FIRST: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "plan": {
         "Question": ("tokens", "on", *_JOB),
-        "Limits": ("deadline", "budget", "confidence", "buyable-only"),
-        "What if": ("price", "speed", "purchase"),
+        "Limits": ("deadline", "budget", "confidence"),
+        "What if": ("price", "speed", "purchase", "sensitivity"),
         "Output": ("pilot", "details", *_OUTPUT),
     },
     "train": {

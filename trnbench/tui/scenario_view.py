@@ -36,6 +36,7 @@ REGIONS = ("us-east-1", "us-east-2", "us-west-2", "eu-north-1")
 SCENARIO_KEYS = (
     *("model", "tokens", "phases", "sequence", "global_batch", "precision", "nodes", "deadline"),
     *("purchase", "region", "discount", "price_date", "instances", "prices", "stack"),
+    *("speed", "mfu", "migration_cost"),
 )
 """Fields that make a scenario; forms may have more."""
 SIZES = (*NODES, "256")
@@ -79,6 +80,14 @@ def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
         ),
         field("prices", list_of(_own_price), advice=prices, label="own prices"),
         stack_field(catalog),
+        *(
+            field(name, list_of(_supposed(catalog, name)), advice=advice, label=label)
+            for name, advice, label in (
+                ("speed", "trn2.48xlarge=-10%", ""),
+                ("mfu", "trn2.48xlarge=20%", "MFU"),
+                ("migration_cost", "trn2.48xlarge=250K", "migration"),
+            )
+        ),
     ]
 
 
@@ -131,6 +140,9 @@ def scenario_line(texts: Mapping[str, str]) -> str:
         ("discount", "less {}"),
         ("stack", "stack {}"),
         ("prices", "own prices {}"),
+        ("speed", "speed {}"),
+        ("mfu", "MFU {}"),
+        ("migration_cost", "migration cost {}"),
     ):
         words += [text.format(texts[key])] if texts.get(key) else []
     return ", ".join(words)
@@ -197,6 +209,18 @@ def _regions(catalog: Catalog) -> Callable[[], Sequence[tuple[str, str]]]:
         ]
 
     return listed
+
+
+def _supposed(catalog: Catalog, name: str) -> Callable[[str], str]:
+    """A parser of suppositions about an instance type, of --speed, --mfu or --migration-cost."""
+
+    def parsed(text: str) -> str:
+        from trnbench.verbs.quotes.what_if import WhatIf
+
+        of_type = text.partition("=")[0].strip()
+        return getattr(WhatIf(**{name: (text,)}).settled_on(catalog, (of_type,)), name)[0]
+
+    return parsed
 
 
 def _is_assumed(text: str) -> bool:

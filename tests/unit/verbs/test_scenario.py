@@ -42,6 +42,9 @@ SCENARIOS = st.fixed_dictionaries(
         "price": LISTS,
         "assume_price": LISTS,
         "stack": NAMES,
+        "speed": LISTS,
+        "mfu": LISTS,
+        "migration_cost": LISTS,
     },
 )
 
@@ -70,11 +73,22 @@ def test_a_file_by_hand(tmp_path):
     assert CompareQuestion.read(said) == CompareQuestion.read(read_scenario(path))
 
 
-def test_keys_are_those_that_files_had_since_the_first():
+def test_a_supposition_of_a_file_gives_the_answer_of_the_command_line(tmp_path):
+    path = tmp_path / "mine.toml"
+    told = {"speed": ["p5.48xlarge=-30%"], "migration_cost": ["trn2.48xlarge=100K"]}
+    asked = {"model": "llama2-7b", "tokens": "20B", "on": "trn2.48xlarge,p5.48xlarge", **told}
+    path.write_text(scenario_text(asked), encoding="utf-8")
+    again = CompareQuestion.read(scenario_file_options(path)).run.what_if
+    assert again == CompareQuestion.read(asked).run.what_if
+    assert again.speeds == {"p5.48xlarge": 0.7}
+    assert again.once_usd == {"trn2.48xlarge": 100e3}
+
+
+def test_keys_are_fields_but_for_four_that_files_had_since_the_first():
     assert {key for key, one in scenario_options().items() if key != one.name} == {
         *("phases", "instances", "prices", "assumed_prices")
     }
-    assert len(KEYS) == len(scenario_options()) == 16
+    assert len(KEYS) == len(scenario_options()) == 19
 
 
 def test_all_faults_are_told_at_once(tmp_path):

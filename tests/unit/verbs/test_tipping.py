@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.verbs.test_what_if import CATALOG, ONE, RUN, TWO
+from trnbench.errors import InputError
 from trnbench.verbs.asking.run_parts import Part
-from trnbench.verbs.compare.answer import Tipping
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import compare_run
-from trnbench.verbs.compare.tipping import change_text, tipping_chart
+from trnbench.verbs.plan.question import PlanQuestion
+from trnbench.verbs.plan.run import plan_run
 from trnbench.verbs.quotes.question import RunRequest
+from trnbench.verbs.quotes.tipping import Tipping, change_text, tipping_chart
 from trnbench.verbs.quotes.what_if import WhatIf
 
 PRICES = {ONE: 1.5, TWO: 4.0}
@@ -65,6 +67,22 @@ def test_the_choice_changes_where_it_is_said_to(found, title, up):
     assert to == TWO
     assert recommended(moved(one, factor**0.98)) == ONE
     assert recommended(moved(one, factor**1.02)) == TWO
+
+
+@pytest.mark.slow
+def test_a_plan_names_the_moves_of_the_comparison_and_of_its_budget(found):
+    question = PlanQuestion(
+        run=ASKED.run, deadline_s=DEADLINE_S, budget_usd=1e12, objective="cost", sensitivity=True
+    )
+    moves = plan_run(CATALOG, question).sensitivity
+    assert [one for one in moves if one.moved != "budget"] == [*found]
+    (budget,) = (one for one in moves if one.moved == "budget")
+    assert (budget.now, budget.up, budget.down) == ("USD 1,000B", None, None)
+
+
+def test_only_a_choice_by_cost_has_moves():
+    with pytest.raises(InputError, match="add --objective cost"):
+        PlanQuestion(run=ASKED.run, budget_usd=1e9, sensitivity=True)
 
 
 def test_the_nearest_move_comes_first(found):

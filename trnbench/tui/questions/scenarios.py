@@ -80,6 +80,11 @@ def with_own_prices(run: RunRequest) -> RunRequest:
     return run.but(bought=run.bought.but(prices=prices))
 
 
+def supposed(catalog: Catalog, run: RunRequest) -> RunRequest:
+    """A run whose suppositions are about its own instance types; others are refused."""
+    return run.but(what_if=run.what_if.settled_on(catalog, run.instances))
+
+
 def watch_of(hooks: WorkHooks) -> Watch:
     """The hooks by which a search reports progress and is cancelled."""
     from trnbench.verbs.asking.use_case import Watch
@@ -96,6 +101,7 @@ def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> Compare
     from trnbench.verbs.quotes.notes import basis_text
 
     question = compare_question(scenario)
+    question = question.but(run=supposed(catalog, question.run))
     explored = explore_all(catalog, question.run, watch=watch_of(hooks))
     answer = compare_run(catalog, question, explored=explored)
     report = compare_report(answer, question.inputs())
@@ -123,7 +129,7 @@ def compare_points(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> tuple
     """Clusters of every size of every instance type."""
     from trnbench.verbs.quotes.markets import explore_all
 
-    run = compare_question(scenario).run.but(nodes=())
+    run = supposed(catalog, compare_question(scenario).run).but(nodes=())
     explored = explore_all(catalog, run, watch=watch_of(hooks))
     return tuple(point for quote in explored for point in _points(quote))
 
@@ -214,6 +220,7 @@ def plan_rows(catalog: Catalog, asked: Given, hooks: WorkHooks) -> PlanFound:
     from trnbench.verbs.plan.text import plan_report, plan_verdict_text
 
     question = plan_question(asked)
+    question = question.but(run=supposed(catalog, question.run))
     answer = plan_run(catalog, question, watch=watch_of(hooks))
     report = plan_report(answer, question.inputs())
     if answer.complete:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Literal
 
 from trnbench.facts.records import Record
 from trnbench.predict.assumption import Assumption
@@ -13,6 +11,7 @@ from trnbench.show.row import Interval, Row, cells, interval_cells
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.capacity import CapacityCheck
 from trnbench.verbs.quotes.lead import Verdict
+from trnbench.verbs.quotes.tipping import Tipping
 
 
 class ComparedQuote(Record):
@@ -47,37 +46,6 @@ class OtherStack(Record):
 
     stack: str
     quote: Quote
-
-
-MovedInput = Literal["price", "speed", "deadline", "tokens", "failures"]
-
-
-class Tipping(Record):
-    """An input and the multiples of it at which the choice changes, downwards and upwards.
-
-    A multiple is None where the choice stays as far as inputs are moved; `down_to` and `up_to` are
-    the types recommended then, None where no type keeps the limits any more.
-    """
-
-    moved: MovedInput
-    instance: str | None = None
-    now: str = ""
-    down: float | None = None
-    down_to: str | None = None
-    up: float | None = None
-    up_to: str | None = None
-
-    @property
-    def title(self) -> str:
-        return f"{self.moved} of {self.instance}" if self.instance else self.moved
-
-    @property
-    def distance(self) -> float:
-        """Logarithm of the smaller move that changes the choice."""
-        return min((abs(math.log(one)) for one in (self.down, self.up) if one), default=math.inf)
-
-    def row(self) -> Row:
-        return cells(self, "moved instance now down down_to up up_to")
 
 
 class CompareAnswer(Record):

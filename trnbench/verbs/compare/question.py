@@ -12,6 +12,7 @@ from trnbench.verbs.asking.option import Given
 from trnbench.verbs.asking.question import Question, group, option
 from trnbench.verbs.quotes.question import (
     DEADLINE_S,
+    SENSITIVITY,
     RunRequest,
 )
 
@@ -37,7 +38,7 @@ class CompareQuestion(Question):
     equal_cost: bool = option(
         "The baseline by --deadline or --nodes N, the others as fast as its cost buys."
     )
-    sensitivity: bool = option("Say how far each input must move before another type is best.")
+    sensitivity: bool = SENSITIVITY
     baseline: str | None = option(
         "Instance type to compare the others with; default: the first.",
         metavar="INSTANCE",

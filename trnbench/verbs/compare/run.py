@@ -33,7 +33,6 @@ from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.compare.answer import CompareAnswer, ComparedQuote, OtherStack
 from trnbench.verbs.compare.question import CompareQuestion
-from trnbench.verbs.compare.tipping import tippings
 from trnbench.verbs.quotes.answer import Quote, quotes_assumed
 from trnbench.verbs.quotes.capacity import capacity_checks
 from trnbench.verbs.quotes.draws import (
@@ -47,6 +46,7 @@ from trnbench.verbs.quotes.pilots import with_pilots
 from trnbench.verbs.quotes.rivals import Rival, judged, on_time, rivals_of
 from trnbench.verbs.quotes.run import quote, quote_of_none
 from trnbench.verbs.quotes.text import time_text
+from trnbench.verbs.quotes.tipping import tippings
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -202,7 +202,15 @@ def compare_run(
         confidence=run.confidence,
         other_stacks=tuple(other for place in places for other in rows[place].others),
         capacity=capacity_checks(catalog, quotes) if run.check_capacity else (),
-        sensitivity=tippings(request, explored) if request.sensitivity else None,
+        sensitivity=tippings(
+            run,
+            request.limits,
+            explored,
+            sizes=run.node_counts if request.by_nodes else (None,),
+            late=request.deadline_s is None,
+        )
+        if request.sensitivity
+        else None,
         looked={one.name: looked(one) for one in explored},
         purchase_asked=bool(run.bought.purchase),
         unseen=tuple(name for name in named if name not in by_name),

@@ -31,7 +31,7 @@ NEEDED = ("model", "tokens", "instances")
 KEYS = (
     *("model", "tokens", "phases", "instances", "sequence", "global_batch", "precision", "nodes"),
     *("deadline", "purchase", "region", "discount", "price_date", "prices", "assumed_prices"),
-    "stack",
+    *("stack", "speed", "mfu", "migration_cost"),
 )
 _FORMS: Mapping[object, Any] = {
     parsing.count: Annotated[float, Dimension.COUNT],

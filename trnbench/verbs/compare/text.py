@@ -21,7 +21,6 @@ from trnbench.show.report import (
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
 from trnbench.verbs.compare.answer import CompareAnswer, OtherStack, tally_row
-from trnbench.verbs.compare.tipping import tipping_block, tipping_chart
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.charts import Picked, cost_chart, run_charts
 from trnbench.verbs.quotes.notes import (
@@ -37,6 +36,7 @@ from trnbench.verbs.quotes.notes import (
     warning_lines,
 )
 from trnbench.verbs.quotes.text import degree_columns, run_text, settings_text
+from trnbench.verbs.quotes.tipping import tipping_block, tipping_chart
 from trnbench.verbs.quotes.verdict import (
     Wanted,
     advice_text,

@@ -15,6 +15,7 @@ from trnbench.verbs.fleet.answer import SpotRisk
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.capacity import CapacityCheck
 from trnbench.verbs.quotes.lead import Verdict
+from trnbench.verbs.quotes.tipping import Tipping
 
 
 class Asked(Record):
@@ -113,6 +114,8 @@ class PlanAnswer(Record):
     assumed: tuple[Assumption, ...]
     command: str
     verdict: Verdict = Verdict()
+    sensitivity: tuple[Tipping, ...] | None = None
+    """Moves of inputs that change the type chosen, nearest first; None where nobody asked."""
     spot: SpotRisk | None = None
     capacity: tuple[CapacityCheck, ...] = ()
     """Capacity Blocks on offer, where they were asked for."""

@@ -11,7 +11,7 @@ from trnbench.money import Objective
 from trnbench.verbs.asking.option import Given
 from trnbench.verbs.asking.question import Question, group, option
 from trnbench.verbs.asking.shared_options import DETAILS
-from trnbench.verbs.quotes.question import DEADLINE_S, RunRequest
+from trnbench.verbs.quotes.question import DEADLINE_S, SENSITIVITY, RunRequest
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -36,6 +36,7 @@ class PlanQuestion(Question):
     objective: Objective | None = option(
         "What to minimise; default: cost, or time with --budget alone.", metavar="cost|time|pareto"
     )
+    sensitivity: bool = SENSITIVITY
     confirm: int = option(
         "Simulate the best K layouts in the emulator too.", default=0, metavar="K", bounds=(0, None)
     )
@@ -53,6 +54,8 @@ class PlanQuestion(Question):
             raise InputError("the budget must be above 0")
         if self.confirm < 0:
             raise InputError("the number of configurations to play must not be negative")
+        if self.sensitivity and self.goal.objective != "cost":
+            raise InputError("--sensitivity asks which type is cheapest; add --objective cost")
 
     @property
     def goal(self) -> Asked:
@@ -104,6 +107,7 @@ class PlanQuestion(Question):
             "deadline_s": asked.deadline_s,
             "deadline_assumed": asked.assumed_deadline,
             "budget_usd": asked.budget_usd,
+            "sensitivity": self.sensitivity,
             "confirm": self.confirm,
             "baseline": self.baseline,
         }

@@ -49,6 +49,7 @@ from trnbench.verbs.quotes.question import price_terms
 from trnbench.verbs.quotes.rivals import Rival, judged, rivals_of
 from trnbench.verbs.quotes.run import explained, quote, quote_of_none
 from trnbench.verbs.quotes.text import time_text
+from trnbench.verbs.quotes.tipping import tippings
 
 WORTH_A_THOUGHT = 0.5
 """Plans that train for less than this part of their time are not shown beside the chosen one."""
@@ -138,6 +139,11 @@ class _Planning(Record, eq=False):
             binding=binding,
             front=likely if front else (),
             verdict=with_pilots(found, by_name, draws),
+            sensitivity=(
+                tippings(self.question.run, limits, self.explored) if objective == "cost" else ()
+            )
+            if self.question.sensitivity
+            else None,
             spot=self._on_spot(chosen, draws),
             capacity=capacity_checks(self.catalog, [quoted])
             if quoted is not None and self.question.run.check_capacity

@@ -10,7 +10,7 @@ from trnbench.facts.workload.layout import RANK_DEGREES
 from trnbench.money.objective import Candidate, Limits
 from trnbench.money.sensitivity import Change
 from trnbench.predict.search.result import Tally
-from trnbench.show.charts.text import first_chart
+from trnbench.show.charts.text import chart_text, first_chart
 from trnbench.show.report import Column, Report, columns, draw_marked
 from trnbench.show.row import Cell, Row, cells
 from trnbench.show.text_table import Style
@@ -40,6 +40,7 @@ from trnbench.verbs.quotes.text import (
     settings_text,
     time_text,
 )
+from trnbench.verbs.quotes.tipping import tipping_block, tipping_chart
 from trnbench.verbs.quotes.verdict import (
     Wanted,
     advice_text,
@@ -109,7 +110,10 @@ def plan_report(
         summary=_summary(answer),
         notes=(settings_text(quotes),),
         people=lambda report, style: _draw(report, answer, plot, details, style),
-        charts=run_charts(quotes, front_chart(quotes, picked), picked),
+        charts=(
+            *run_charts(quotes, front_chart(quotes, picked), picked),
+            *((tipping_chart(answer.sensitivity),) if answer.sensitivity else ()),
+        ),
     )
 
 
@@ -144,7 +148,9 @@ def _summary(answer: PlanAnswer) -> dict[str, object]:
         "capacity": [one.row() for one in answer.capacity],
         "layouts_beside": why_cells(told.step) if told else {},
         "left_out": answer.left_out,
-        "sensitivity": [_change_cells(change) for change in answer.changes],
+        "sensitivity": [_change_cells(change) for change in answer.changes]
+        if answer.sensitivity is None
+        else [one.row() for one in answer.sensitivity],
         "break_even": [asdict(one) for one in answer.break_even],
         "quotas": [
             {"purchase": option, **asdict(quota)}
@@ -201,6 +207,10 @@ def _draw(report: Report, answer: PlanAnswer, plot: bool, details: bool, style: 
     blocks += phase_blocks([told] if told is not None else [], style)
     if plot and answer.front:
         blocks.append(first_chart(report, style))
+    if answer.sensitivity is not None:
+        blocks.append(tipping_block(answer.sensitivity, style))
+        if plot and answer.sensitivity:
+            blocks.append(chart_text(tipping_chart(answer.sensitivity), style))
     if answer.confirmed:
         blocks.append(_played(answer.confirmed, style))
     if told is not None:

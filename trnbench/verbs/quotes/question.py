@@ -46,6 +46,9 @@ PREFER: Any = option(
 )
 
 
+SENSITIVITY: Any = option("Say how far each input must move before another type is best.")
+
+
 class StackChoice(Question):
     """Training stack of a job, and how its chips and what it refuses are taken."""
 

@@ -64,8 +64,7 @@ def best_of_market(
     ways = candidates(explored.market) if explored.market is not None else []
     ways = [way for way in ways if nodes in (None, way.nodes)]
     draws = CommonDraws()
-    if limits.deadline_s is not None:
-        ways = with_confidence(explored, ways, confidence, work_s)
+    ways = with_confidence(explored, ways, confidence, work_s)
     found = rivals_of(explored, ranked(ways, limits, "cost"), draws, work_s)
     near = nearest(ways, limits) if late and not found else None
     if near is None or not math.isfinite(near.elapsed_s):

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
-from trnbench.errors import InputError
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
-from trnbench.facts.units import Dimension, show, significant
+from trnbench.facts.units import Dimension, money_text, show, significant
 from trnbench.money.market import Market
 from trnbench.money.objective import Limits
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.show.charts.record import SENSITIVITY, Bar, BarChart, ChartAxis, parts_of
+from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
-from trnbench.verbs.compare.answer import MovedInput, Tipping
-from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.quotes.draws import fastest_work_s
 from trnbench.verbs.quotes.markets import Explored
+from trnbench.verbs.quotes.question import RunRequest
 from trnbench.verbs.quotes.rivals import best_of_market
 from trnbench.verbs.quotes.text import time_text
 
@@ -36,12 +36,48 @@ STEP = 1.15
 NEAR = 1.002
 """Factor between two inputs with different choices that are as good as one."""
 NONE = "none keeps it"
+MovedInput = Literal["price", "speed", "deadline", "budget", "tokens", "failures"]
+
+
+class Tipping(Record):
+    """An input and the multiples of it at which the choice changes, downwards and upwards.
+
+    A multiple is None where the choice stays as far as inputs are moved; `down_to` and `up_to` are
+    the types recommended then, None where no type keeps the limits any more.
+    """
+
+    moved: MovedInput
+    instance: str | None = None
+    now: str = ""
+    down: float | None = None
+    down_to: str | None = None
+    up: float | None = None
+    up_to: str | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.moved} of {self.instance}" if self.instance else self.moved
+
+    @property
+    def distance(self) -> float:
+        """Logarithm of the smaller move that changes the choice."""
+        return min((abs(math.log(one)) for one in (self.down, self.up) if one), default=math.inf)
+
+    def row(self) -> Row:
+        return cells(self, "moved instance now down down_to up up_to")
 
 
 class _World(Record, eq=False):
-    """The comparison, and the seconds of pure training that its draws have on each cluster."""
+    """The choice, and the seconds of pure training that its draws have on each cluster.
 
-    question: CompareQuestion
+    `sizes` are the numbers of nodes that are compared, None the cheapest. `late`: where no plan of
+    a type keeps the limits, the nearest one stands for it.
+    """
+
+    run: RunRequest
+    limits: Limits
+    sizes: Sequence[int | None]
+    late: bool
     explored: tuple[Explored, ...]
     draws: CommonDraws = field(default_factory=CommonDraws)
     work: Memo[tuple[str, int], FloatArray] = field(default_factory=Memo)
@@ -55,18 +91,16 @@ class _World(Record, eq=False):
                 (explored.name, nodes), lambda: fastest_work_s(explored, nodes, self.draws)
             )
 
-        request = self.question
-        counts: Sequence[int | None] = request.run.node_counts if request.by_nodes else (None,)
         found = [
             best_of_market(
                 moved,
                 limits,
                 nodes=nodes,
-                confidence=request.run.confidence,
-                late=request.deadline_s is None,
+                confidence=self.run.confidence,
+                late=self.late,
                 work_s=work_s,
             )
-            for nodes in counts
+            for nodes in self.sizes
         ]
         return min((plans[0].mean_usd for plans in found if plans), default=math.inf)
 
@@ -78,9 +112,11 @@ class _World(Record, eq=False):
 
     def means(self, moved: MovedInput, factor: float, only: str | None) -> dict[str, float]:
         """Mean bills by instance type with an input moved, of one type or of all."""
-        limits = self.question.limits
+        limits = self.limits
         if moved == "deadline" and limits.deadline_s is not None:
             limits = replace(limits, deadline_s=factor * limits.deadline_s)
+        if moved == "budget" and limits.budget_usd is not None:
+            limits = replace(limits, budget_usd=factor * limits.budget_usd)
         means = {}
         for one in self.explored:
             if one.market is None or only not in (None, one.name):
@@ -99,11 +135,16 @@ class _World(Record, eq=False):
         return means
 
 
-def tippings(question: CompareQuestion, explored: Sequence[Explored]) -> tuple[Tipping, ...]:
+def tippings(
+    run: RunRequest,
+    limits: Limits,
+    explored: Sequence[Explored],
+    *,
+    sizes: Sequence[int | None] = (None,),
+    late: bool = False,
+) -> tuple[Tipping, ...]:
     """Every input with the moves that change the recommended instance type, nearest first."""
-    if question.equal_cost:
-        raise InputError("--sensitivity asks which type is the cheapest; leave out --equal-cost")
-    world = _World(question=question, explored=tuple(explored))
+    world = _World(run=run, limits=limits, sizes=sizes, late=late, explored=tuple(explored))
     known = world.means("price", 1.0, None)
     chosen = _least(known)
     if chosen is None:
@@ -111,7 +152,8 @@ def tippings(question: CompareQuestion, explored: Sequence[Explored]) -> tuple[T
     names = [name for name, mean in known.items() if math.isfinite(mean)]
     inputs: list[tuple[MovedInput, str | None]] = [("price", name) for name in names]
     inputs += [("speed", one.name) for one in explored if one.name in known]
-    inputs += [("deadline", None)] if question.limits.deadline_s is not None else []
+    inputs += [("deadline", None)] if limits.deadline_s is not None else []
+    inputs += [("budget", None)] if limits.budget_usd is not None else []
     inputs += [("tokens", None), ("failures", None)]
     found = []
     for moved, name in inputs:
@@ -126,7 +168,7 @@ def tippings(question: CompareQuestion, explored: Sequence[Explored]) -> tuple[T
             Tipping(
                 moved=moved,
                 instance=name,
-                now=_now(question, explored, moved, name),
+                now=_now(world, moved),
                 down=down and down[0],
                 down_to=down and down[1],
                 up=up and up[0],
@@ -165,20 +207,20 @@ def _first_change(
     return None
 
 
-def _now(
-    question: CompareQuestion, explored: Sequence[Explored], moved: MovedInput, name: str | None
-) -> str:
+def _now(world: _World, moved: MovedInput) -> str:
     """Present value of an input as text; empty where it differs from type to type."""
-    run = question.run
-    if moved == "deadline":
-        return time_text(question.limits.deadline_s or 0.0)
-    if moved == "tokens":
-        portions = explored[0].portions
-        return show(sum(one.tokens for one in portions), Dimension.COUNT)
-    if moved == "failures":
-        rate = run.failures_per_node_day
-        return "" if rate is None else f"{significant(rate)} per node and day"
-    return ""
+    rate = world.run.failures_per_node_day
+    match moved:
+        case "deadline":
+            return time_text(world.limits.deadline_s or 0.0)
+        case "budget":
+            return money_text(world.limits.budget_usd or 0.0)
+        case "tokens":
+            return show(sum(one.tokens for one in world.explored[0].portions), Dimension.COUNT)
+        case "failures" if rate is not None:
+            return f"{significant(rate)} per node and day"
+        case _:
+            return ""
 
 
 def tipping_block(found: Sequence[Tipping], style: Style) -> str:
@@ -195,6 +237,8 @@ def tipping_block(found: Sequence[Tipping], style: Style) -> str:
     ]
     headings = ("input", ">less", "then best", ">more", "then best")
     parts = [style.table(headings, rows)] if rows else []
+    if not found:
+        parts = ["no type keeps the limits, so there is no choice to change"]
     if still:
         why = f"from a fourth to {FURTHEST:g} times the choice stays with"
         parts.append(style.wrap(f"{why}: {', '.join(still)}"))
