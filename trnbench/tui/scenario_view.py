@@ -218,7 +218,8 @@ def _supposed(catalog: Catalog, name: str) -> Callable[[str], str]:
         from trnbench.verbs.quotes.what_if import WhatIf
 
         of_type = text.partition("=")[0].strip()
-        return getattr(WhatIf(**{name: (text,)}).settled_on(catalog, (of_type,)), name)[0]
+        found: str = getattr(WhatIf(**{name: (text,)}).settled_on(catalog, (of_type,)), name)[0]
+        return found
 
     return parsed
 

@@ -74,7 +74,7 @@ def test_a_plan_names_the_moves_of_the_comparison_and_of_its_budget(found):
     question = PlanQuestion(
         run=ASKED.run, deadline_s=DEADLINE_S, budget_usd=1e12, objective="cost", sensitivity=True
     )
-    moves = plan_run(CATALOG, question).sensitivity
+    moves = plan_run(CATALOG, question).sensitivity or ()
     assert [one for one in moves if one.moved != "budget"] == [*found]
     (budget,) = (one for one in moves if one.moved == "budget")
     assert (budget.now, budget.up, budget.down) == ("USD 1,000B", None, None)
