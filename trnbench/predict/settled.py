@@ -106,7 +106,7 @@ def _searched(
 
     question = question_of(setup, settled.before, (setup.nodes,), plainer=prefer is not None)
     # The same search as of `compare` and `plan`: one question has one fastest layout.
-    result = search(question, top=1, hooks=SearchHooks(progress=progress))
+    result = search(question, top=1, hooks=SearchHooks(progress=progress), best="of each")
     result = result.preferring_simple if prefer == "simple" else result
     best = result.best or result.nearest
     return Settled(

@@ -10,5 +10,6 @@ settled. What is open is searched completely. Begin with the page in `search`, t
     parts       cutting a space by clusters     counts    considered, valid, fitting, priced
     search      the walk through all of these   ranking   the best layouts of every cluster
     runs        one variant in one schedule     answer    the result, from counts and ranking
+    pieces      layouts looked at together      bounds    times that layouts do not fall short of
     result      records that leave the folder
 """

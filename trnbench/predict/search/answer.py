@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from trnbench.engines.analytic.step.utilization import check_peak, mfu
 from trnbench.facts.calibration.coverage import DEGREES
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, replace
-from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.layout import KNOBS, RANK_DEGREES, Layout
 from trnbench.predict.job_rates import host_states_refusal
 from trnbench.predict.search.counts import Counts
 from trnbench.predict.search.legality import nearest_refusal
@@ -23,16 +23,21 @@ from trnbench.predict.search.runs import Run
 from trnbench.predict.search.space import Space
 from trnbench.program.step import training_step
 
+Best: TypeAlias = Literal["of each", "of all"]
+"""Clusters among which the best layouts are looked for: each for itself, or all together."""
+
 
 class SearchState:
     """State of a search: counts of its layouts, and the best of them up to now."""
 
-    def __init__(self, space: Space, top: int) -> None:
+    def __init__(self, space: Space, top: int, best: Best | None = None) -> None:
         self.space, self.question = space, space.question
         clusters = len(space.question.nodes)
         self.counts = Counts(clusters)
         self.runs: list[Run] = []
-        self.ranking = LayoutRanking(clusters=clusters, top=top)
+        # Only the best are looked for, of each cluster or of all; None prices every layout.
+        self.best = None if self.question.plainer else best
+        self.ranking = LayoutRanking(clusters=clusters, top=top, together=self.best == "of all")
         # The best layouts within the rows of the stack, where others lie beyond them.
         self.sure = LayoutRanking(clusters=clusters, top=1)
         self.misses = LayoutRanking(clusters=clusters, top=1)
@@ -118,7 +123,7 @@ class _Records(Record, eq=False):
         # Scores hold the doubt of what lies beyond the rows; times do not.
         step_time_s = float(entries.score[number]) / _doubt(question, layout)
         sequences_per_s = float(layout.global_batch) / step_time_s
-        ideal_rank_s = self.ideal.of("rank", lambda: _ideal_rank_s(self.state, entries))
+        ideal_rank_s = self.ideal.of("rank", lambda: _ideal_rank_s(question))
         mfu = ideal_rank_s / (int(layout.ranks) * step_time_s)
         check_peak(mfu, question.stack.provenance.path or question.stack.name)
         return Found(
@@ -162,13 +167,13 @@ def _ranked(records: _Records) -> Ranked:
     return Ranked(len(records.entries), records.record)
 
 
-def _ideal_rank_s(state: SearchState, entries: Entries) -> float:
+def _ideal_rank_s(question: SearchQuestion) -> float:
     """Seconds of a step on one rank at its peak: every layout has the same FLOP."""
-    question = state.question
-    layout = state.runs[int(entries.run[0])].layout(int(entries.place[0]))
-    alone = training_step(question.model, layout, known_legal=True)
-    share = mfu(alone, question.platform, np.array(1.0), logical_size=question.logical_size)
-    return float(share) * int(layout.ranks)
+    plain = {name: knob.default for name, knob in KNOBS.items() if knob.on_request}
+    alone = {**plain, **dict.fromkeys((*RANK_DEGREES, "dp", "micro_batch"), 1)}
+    program = training_step(question.model, replace(question.completed, **alone), known_legal=True)
+    size, ideal = question.logical_size, np.array(1.0)
+    return float(mfu(program, question.platform, ideal, logical_size=size))
 
 
 def _nearest(state: SearchState, entries: Entries) -> NearestMiss:

@@ -21,7 +21,7 @@ class Counts:
     def __init__(self, clusters: int) -> None:
         self._clusters = clusters
         self._considered, self._legal = self._none(), self._none()
-        self.priced, self._done = self._none(), 0
+        self.priced, self.outpaced, self._done = self._none(), self._none(), 0
         self._rejected: dict[str, IntArray] = {}
 
     def take(self, families: Iterable[ScheduleFamily]) -> None:
@@ -48,6 +48,11 @@ class Counts:
         self.priced += self.by_cluster(cluster)
         self._done += len(cluster)
 
+    def outpace(self, cluster: IntArray) -> None:
+        """Add layouts that a bound of their time leaves out, given the cluster of each."""
+        self.outpaced += self.by_cluster(cluster)
+        self._done += len(cluster)
+
     def reject(self, rule: str, count: IntArray) -> None:
         """Add rejections of valid layouts, given their number on each cluster."""
         if count.any():
@@ -61,12 +66,14 @@ class Counts:
         """Counts of some clusters added up."""
         rejected = {rule: int(count[clusters].sum()) for rule, count in self._rejected.items()}
         legal, priced = int(self._legal[clusters].sum()), int(self.priced[clusters].sum())
-        feasible = priced + rejected.get(COLLECTIVE, 0) + rejected.get(FORMAT, 0)
+        outpaced = int(self.outpaced[clusters].sum())
+        feasible = priced + outpaced + rejected.get(COLLECTIVE, 0) + rejected.get(FORMAT, 0)
         return Tally(
             considered=int(self._considered[clusters].sum()),
             legal=legal,
             feasible=feasible,
             priced=priced,
+            outpaced=outpaced,
             unseen=legal - feasible - rejected.get(MEMORY, 0),
             rejected_by_reason=_sorted(rejected),
         )

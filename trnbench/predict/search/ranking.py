@@ -39,11 +39,12 @@ class Entries(Record, eq=False):
 
 
 class LayoutRanking:
-    """Keeps the `top` layouts with the smallest score of every cluster."""
+    """Keeps the `top` layouts with the smallest score of every cluster, or of all together."""
 
-    def __init__(self, *, clusters: int, top: int) -> None:
-        self._top = top
-        self._worst = np.full(clusters, np.inf)
+    def __init__(self, *, clusters: int, top: int, together: bool = False) -> None:
+        self._top, self._together = top, together
+        self.worst = np.full(clusters, np.inf)
+        """Score up to which a layout of each cluster may be among those that are kept."""
         self._columns: list[Entries] = []
 
     def add(
@@ -56,7 +57,7 @@ class LayoutRanking:
     ) -> None:
         """Add layouts of a run; numbers of runs ascend."""
         # Most layouts are slower than the `top` kept ones: this filter spares nearly all sorting.
-        good = np.flatnonzero(score <= self._worst[cluster])
+        good = np.flatnonzero(score <= self.worst[cluster])
         if not len(good):
             return
         index = tuple(axis[good] for axis in points.index)
@@ -87,12 +88,16 @@ class LayoutRanking:
         joined = Entries(**{name: np.concatenate(parts) for name, parts in columns.items()})
         # Scores in single precision: sums in another order must not decide between equal layouts.
         equal = joined.score.astype(np.float32)
-        order = np.lexsort((joined.place, joined.run, equal, joined.cluster))
-        cluster = joined.cluster[order]
+        # Of equal layouts together, those on the first cluster come first.
+        by = (joined.cluster, equal) if self._together else (equal, joined.cluster)
+        order = np.lexsort((joined.place, joined.run, *by))
+        cluster = np.zeros_like(order) if self._together else joined.cluster[order]
         first = np.searchsorted(cluster, cluster)
         rank = np.arange(len(order)) - first
         kept = joined.at(order[rank < self._top])
         self._columns = [kept]
         full = np.flatnonzero(rank == self._top - 1)
-        # A score equal to the worst in 7 digits may still come earlier in the order.
-        self._worst[cluster[full]] = joined.score[order[full]] * (1 + np.finfo(np.float32).eps)
+        if len(full):
+            # A score equal to the worst in 7 digits may still come earlier in the order.
+            worst = joined.score[order[full]] * (1 + np.finfo(np.float32).eps)
+            self.worst[... if self._together else cluster[full]] = worst

@@ -89,7 +89,8 @@ class Tally(Record):
 
     considered = legal + those rejected by a rule of the platform or of division
     legal = feasible + rejected by "memory" + unseen (left over by a cancelled search)
-    feasible = priced + rejected by "collective" (the stack cannot) or "format" (the chip cannot)
+    feasible = priced + outpaced + rejected by "collective" (the stack cannot) or "format" (the chip
+    cannot); outpaced are those that a bound of their time shows to be slower than the best
     """
 
     considered: int
@@ -98,6 +99,7 @@ class Tally(Record):
     priced: int
     unseen: int
     rejected_by_reason: Mapping[str, int]
+    outpaced: int = 0
 
     @classmethod
     def sum(cls, tallies: Sequence[Tally]) -> Tally:
@@ -112,6 +114,7 @@ class Tally(Record):
             feasible=sum(tally.feasible for tally in tallies),
             priced=sum(tally.priced for tally in tallies),
             unseen=sum(tally.unseen for tally in tallies),
+            outpaced=sum(tally.outpaced for tally in tallies),
             rejected_by_reason=dict(sorted(rejected.items(), key=lambda item: (-item[1], item[0]))),
         )
 

@@ -39,7 +39,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 
@@ -48,20 +47,18 @@ from trnbench.engines.analytic.step.engines import Engines, keep_forms
 from trnbench.engines.analytic.step.exchanges import Exchanges, exchanges_of
 from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
 from trnbench.engines.analytic.step.memory import JobMemory
-from trnbench.engines.analytic.step.memory_reader import Flights
 from trnbench.engines.analytic.step.time import step_prices
 from trnbench.errors import InputError
-from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.arrays import FloatArray, IntArray, distinct
 from trnbench.facts.calibration.coverage import DEGREES
 from trnbench.facts.memo import Memo
-from trnbench.facts.records import Record, field, replace
+from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Schedule
 from trnbench.predict.job_rates import job_rates
-from trnbench.predict.search.answer import SearchState, answer
+from trnbench.predict.search.answer import Best, SearchState, answer
+from trnbench.predict.search.bounds import Floors
 from trnbench.predict.search.counts import COLLECTIVE, FORMAT, MEMORY
 from trnbench.predict.search.legality import (
-    OUTER,
-    Looks,
     ScheduleFamily,
     block_modes,
     families,
@@ -69,10 +66,11 @@ from trnbench.predict.search.legality import (
     own_modes,
 )
 from trnbench.predict.search.parts import blocks, parts
+from trnbench.predict.search.pieces import Batch, Bounded, LookedAt, Piece
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult
 from trnbench.predict.search.runs import Run, Seen
-from trnbench.predict.search.space import ALONG, DIMENSIONS, Space, Variant, space_of
+from trnbench.predict.search.space import ALONG, Space, Variant, space_of
 from trnbench.program.points import Points
 from trnbench.program.schedule import splits_backward
 from trnbench.program.stages import StageRole
@@ -83,37 +81,12 @@ CHUNK = 32_768
 
 GRID = 1 << 19
 """Points of a grid, chunks aside, for which a program's arrays are made at once."""
+NEAR = 1.5
+"""Layouts with bounds up to this multiple of the least ones are priced first."""
 KEPT_BYTES = 30 << 20
 """Size of the array in `_keep_pages`: below 32 MiB, the largest size that glibc adapts to."""
 CHUNKS = ALONG["vpp"]
 """Axis of `vpp`. Prices of exchanges do not depend on the number of chunks of a stage."""
-
-
-class _Piece(Record, eq=False):
-    """Up to `CHUNK` layouts of one schedule, all with one stage or all with several."""
-
-    points: Points
-    piped: bool
-    count: IntArray
-    """Layouts of the piece on each cluster."""
-    flights: Flights = field(default_factory=dict)
-    """Micro-batches in flight, computed once per schedule and shared by all variants."""
-
-    def looked_at(self, look: Looks) -> BoolArray | None:
-        """Mask of the layouts that these variants look at; None where they look at all of them."""
-        if look.everywhere:
-            return None
-        mask = self.points.pick(look.at.reshape(*look.at.shape, *(1,) * (DIMENSIONS - OUTER)))
-        return None if mask.all() else np.broadcast_to(mask, len(self.points))
-
-    def roles(self, program: StepProgram) -> tuple[StageRole, ...]:
-        """Stage classes of these layouts, first the class that usually needs the most memory."""
-        roles = (stage.role for stage in program.stages)
-        return tuple(role for role in roles if (role != "only") == self.piped)
-
-
-_Family: TypeAlias = "tuple[tuple[_Piece, ...], Looks]"
-"""Layouts of a schedule, as some of its variants look at them."""
 
 
 class SearchHooks(Record):
@@ -140,9 +113,12 @@ def search(
     top: int = 20,
     hooks: SearchHooks | None = None,
     share: Share | None = None,
+    best: Best | None = None,
 ) -> SearchResult:
     """Best layouts of every cluster, and counts of the layouts that passed each step.
 
+    `best` prices no layout that a bound of its time shows to be behind the `top` ones: of each
+    cluster, which are the same, or of all, where clusters that have none of these list no layout.
     A `share` searches only its own clusters; `result.reunited` joins the answers of all shares.
     """
     if top < 1:
@@ -150,7 +126,7 @@ def search(
     started = time.perf_counter()
     _keep_pages()
     space = space_of(question)
-    state = _Search(space, top, hooks or SearchHooks())
+    state = _Search(space, top, hooks or SearchHooks(), best)
     # Every `of`-th block, so that each process gets small and large clusters.
     share = share or Share()
     every = tuple(blocks(space))[share.number :: share.of]
@@ -169,23 +145,12 @@ def search(
     return answer(state, top=top, elapsed_s=time.perf_counter() - started)
 
 
-class _Batch(Record, eq=False):
-    """Layouts of a run that fit in memory."""
-
-    number: int
-    run: Run
-    memory: JobMemory
-    points: Points
-    memory_bytes: FloatArray
-    family: _Family
-    """All valid layouts of the run, also those that do not fit."""
-
-
 class _Search(SearchState):
     """A running search."""
 
-    def __init__(self, space: Space, top: int, hooks: SearchHooks) -> None:
-        super().__init__(space, top)
+    def __init__(self, space: Space, top: int, hooks: SearchHooks, best: Best | None) -> None:
+        super().__init__(space, top, best)
+        self.top = top
         self.hooks = hooks
         question = self.question
         # A layout must fit with the careful loss; its memory is told with the expected one.
@@ -207,7 +172,7 @@ class _Search(SearchState):
         """Search every variant: memory of all layouts first, then time of those that fit."""
         # Families share valid layouts among variants; the walk below goes variant by variant,
         # because each lowers a program.
-        of_variant: dict[Variant, list[tuple[Schedule, _Family]]] = {}
+        of_variant: dict[Variant, list[tuple[Schedule, LookedAt]]] = {}
         for sorted_out in valid:
             pieces = self._pieces(space, sorted_out)
             for look in sorted_out.looks if pieces else ():
@@ -216,7 +181,7 @@ class _Search(SearchState):
                     of_variant.setdefault(variant, []).append(family_of_look)
         # Memory comes first for all variants, as exchanges are priced only where some variant fits.
         lowered: dict[Variant, StepProgram] = {}
-        batches: list[_Batch] = []
+        batches: list[Batch] = []
         for variant in space.variants:
             mine = of_variant.get(variant)
             if not mine or self.stopped():
@@ -236,14 +201,62 @@ class _Search(SearchState):
                 batches.append(self._fitting(run, memory, family))
         fitting = [batch for batch in batches if len(batch.points)]
         if fitting and not self.stopped():
-            self._price(space, fitting)
+            self._price_some(space, fitting)
         for batch in batches:
             self._miss(batch)
 
-    def _price(self, space: Space, fitting: list[_Batch]) -> None:
+    def _price_some(self, space: Space, fitting: list[Batch]) -> None:
+        """Price all layouts that fit, or of the best those whose bounds do not leave them out."""
+        products = Products()
+        if self.best is None:
+            self._price(space, fitting, products)
+            return
+        floors = Floors(self.question, products)
+        covered = self.question.stack.covers is not None and self.best == "of each"
+        each = [Bounded.of(batch, floors, covered) for batch in fitting]
+        # Most of the best are found among the layouts whose bounds are near the least ones.
+        most = self._least(each, self.top, sure=False), self._least(each, 1, sure=True)
+        left = self._priced(space, each, products, [NEAR * least for least in most])
+        # What these found leaves out the others, but for a few.
+        left = self._priced(space, left, products, [self.ranking.worst, self.sure.worst])
+        for one in left if not self.has_stopped else ():
+            self.counts.outpace(one.clusters)
+        self._tell()
+
+    def _priced(
+        self, space: Space, each: list[Bounded], products: Products, most: list[FloatArray]
+    ) -> list[Bounded]:
+        """Price layouts with bounds up to the `most` of their cluster; the others are left."""
+        best, sure = most
+        masks = [
+            (one.floor_s <= best[one.clusters]) | one.sure & (one.floor_s <= sure[one.clusters])
+            for one in each
+        ]
+        some = [one.some(mask).batch for one, mask in zip(each, masks, strict=True) if mask.any()]
+        if some:
+            self._price(space, some, products)
+        return [one.some(~mask) for one, mask in zip(each, masks, strict=True)]
+
+    def _least(self, each: list[Bounded], count: int, *, sure: bool) -> FloatArray:
+        """The `count`-th least bound of each cluster, or of all, infinite where there are fewer."""
+        least = np.full(len(self.question.nodes), np.inf)
+        floor_s = np.concatenate([one.floor_s[one.sure] if sure else one.floor_s for one in each])
+        clusters = np.concatenate(
+            [one.clusters[one.sure] if sure else one.clusters for one in each]
+        )
+        if self.best == "of all":
+            clusters = np.zeros_like(clusters)
+        for cluster in distinct(clusters):
+            mine = floor_s[clusters == cluster]
+            if len(mine) >= count:
+                least[... if self.best == "of all" else cluster] = np.partition(mine, count - 1)[
+                    count - 1
+                ]
+        return least
+
+    def _price(self, space: Space, fitting: list[Batch], products: Products) -> None:
         # Prices are shared as far as modes agree: products by all, exchanges by equal groups of
         # ranks, steps by equal blocks.
-        products = Products()
         exchanges: Memo[Variant, Exchanges] = Memo()
         prices: dict[tuple[Variant, bool], JobPrices] = {}
         for batch in fitting:
@@ -267,7 +280,7 @@ class _Search(SearchState):
                 self._refuse(prices[key])
             self._time(batch, prices[key].played(batch.memory.program))
 
-    def _exchanges(self, space: Space, fitting: list[_Batch], groups: Variant) -> Exchanges:
+    def _exchanges(self, space: Space, fitting: list[Batch], groups: Variant) -> Exchanges:
         """Prices of exchanges, shared by all programs with the same groups of ranks."""
         # Only groups of layouts that fit are placed. One place along `vpp` stands for all chunks.
         wanted = np.zeros((*space.shape[:CHUNKS], 1, *space.shape[CHUNKS + 1 :]), dtype=np.bool_)
@@ -292,7 +305,7 @@ class _Search(SearchState):
         self.refused.update(dict.fromkeys(prices.reasons))
         self.refused.update(dict.fromkeys(reason.words({}) for reason in prices.refused))
 
-    def _fitting(self, run: Run, memory: JobMemory, family: _Family) -> _Batch:
+    def _fitting(self, run: Run, memory: JobMemory, family: LookedAt) -> Batch:
         """Layouts of a run that fit in chip and host memory; the others are counted as rejected."""
         number = len(self.runs)
         self.runs.append(run)
@@ -333,7 +346,7 @@ class _Search(SearchState):
             sizes.append((expected[0] if expected else needed)[fits])
             self.counts.reject(MEMORY, count - self._by_cluster(run.space, kept[-1]))
             self._tell()
-        return _Batch(
+        return Batch(
             number=number,
             run=run,
             memory=memory,
@@ -342,9 +355,10 @@ class _Search(SearchState):
             family=family,
         )
 
-    def _miss(self, batch: _Batch) -> None:
+    def _miss(self, batch: Batch) -> None:
         """Keep the layouts nearest to fitting, on clusters where no layout has a price yet."""
-        without = self.counts.priced[batch.run.space.clusters] == 0
+        found = self.counts.priced + self.counts.outpaced
+        without = found[batch.run.space.clusters] == 0
         if not without.any():
             return
         pieces, look = batch.family
@@ -364,13 +378,13 @@ class _Search(SearchState):
             self.misses.add(batch.number, missed, clusters, too_much, too_much)
 
     def _needed(
-        self, memory: JobMemory, piece: _Piece, lost: Sequence[float], *roles: StageRole
+        self, memory: JobMemory, piece: Piece, lost: Sequence[float], *roles: StageRole
     ) -> list[FloatArray]:
         return memory.bytes(
             piece.points, fragmentation_ratios=lost, flights=piece.flights, roles=roles
         )
 
-    def _time(self, batch: _Batch, prices: JobPrices) -> None:
+    def _time(self, batch: Batch, prices: JobPrices) -> None:
         """Step times of the layouts that fit; the best are kept."""
         start = 0
         for chunk in self._chunks(batch.points):
@@ -391,7 +405,7 @@ class _Search(SearchState):
             if self.plain is not None:
                 scored = step_time_s * doubt, size
                 self.plain.add(batch.number, batch.run, chunk, clusters, scored)
-            if self.question.stack.covers is not None:
+            if self.question.stack.covers is not None and self.best != "of all":
                 # The fastest layout within the rows is shown beside a faster one beyond them.
                 sure = np.broadcast_to(doubt == 1, len(chunk))
                 self.sure.add(
@@ -402,11 +416,11 @@ class _Search(SearchState):
             )
             self._tell()
 
-    def _pieces(self, space: Space, family: ScheduleFamily) -> tuple[_Piece, ...]:
+    def _pieces(self, space: Space, family: ScheduleFamily) -> tuple[Piece, ...]:
         """Valid layouts of a family in pieces of up to `CHUNK`, those without a pipeline first."""
         piped = (space.axes["pp"] > 1)[family.legal.index[0]]
         return tuple(
-            _Piece(points=chunk, piped=several, count=self._by_cluster(space, chunk))
+            Piece(points=chunk, piped=several, count=self._by_cluster(space, chunk))
             for several in (False, True)
             for chunk in family.legal.some(piped == several).chunks(CHUNK)
         )

@@ -49,7 +49,7 @@ def search_all(
         hooks = SearchHooks(
             progress=_told(watch.progress, name, number, len(questions)), cancel=watch.cancel
         )
-        found.append(search(question, top=top, hooks=hooks))
+        found.append(search(question, top=top, hooks=hooks, best="of each"))
     return tuple(found)
 
 
@@ -123,4 +123,4 @@ def _search(number: int, question: SearchQuestion, share: Share, top: int) -> Se
         counts[2 * number], counts[2 * number + 1] = done, total
 
     hooks = SearchHooks(progress=tell, cancel=lambda: bool(stop.value))
-    return search(question, top=top, hooks=hooks, share=share)
+    return search(question, top=top, hooks=hooks, share=share, best="of each")

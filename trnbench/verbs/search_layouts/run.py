@@ -54,6 +54,9 @@ class LayoutsQuestion(Question):
     )
     whole_nodes: bool = option("Only layouts that use every rank of the nodes.", default=True)
     top: int = option("Layouts of each number of nodes to return.", default=20)
+    best: int | None = option(
+        "Only so many, the fastest on all numbers of nodes; the rest is counted, not priced."
+    )
 
 
 def run(
@@ -68,8 +71,10 @@ def run(
 
     Knobs (tp=8, recompute="full", ...) fix what is not to be searched; batch, sequence and
     precision have to be given. Every legal layout is looked at, several numbers of nodes at once as
-    one grid. `progress` hears of (layouts done, legal layouts, what they are), `watch` of every
-    layout priced; once `cancel` is true the search ends with what it has.
+    one grid. `best=3` answers the three fastest on all numbers of nodes, and prices only layouts
+    that no bound of their time leaves out (`tally.outpaced` counts the others). `progress` hears of
+    (layouts done, legal layouts, what they are), `watch` of every layout priced; once `cancel` is
+    true the search ends with what it has.
 
     >>> from trnbench import search_layouts
     >>> cluster = {"model": "llama2-7b", "instance": "trn1.32xlarge", "nodes": (1, 2), "tp": 8}
@@ -95,7 +100,10 @@ def run(
         whole_nodes=question.whole_nodes,
     )
     hooks = SearchHooks(progress=progress, cancel=cancel, watch=watch)
-    answer = search(asked, top=question.top, hooks=hooks)
+    if question.best is None:
+        answer = search(asked, top=question.top, hooks=hooks)
+    else:
+        answer = search(asked, top=question.best, hooks=hooks, best="of all")
     if answer.best is None:
         return answer
     layout, best = asked.layout, PartialLayout.of(answer.best.layout)

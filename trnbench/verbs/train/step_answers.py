@@ -292,7 +292,9 @@ def batch_words(
     if better == batch:
         return ()
     other = layout.changed(global_batch=better)
-    found = search(question_of(setup, other, (setup.nodes,), headroom=headroom), top=1).best
+    found = search(
+        question_of(setup, other, (setup.nodes,), headroom=headroom), top=1, best="of each"
+    ).best
     gain = 0.0 if found is None else found.sequences_per_s / best.sequences_per_s
     if gain < WORTH:
         return ()

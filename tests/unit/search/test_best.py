@@ -1,0 +1,137 @@
+"""The best layouts without pricing all: the same as those of a search that prices every layout."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from tests.sampling import sampled
+from tests.unit.search.test_search import question
+from trnbench.errors import TrnbenchError
+from trnbench.predict.search import bounds
+from trnbench.predict.search.bounds import least_passes
+from trnbench.predict.search.question import SearchQuestion
+from trnbench.predict.search.result import SearchResult, Tally
+from trnbench.predict.search.search import search
+from trnbench.verbs.search_layouts.run import search_layouts
+
+MODELS = (
+    *("llama2-7b", "llama3.1-8b", "llama3.1-70b", "llama3.1-405b"),
+    *("mixtral-8x7b", "gpt-oss-20b", "deepseek-v3"),
+)
+INSTANCES = (
+    *("trn1.32xlarge", "trn2.48xlarge", "trn2-ultraserver", "p4d.24xlarge"),
+    *("p5.48xlarge", "p5en.48xlarge", "p6-b200.48xlarge"),
+)
+ON_REQUEST = (
+    *("recompute", "context_parallel", "stage_split"),
+    *("pipeline_layout", "shard", "expert_tp"),
+)
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
+QUICK = (20, 34, 35, 36, 40)
+
+
+def drawn(seed: int) -> tuple[SearchQuestion, int]:
+    """Return a question about layouts, and how many of the best it asks for."""
+    draw = Random(seed)
+    fixed: dict[str, object] = {}
+    if draw.random() < 0.35:
+        fixed["job"] = draw.choice(["lora", "dpo", "grpo", "finetune", "orpo", "ppo"])
+    if draw.random() < 0.35:
+        fixed[draw.choice(ON_REQUEST)] = "any"
+    if draw.random() < 0.25:
+        name, values = draw.choice(
+            (
+                ("tp", (1, 2, 4, 8)),
+                ("pp", (1, 2, 4)),
+                ("zero", (0, 1, 2, 3)),
+                ("schedule", SCHEDULES),
+            )
+        )
+        fixed[name] = draw.choice(values)
+    if draw.random() < 0.1:
+        fixed["optimizer_offload"] = "host"
+    asked = question(
+        draw.choice(MODELS),
+        draw.choice(INSTANCES),
+        sorted(draw.sample((1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64), draw.randint(1, 4))),
+        batch=draw.choice((64, 96, 256, 1024, 1920)),
+        sequence=draw.choice((2048, 4096, 8192)),
+        fixed=fixed,
+        headroom=draw.choice((None, None, None, 0.0, 0.1)),
+        assume_supported=draw.random() < 0.2,
+    )
+    return asked, draw.choice((1, 3, 20))
+
+
+def counted(tally: Tally) -> tuple[int, ...]:
+    return tally.considered, tally.legal, tally.feasible, tally.unseen
+
+
+def clusters(result: SearchResult) -> list[object]:
+    return [
+        (one.nodes, counted(one.tally), tuple(one.ranked), one.nearest, one.within_rows)
+        for one in result.by_nodes.values()
+    ]
+
+
+def agree(seed: int) -> int:
+    """Return how many layouts bounds left out; the best are the same ones, to the bit."""
+    asked, top = drawn(seed)
+    try:
+        every = search(asked, top=top)
+    except TrnbenchError:
+        return 0
+    each = search(asked, top=top, best="of each")
+    together = search(asked, top=top, best="of all")
+    for found in (each, together):
+        assert tuple(found.ranked) == tuple(every.ranked)
+        assert counted(found.tally) == counted(every.tally)
+        assert found.tally.priced + found.tally.outpaced <= every.tally.feasible
+        assert (found.nearest, found.reasons) == (every.nearest, every.reasons)
+    assert clusters(each) == clusters(every)
+    return together.tally.outpaced
+
+
+@pytest.mark.parametrize("seed", sampled(range(300), QUICK))
+def test_the_best_are_those_of_all_layouts_priced(seed):
+    agree(seed)
+
+
+def test_a_bound_that_is_too_high_is_noticed(monkeypatch):
+    def no_overlap(schedule, pp, vpp, micro_batches):
+        return pp * micro_batches if schedule == "1f1b" else micro_batches
+
+    monkeypatch.setattr(bounds, "least_passes", no_overlap)
+    with pytest.raises(AssertionError):
+        agree(34)
+
+
+def test_the_best_of_all_are_the_first_of_an_exhaustive_answer():
+    asked = {"model": "llama2-7b", "instance": "trn1.32xlarge", "nodes": (2, 4), "tp": 8}
+    asked |= {"global_batch": 256, "sequence": 4096, "precision": "bf16-master"}
+    every, best = search_layouts(**asked, top=5), search_layouts(**asked, best=5)
+    assert tuple(best.ranked) == tuple(every.ranked)
+    assert best.assumed == every.assumed
+    assert best.feasible == every.feasible == best.tally.priced + best.tally.outpaced
+    assert 0 < best.tally.outpaced < best.feasible
+
+
+@pytest.mark.parametrize(
+    ("schedule", "vpp", "micro_batches", "passes"),
+    [
+        # Four equal stages: the last of 8 micro-batches also passes the other three.
+        ("gpipe", 1, 8, 11),
+        # Of these three, 1.5 may hide behind what a slow stage has to do meanwhile.
+        ("1f1b", 1, 8, 9.5),
+        ("1f1b", 1, 1, 4),
+        ("interleaved", 2, 4, 5.5),
+        ("interleaved", 2, 8, 8),
+        ("zb-h1", 1, 8, 8),
+    ],
+)
+def test_a_pipeline_of_four_stages_takes_at_least_so_many_slots(
+    schedule, vpp, micro_batches, passes
+):
+    degrees = (np.array(float(number)) for number in (4, vpp, micro_batches))
+    assert least_passes(schedule, *degrees) == passes

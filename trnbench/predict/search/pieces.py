@@ -1,0 +1,92 @@
+"""Layouts of a search that are looked at together: pieces before memory, batches that fit after."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+
+from trnbench.engines.analytic.step.memory import JobMemory
+from trnbench.engines.analytic.step.memory_reader import Flights
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.calibration.coverage import DEGREES
+from trnbench.facts.records import Record, field, replace
+from trnbench.predict.search.bounds import Floors
+from trnbench.predict.search.legality import OUTER, Looks
+from trnbench.predict.search.runs import Run
+from trnbench.predict.search.space import DIMENSIONS
+from trnbench.program.points import Points
+from trnbench.program.stages import StageRole
+from trnbench.program.step import StepProgram
+
+
+class Piece(Record, eq=False):
+    """A chunk of layouts of one schedule, all with one stage or all with several."""
+
+    points: Points
+    piped: bool
+    count: IntArray
+    """Layouts of the piece on each cluster."""
+    flights: Flights = field(default_factory=dict)
+    """Micro-batches in flight, computed once per schedule and shared by all variants."""
+
+    def looked_at(self, look: Looks) -> BoolArray | None:
+        """Mask of the layouts that these variants look at; None where they look at all of them."""
+        if look.everywhere:
+            return None
+        mask = self.points.pick(look.at.reshape(*look.at.shape, *(1,) * (DIMENSIONS - OUTER)))
+        return None if mask.all() else np.broadcast_to(mask, len(self.points))
+
+    def roles(self, program: StepProgram) -> tuple[StageRole, ...]:
+        """Stage classes of these layouts, first the class that usually needs the most memory."""
+        roles = (stage.role for stage in program.stages)
+        return tuple(role for role in roles if (role != "only") == self.piped)
+
+
+LookedAt: TypeAlias = "tuple[tuple[Piece, ...], Looks]"
+"""Layouts of a schedule, as some of its variants look at them."""
+
+
+class Batch(Record, eq=False):
+    """Layouts of a run that fit in memory."""
+
+    number: int
+    run: Run
+    memory: JobMemory
+    points: Points
+    memory_bytes: FloatArray
+    family: LookedAt
+    """All valid layouts of the run, also those that do not fit."""
+
+
+class Bounded(Record, eq=False):
+    """Layouts that fit, each with a time that its score does not fall short of."""
+
+    batch: Batch
+    floor_s: FloatArray
+    clusters: IntArray
+    sure: BoolArray
+    """True of layouts within the stack's rows, of which the best is looked for, too."""
+
+    @classmethod
+    def of(cls, batch: Batch, floors: Floors, covered: bool) -> Bounded:
+        points, program = batch.points, batch.memory.program
+        doubt = floors.question.doubt(
+            {name: points.pick(program.grid.arrays[name]) for name in DEGREES}
+        )
+        floor_s = floors.seconds(program, points, batch.run.variant) * doubt
+        return cls(
+            batch=batch,
+            floor_s=floor_s,
+            clusters=batch.run.space.clusters[points.index[0]],
+            sure=np.broadcast_to((doubt == 1) & covered, len(points)),
+        )
+
+    def some(self, mask: BoolArray) -> Bounded:
+        points, size = self.batch.points.some(mask), self.batch.memory_bytes[mask]
+        return Bounded(
+            batch=replace(self.batch, points=points, memory_bytes=size),
+            floor_s=self.floor_s[mask],
+            clusters=self.clusters[mask],
+            sure=self.sure[mask],
+        )
