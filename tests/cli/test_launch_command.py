@@ -165,7 +165,7 @@ def test_a_folder_is_not_overwritten_unless_told(run, tmp_path):
             2,
             "training stack",
         ),
-        (("--on", "trn1.32xlarge"), 2, "--stack FRAMEWORK"),
+        (("--on", "trn1.32xlarge"), 2, "launch needs --with"),
         (("--on", "trn1,trn2", "--stack", "nxdt", "--with", "slurm"), 2, "one cluster"),
     ],
 )

@@ -62,7 +62,7 @@ def test_texts_become_values(parse, text, value):
     [
         (parsing.whole("nodes"), "0", "nodes must be from 1 to 2,147,483,647, found '0'"),
         (parsing.whole("nodes"), "2.5", "'2.5' is not a whole number"),
-        (parsing.whole("nodes"), "many", "'many' is not a whole number; write e.g. 1,024"),
+        (parsing.whole("nodes"), "many", "'many' is not a whole number; write e.g. 8"),
         (parsing.sequence("sequence"), "8q", "'8q' is not a number of tokens; .* 8k"),
         (parsing.sequence("sequence"), "-8k", "sequence must be from 1 to .*, found '-8k'"),
         (parsing.count("tokens"), "-1", "tokens must be above 0, found '-1'"),

@@ -15,7 +15,9 @@ import typer
 
 from trnbench.errors import TrnbenchError
 from trnbench.facts import parsing
-from trnbench.verbs.asking.option import Option
+from trnbench.facts.records import replace
+from trnbench.verbs.asking.names import understood
+from trnbench.verbs.asking.option import Given, Option
 from trnbench.verbs.asking.question import Question
 
 
@@ -86,13 +88,16 @@ def asks(*kinds: type[Question], ahead_of: str = "") -> Callable[[Command], Comm
             before += tuple(options[option.name] for option in head[len(before) :])
             questions = []
             for kind in kinds:
-                given = {
+                given: Given = {
                     option.name: _given(option, options[_place(option)]) for option in _shown(kind)
                 }
-                with_catalog = len(before) > 1
-                questions.append(
-                    kind.read(kind.filled(given, before[1]) if with_catalog else given)
-                )
+                if len(before) > 1:
+                    out, catalog, *_ = before
+                    given, taken = understood(kind.options(), given, catalog)
+                    if taken:
+                        before = (replace(out, taken=out.taken | taken), *before[1:])
+                    given = kind.filled(given, catalog)
+                questions.append(kind.read(given))
             return command(*before, *questions)
 
         return with_signature(run, [*head, *parameters])

@@ -19,6 +19,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from typing import Any
 
 import typer
 
@@ -136,16 +137,36 @@ def _failed(what: str, hint: str | None, code: int, debug: bool) -> int:
 
 
 def _usage(error: typer.TyperException, debug: bool) -> int:
-    message = " ".join(error.format_message().split())
-    for typers, ours in _WORDS.items():
-        message = re.sub(typers, ours, message)
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "trnbench"
+    message = _of_options(error, context) or " ".join(error.format_message().split())
+    for typers, ours in _WORDS.items():
+        message = re.sub(typers, ours, message)
     return _failed(f"error: {message}", f"{command} --help", ExitCode.MALFORMED, debug)
 
 
+def _of_options(error: typer.TyperException, context: Any) -> str:  # noqa: ANN401
+    """Message on an option that a verb does not have, or on a word too many; else empty."""
+    from trnbench.cli.synonyms import meant_option, stray_word
+
+    if context is None:
+        return ""
+    verb = context.info_name
+    known = [name for one in context.command.params for name in one.opts]
+    if (typed := getattr(error, "option_name", None)) is not None:
+        return f"{verb} has no {typed}; {meant_option(verb, typed, known)}"
+    match = _STRAY.match(error.format_message())
+    return stray_word(verb, match[1], lists="--on" in known) if match else ""
+
+
+_STRAY = re.compile(r"Got unexpected extra argument\(?s?\)? \((.*)\)", re.DOTALL)
 _WORDS = {
     r"^Invalid value for '(-[^ ']*)[^']*'": r"\1",
+    r"^Option '(-[^']*)' requires an argument\.": r"\1 needs a value",
+    r"^No such command ('[^']*')\.": r"trnbench has no command \1;",
+    r"; Did you mean ('[^']*')\?": r"; did you mean \1?",
+    r";$": r"; trnbench --help lists them",
+    r"^Missing (argument|option) '(.*)'\.": r"\2 is missing",
     r"a valid (int range|integer)": "a whole number",
     r"a valid float( range)?": "a number",
     r"(\S+) is not in the range (\d+)<=x<=(\d+)": r"\1 is not from \2 to \3",

@@ -87,6 +87,8 @@ class Output(Record):
     """What is done with a report once it is written: other files are made of it."""
     origins: tuple[str, ...] = ()
     """Where defaults come from that change what an answer says of money."""
+    taken: Mapping[str, str] = field(default_factory=dict)
+    """Names that were typed otherwise, by the catalogue's."""
     reports: list[Report] = field(default_factory=list)
     """What was written."""
 
@@ -97,9 +99,11 @@ class Output(Record):
 
     def write(self, report: Report) -> None:
         """Write the report; a file appears whole or not at all."""
+        remarks = (*(f"{typed} = {name}" for name, typed in self.taken.items()), *self.origins)
         if self.origins:
-            inputs = {**report.inputs, "defaults": self.origins}
-            report = replace(report, inputs=inputs, notes=(*report.notes, *self.origins))
+            report = replace(report, inputs={**report.inputs, "defaults": self.origins})
+        if remarks:
+            report = replace(report, notes=(*report.notes, *remarks))
         self.reports.append(report)
         if self.silent:
             return
@@ -109,7 +113,7 @@ class Output(Record):
         data = render(report, self.format.value, _style(to_terminal))
         if self.format is OutputFormat.TABLE and report.people is not None:
             # (A drawing of its own has no place for notes.)
-            data += "".join(f"{shown(line)}\n" for line in self.origins).encode()
+            data += "".join(f"{shown(line)}\n" for line in remarks).encode()
         self.write_bytes(data)
         if self.beside is not None:
             self.beside(report)

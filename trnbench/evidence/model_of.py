@@ -5,12 +5,11 @@ Shapes stated in a row win over those of the named model. A row with all shapes 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from trnbench.errors import did_you_mean
 from trnbench.evidence.rows import EvidenceRow, RowFault
-from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.search import Catalog, configuration_file, plain_name
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, State, field, fields, replace
 from trnbench.facts.workload.library import load_model
@@ -153,10 +152,6 @@ def shape_of_model(model: Model) -> WholeShape | None:
     )
 
 
-_MAKER = re.compile(r"^(hugging\s?face|meta|nvidia|google)\s+", re.IGNORECASE)
-_REMARK = re.compile(r"\s*[(\[].*?[)\]]")
-
-
 class FoundModel(Record):
     """A model, and the assumptions about it."""
 
@@ -220,25 +215,22 @@ class Models(State, kw_only=False):
         return _new(shape.whole(), name, sequence, self.known)
 
     def _named(self, name: str) -> Model | None:
-        return self._by_name.of(None, self._spelled).get(_plain(name))
+        if (file := configuration_file(name)) is not None:
+            return load_model(self.catalog, str(file))
+        return self._by_name.of(None, self._spelled).get(plain_name(name))
 
     def _spelled(self) -> Mapping[str, Model]:
         """Models by normalised names; the first of each spelling."""
         found: dict[str, Model] = {}
         for model in self.known:
             for known in (model.name, *model.aliases):
-                found.setdefault(_plain(known), model)
+                found.setdefault(plain_name(known), model)
         return found
 
 
 def refuse_unknown_model(catalog: Catalog, name: str) -> None:
     if Models(catalog)._named(name) is None:
         catalog.find("models", name)
-
-
-def _plain(name: str) -> str:
-    bare = _MAKER.sub("", _REMARK.sub("", name).strip())
-    return re.sub(r"[^a-z0-9]", "", bare.lower())
 
 
 def _long_enough(model: Model, sequence: int) -> bool:

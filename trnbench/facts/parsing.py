@@ -22,12 +22,14 @@ T = TypeVar("T")
 MOST = 2**31 - 1
 MOST_NODES = 1_000_000
 MOST_CHARACTERS = 100
+HUNDRED = 100
 LEAST_SURE, MOST_SURE = 0.5, 0.99
 """The draws tell no more of the tails than this."""
 OPEN = ("", "any", "auto", "best")
 """Texts that leave a choice to the program."""
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MOVES = re.compile(r"(?<![eE])([+-])")
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
 _CHANGED = re.compile(r"(?P<name>[^=\s]+)\s*=\s*(?P<percent>[+-]\d+(\.\d+)?)\s*%")
 _BINARY = re.compile(r"(?P<number>.*[\d.])\s*(?P<prefix>[kKmMgGtT])")
 
@@ -45,9 +47,7 @@ def short_text(what: str, *, most: int = MOST_CHARACTERS) -> Callable[[str], str
 
 def whole(what: str, *, least: int = 1, most: int = MOST) -> Callable[[str], int]:
     """Parser of whole numbers such as 4096, 4k or 1,024."""
-    return lambda text: _within(
-        what, text, _number(what, text, "a whole number", "1,024"), least, most
-    )
+    return lambda text: _within(what, text, _number(what, text, "a whole number", "8"), least, most)
 
 
 def sequence(what: str) -> Callable[[str], int]:
@@ -70,18 +70,24 @@ def quantity(what: str, dimension: Dimension, *, example: str = "") -> Callable[
 
 
 def duration(what: str) -> Callable[[str], float]:
-    """Parser of durations such as 30 min, 12h, 60 d or 2w, in seconds."""
-    return quantity(what, Dimension.SECONDS, example="60d, 2w or 36h")
+    """Parser of durations such as 30 min, 12h, 60 days, 2w or 3mo (of 30 days), in seconds."""
+    return quantity(what, Dimension.SECONDS, example="60d, 8w, 3mo or 36h")
 
 
 def deadline(what: str) -> Callable[[str], float]:
-    """Parser of durations that may be moved, such as 60d, 60d+15d or 60d-10%, in seconds."""
+    """Parser of durations that may be moved, such as 60d, 60d+15d or 60d-10%, in seconds.
+
+    A date such as 2027-02-01 is the time from now on to the beginning of that day, in UTC.
+    """
 
     def parsed(text: str) -> float:
-        first, *moves = _MOVES.split(text.strip())
-        if not first.strip() and moves:
+        day = _DATE.match(text.strip())
+        first, *moves = _MOVES.split(text.strip().removeprefix(day[0] if day else ""))
+        if not day and not first.strip() and moves:
             raise InputError(f"{what}: nothing is there to move by {text!r}; write e.g. 60d+15d")
-        seconds = duration(what)(first)
+        if day and first.strip():
+            raise InputError(f"{what}: {text!r} is not a date; write e.g. 2027-02-01")
+        seconds = _until(what, day[0]) if day else duration(what)(first)
         for sign, moved in zip(moves[::2], moves[1::2], strict=True):
             by = _parse(what, moved, Dimension.RATIO) if "%" in moved else None
             step = duration(what)(moved) if by is None else by * seconds
@@ -89,6 +95,14 @@ def deadline(what: str) -> Callable[[str], float]:
         return _positive(what, text, seconds)
 
     return parsed
+
+
+def _until(what: str, text: str) -> float:
+    """Seconds from today to a date."""
+    days = (date(what)(text) - datetime.datetime.now(tz=datetime.UTC).date()).days
+    if days <= 0:
+        raise InputError(f"{what}: {text} is not in the future; name a later day")
+    return days * DAY_S
 
 
 def moved_text(base: str | float | None, text: object) -> object:
@@ -123,7 +137,7 @@ def money(what: str) -> Callable[[str], float]:
     def parsed(text: str) -> float:
         bare = not text.strip().casefold().endswith("usd")
         kind = Dimension.COUNT if bare else Dimension.USD
-        return _positive(what, text, _parse(what, text, kind))
+        return _positive(what, text, _parse(what, text, kind, example="5M or 5,000,000"))
 
     return parsed
 
@@ -134,7 +148,8 @@ def share(what: str) -> Callable[[str], float]:
     def parsed(text: str) -> float:
         value = _parse(what, text, Dimension.RATIO) if text.strip() else 0.0
         if not 0 <= value < 1:
-            raise InputError(f"{what} must be from 0 to below 100%, found {text!r}")
+            sign = f"; write {text.strip()}%" if 1 <= value < HUNDRED else ""
+            raise InputError(f"{what} must be from 0 to below 100%, found {text!r}{sign}")
         return value
 
     return parsed
@@ -147,7 +162,8 @@ def confidence(what: str) -> Callable[[str], float]:
         value = _parse(what, text, Dimension.RATIO)
         if not LEAST_SURE <= value <= MOST_SURE:
             ends = f"from {LEAST_SURE:.0%} to {MOST_SURE:.0%}"
-            raise InputError(f"{what} must be {ends}, found {text!r}")
+            sign = f"; write {text.strip()}%" if 1 <= value < HUNDRED else ""
+            raise InputError(f"{what} must be {ends}, found {text!r}{sign}")
         return value
 
     return parsed

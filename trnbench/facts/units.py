@@ -49,7 +49,19 @@ def _prefixed(symbol: str, prefixes: Mapping[str, float], scale: float = 1.0) ->
 _BYTES = _prefixed("B", _BYTE_PREFIXES) | _prefixed("bit", _BYTE_PREFIXES, 1 / BITS_PER_BYTE)
 HOUR_S, DAY_S = 3600.0, 86400.0
 MILLION = 1e6
-_TIMES = {"m": 60.0, "min": 60.0, "h": HOUR_S, "d": DAY_S, "w": 7 * DAY_S}
+_TIMES = {"m": 60.0, "min": 60.0, "h": HOUR_S, "d": DAY_S, "w": 7 * DAY_S, "mo": 30 * DAY_S}
+_SPELLED = {
+    spelling: _TIMES[unit]
+    for unit, spellings in {
+        "min": ("mins", "minute", "minutes"),
+        "h": ("hr", "hrs", "hour", "hours"),
+        "d": ("day", "days"),
+        "w": ("wk", "wks", "week", "weeks"),
+        "mo": ("month", "months"),
+    }.items()
+    for spelling in spellings
+}
+"""Times as people write them; a month has 30 days."""
 
 
 class Dimension(Enum):
@@ -74,7 +86,7 @@ UNITS: Mapping[Dimension, Mapping[str, float]] = {
     Dimension.FLOP: _prefixed("FLOP", _ENLARGING) | _prefixed("OP", _ENLARGING),
     Dimension.FLOP_PER_S: _prefixed("FLOP/s", _ENLARGING) | _prefixed("OP/s", _ENLARGING),
     Dimension.HERTZ: _prefixed("Hz", _ENLARGING),
-    Dimension.SECONDS: _prefixed("s", _REDUCING) | _TIMES,
+    Dimension.SECONDS: _prefixed("s", _REDUCING) | _TIMES | _SPELLED,
     Dimension.USD: {f"{suffix} USD".strip(): f for suffix, f in COUNT_SUFFIXES.items()}
     | {f"{suffix}USD": f for suffix, f in COUNT_SUFFIXES.items()},
     Dimension.USD_PER_HOUR: {"USD/h": 1.0},
@@ -159,6 +171,8 @@ def _factor(unit: str, text: str, dimension: Dimension, expected: str) -> float:
         bits = unit.replace("ps", "/s").replace("b", "bit", 1)
         wanted = f"write {bits!r} or {bits.replace('bit', 'B')!r}"
         raise UnitError(f"{text!r}: {unit!r} does not say bit or byte; {wanted}")
+    if dimension is Dimension.BYTES_PER_S and unit in ("K", "k", "M", "G", "T"):
+        raise UnitError(f"{text!r} has no unit; write '{unit}bit/s' or '{unit}B/s'")
     raise UnitError(
         f"{text!r}: unknown unit {unit!r}{did_you_mean(unit, units, most=1)}; {expected}"
     )

@@ -9,6 +9,7 @@ from trnbench.facts.calibration.software import software_called
 from trnbench.facts.calibration.stack_of import Stacks
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.hardware.library import load_platform
 from trnbench.launch.frameworks import bridge, megatron, nxdt, optimum, torchtitan
 from trnbench.launch.schedulers import hosts, kubernetes, services
 from trnbench.launch.software import Framework, Scheduler
@@ -31,6 +32,17 @@ def frameworks_on(catalog: Catalog, platform: Platform) -> tuple[Framework, ...]
         for name, framework in FRAMEWORKS.items()
         if (software := software_called(catalog, name)) and software.runs_on(platform)
     )
+
+
+def usual_framework(catalog: Catalog, instance: str) -> str:
+    """Name of the framework behind an instance type's usual stack, or of the first that runs."""
+    platform, stacks = load_platform(catalog, instance), Stacks(catalog)
+    usual = stacks.of("", "", platform).stack.name
+    here = [framework.name for framework in frameworks_on(catalog, platform)]
+    if not here:
+        raise InputError(f"no framework that files are written for runs on {instance}")
+    alike = [name for name in here if stacks.by_name(name, platform).stack.name == usual]
+    return [*alike, *here][0]
 
 
 def framework_for(catalog: Catalog, platform: Platform, name: str, job: str | None) -> Framework:

@@ -148,5 +148,6 @@ def recipe_named(name: str) -> PrecisionRecipe:
     key = name.strip().lower().replace("_", "-")
     recipe = RECIPES.get(ALIASES.get(key, key))
     if recipe is None:
-        raise UnknownNameError("precision", name, [*RECIPES, *ALIASES])
+        lists = "trnbench help precision"
+        raise UnknownNameError("precision", name, [*RECIPES, *ALIASES], lists=lists)
     return recipe

@@ -45,6 +45,9 @@ _MILLI = 1e-3
 _COLUMNS: Mapping[str, tuple[Told, float]] = {
     "step_time_s": ("time", 1.0),
     "time_s": ("time", 1.0),
+    "step_time": ("time", 1.0),
+    "step time": ("time", 1.0),
+    "seconds": ("time", 1.0),
     "step_time_ms": ("time", _MILLI),
     "time_ms": ("time", _MILLI),
     "train_step_timing in s": ("time", 1.0),
@@ -60,6 +63,7 @@ _NONE = (
     "has no step time or rate; expected lines of training software, or such as "
     "'step time: 1.23 s' or '4,500 tokens/s'"
 )
+_NO_COLUMN = "has no column of steps; call it step_time_s, step_time_ms or tokens_per_s"
 
 
 class NoSteps(DataFileError):
@@ -106,7 +110,8 @@ def read_steps(path: Path, run: RunSize | None = None, *, block_bytes: int = 0) 
     """
     readings = stepped_file(path) or logged(path, block_bytes)
     if not readings.values:
-        raise NoSteps(str(path), [Fault(path="", message=_NONE)])
+        why = _NO_COLUMN if path.suffix.lower() == ".csv" else _NONE
+        raise NoSteps(str(path), [Fault(path="", message=why)])
     run = _known(path, readings, run or RunSize())
     times = _times_s(path, readings, run)
     for end in (float(times.min()), float(times.max())):

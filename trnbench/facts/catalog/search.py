@@ -10,6 +10,7 @@ current directory is never searched by default.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -48,6 +49,13 @@ PATH_VARIABLE = "TRNBENCH_SPEC_PATH"
 _ENDING = ".toml"
 USER = "user"
 BUILT_IN = "built in"
+GIVEN = "given"
+CONFIGURATION = "config.json"
+"""What Hugging Face calls the file that has the shapes of a model."""
+_OWNER = re.compile(r"^(?:[\w.-]+/|(?:hugging\s?face|meta|nvidia|google)\s+)", re.IGNORECASE)
+_REMARK = re.compile(r"\s*[(\[].*?[)\]]")
+_VARIANT = re.compile(r"-(?:instruct|base|chat|hf|it|pt)$", re.IGNORECASE)
+"""Ending of a model's name that says how it was trained, and leaves its shapes as they are."""
 T = TypeVar("T")
 
 
@@ -106,8 +114,9 @@ class Catalog(Record, kw_only=False, weakref=True):
         return (*sorted(self._entries(section)), *self.aliases(section))
 
     def find(self, section: str, name: str, *, where: str = "") -> Entry:
-        """The entry with this name or alias; an error suggests the nearest name."""
+        """The entry with this name or alias in any spelling; an error suggests the nearest."""
         entry = self._entries(section).get(name) or self.aliases(section).get(name)
+        entry = entry or self._spelled(section, name)
         if entry is None:
             # The missing name may be an alias in a broken file: report that file first.
             self.refuse_unreadable(section)
@@ -118,9 +127,41 @@ class Catalog(Record, kw_only=False, weakref=True):
                 self.names(section),
                 where=where,
                 lists=f"trnbench {verb} list {section}",
-                remedy=self._as_instance(name) if section == "instances" else "",
+                remedy=self._of_another_kind(section, name),
             )
         return entry
+
+    def _spelled(self, section: str, name: str) -> Entry | None:
+        """The entry that a name means in another case, with other dashes or with its owner."""
+        if section == "models" and (file := configuration_file(name)) is not None:
+            return Entry(section=section, name=name, path=file, origin=GIVEN)
+        for wanted in dict.fromkeys((plain_name(name), plain_name(_VARIANT.sub("", name)))):
+            found = {
+                one.path: one
+                for known, entries in self.users(section).items()
+                for one in entries
+                if wanted and plain_name(known) == wanted
+            }
+            if len(found) == 1:
+                return next(iter(found.values()))
+        return None
+
+    def known(self, section: str, name: str) -> bool:
+        """True when a section has a file of this name, in any spelling."""
+        return name in self.names(section) or self._spelled(section, name) is not None
+
+    def _of_another_kind(self, section: str, name: str) -> str:
+        """Remedy for a name that is known, but as another kind of thing."""
+        if section == "instances":
+            if self.known("models", name):
+                return ": it is a model, which goes first; --on takes instance types"
+            return self._as_instance(name)
+        if section not in ("models", "chips") or not self.known("instances", name):
+            return ""
+        if section == "models":
+            return ": it is an instance type; the model goes first, then --on A,B"
+        chip = self.table(self.find("instances", name).path).get("chip")
+        return f": it is an instance type; its chip: {chip}" if chip else ""
 
     def _as_instance(self, name: str) -> str:
         """Names of an instance type without a file: that which was read, or its chip's."""
@@ -191,6 +232,23 @@ class Catalog(Record, kw_only=False, weakref=True):
 
 _MADE_OF_SHIPPED: dict[tuple[Path, type], tuple[object, Any]] = {}
 """Parsed shipped files, shared by all catalogues of only shipped files in this process."""
+
+
+def plain_name(name: str) -> str:
+    """A name without its owner, remarks in brackets, case and punctuation."""
+    return re.sub(r"[^a-z0-9]", "", _OWNER.sub("", _REMARK.sub("", name).strip()).lower())
+
+
+def configuration_file(name: str) -> Path | None:
+    """The config.json that a path names, or that stands in the folder it names."""
+    with suppress(OSError, ValueError):
+        path = Path(name).expanduser()
+        inside = path / CONFIGURATION
+        if path.suffix == ".json" and path.is_file():
+            return path
+        if inside.is_file():
+            return inside
+    return None
 
 
 def _used(catalog: Catalog, entries: Sequence[Entry]) -> _Used:

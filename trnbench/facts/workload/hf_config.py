@@ -16,17 +16,18 @@ from pathlib import Path
 
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
 from trnbench.facts.catalog.foreign import read_object
+from trnbench.facts.catalog.provenance import Provenance
+from trnbench.facts.catalog.search import CONFIGURATION as FILE
 from trnbench.facts.catalog.structure import structure
 from trnbench.facts.catalog.text_file import refused, refused_with_all
 from trnbench.facts.catalog.toml_file import read_toml, toml_text
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.config_language import Fields, Scope
 from trnbench.facts.workload.layers import MAX_LAYERS, LayerKind, as_pattern
 from trnbench.facts.workload.model import Model
 
 ConfigTable = dict[str, object]
 
-FILE = "config.json"
 BASES = ("base", "encoder")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _STRUCTURAL = re.compile(
@@ -39,10 +40,11 @@ _LISTS = ("optional", "zero", "inert", "unread")
 
 
 class ImportedModel(Record):
-    """A model file made from a configuration, and remarks on ignored keys."""
+    """A model of a configuration, its file, and remarks on ignored keys."""
 
     name: str
     family: str
+    model: Model
     text: str
     ignored: tuple[str, ...]
 
@@ -55,6 +57,20 @@ def read_config(path: Path) -> dict[str, object]:
             raise refused(path, f"a folder without {FILE}")
         path = inside
     return read_object(path)
+
+
+def configured_model(path: Path) -> Model:
+    """The model of a config.json, called as the folder that holds it."""
+    name = re.sub(r"[^a-z0-9._-]+", "-", path.resolve().parent.name.lower()).lstrip("._-")
+    made = import_config(
+        read_config(path), name or "model", date=changed_on(path), origin=str(path)
+    )
+    return replace(made.model, provenance=Provenance(path=str(path)))
+
+
+def changed_on(path: Path) -> datetime.date:
+    """The day a file was last changed: the same file gives the same model on any day."""
+    return datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).date()
 
 
 @cache
@@ -148,7 +164,7 @@ def import_config(
     remarks: ConfigTable = {"source": "config", "kind": "vendor", "sources": {"config": source}}
     text = toml_text({**head, **remarks, **model})
     ignored = (*reader.ignored(), *(() if depths else reader.without_depths()))
-    return ImportedModel(name=name, family=chosen, text=text, ignored=ignored)
+    return ImportedModel(name=name, family=chosen, model=built, text=text, ignored=ignored)
 
 
 def _known(family: str) -> str:

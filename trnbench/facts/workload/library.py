@@ -113,7 +113,14 @@ def _refuse_empty(record: object, *names: str) -> None:
 
 
 def read_model(path: Path) -> Model:
-    """The model in the file, whose shapes must give the cited parameter count."""
+    """The model in the file, whose shapes must give the cited parameter count.
+
+    A file in JSON is a configuration of Hugging Face.
+    """
+    if path.suffix == ".json":
+        from trnbench.facts.workload.hf_config import configured_model
+
+        return configured_model(path)
     model = load(path, Model)
     counted = parameter_count(model)
     if model.published is not None and not model.published.agrees(counted):

@@ -236,7 +236,10 @@ class Question:
     @classmethod
     def asked(cls, catalog: Catalog, given: Given) -> Self:
         """Return the settled question that options ask."""
-        return cls.read(cls.filled(given, catalog)).settled(catalog)
+        from trnbench.verbs.asking.names import understood
+
+        read, _ = understood(cls.options(), given, catalog)
+        return cls.read(cls.filled(read, catalog)).settled(catalog)
 
     def but(self, **changes: Any) -> Self:  # noqa: ANN401
         """Return the question with some fields changed."""

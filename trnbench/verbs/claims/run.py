@@ -59,7 +59,7 @@ def run(
     ids = [statement.id for _, statement in all_of_them]
     for name in question.claims:
         if name not in ids:
-            raise UnknownNameError("claim", name, ids)
+            raise UnknownNameError("claim", name, ids, lists="trnbench claims")
     wanted = [pair for pair in all_of_them if not question.claims or pair[1].id in question.claims]
     machines = Machines(catalog=catalog, timed=functools.partial(_timed, catalog))
     book = PriceBook(machines=machines, region=question.region, price_date=question.price_date)

@@ -62,7 +62,6 @@ class CompareAnswer(Record):
     baseline: str
     compared: tuple[ComparedQuote, ...]
     looked: Mapping[str, Tally]
-    purchase_asked: bool
     verdict: Verdict = Verdict()
     draws: int = 0
     seed: int = 0
@@ -82,11 +81,6 @@ class CompareAnswer(Record):
 
     @property
     def positive(self) -> bool:
-        """True when every cluster can do what was asked, and has a price as far as one is needed.
-
-        One has to have one; all where a way to buy was asked for.
-        """
+        """True when a cluster can do what was asked, at a price."""
         quotes = [one.quote for one in self.compared]
-        prices = [one.cost_usd is not None for one in quotes]
-        priced = all(prices) if self.purchase_asked else any(prices)
-        return priced and bool(quotes) and all(one.feasible for one in quotes)
+        return any(one.feasible and one.cost_usd is not None for one in quotes)

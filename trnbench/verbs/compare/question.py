@@ -6,15 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from trnbench.errors import InputError
 from trnbench.facts import parsing
-from trnbench.facts.units import Dimension, show
-from trnbench.facts.workload.choices import USUAL_INSTANCES, USUAL_MODEL, USUAL_TOKENS
 from trnbench.verbs.asking.option import Given
 from trnbench.verbs.asking.question import Question, group, option
-from trnbench.verbs.quotes.question import (
-    DEADLINE_S,
-    SENSITIVITY,
-    RunRequest,
-)
+from trnbench.verbs.quotes.question import DEADLINE_S, SENSITIVITY, RunRequest, with_usual
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -32,7 +26,8 @@ class CompareQuestion(Question):
 
     run: RunRequest = group(RunRequest)
     deadline_s: float | None = option(
-        "Finish within this time, each on its cheapest cluster; default, without --nodes: 60d.",
+        "Finish in this time or by this day (60d, 8w, 2027-02-01), each on its cheapest cluster; "
+        "default, without --nodes: 60d.",
         read=parsing.deadline,
     )
     equal_cost: bool = option(
@@ -53,6 +48,8 @@ class CompareQuestion(Question):
             raise InputError("the deadline must be above 0")
         if self.baseline_nodes is not None and self.baseline_nodes not in self.run.node_counts:
             raise InputError(f"the baseline's {self.baseline_nodes} nodes are not looked at")
+        if self.run.sizes and self.equal_cost:
+            raise InputError("--equal-cost sizes the others itself; give --nodes of the baseline")
         if self.sensitivity and self.equal_cost:
             raise InputError("--sensitivity asks which type is cheapest; leave out --equal-cost")
         if self.run.confidence is not None and not self.has_deadline:
@@ -60,7 +57,8 @@ class CompareQuestion(Question):
 
     @property
     def by_nodes(self) -> bool:
-        return self.deadline_s is None and bool(self.run.nodes) and not self.equal_cost
+        counted = bool(self.run.nodes) or self.run.all_sized
+        return self.deadline_s is None and counted and not self.equal_cost
 
     @property
     def has_deadline(self) -> bool:
@@ -78,23 +76,10 @@ class CompareQuestion(Question):
     @classmethod
     def filled(cls, given: Given, catalog: Catalog) -> Given:
         """Return the options with those of a fleet's job, and usual ones where none are said."""
-        from trnbench.verbs.fleet.jobs import with_job
-
-        named = bool(given.get("model"))
-        asked = {**given, "model": given.get("model") or USUAL_MODEL}
-        model, options = with_job(catalog, asked.pop("model"), asked)
-        assumed, whole = [], {**options, "model": model}
-        if not named:
-            assumed.append(("model", model))
-        if not any(whole.get(length) for length in ("tokens", "samples", "phase")):
-            whole["tokens"] = USUAL_TOKENS
-            assumed.append(("tokens", show(USUAL_TOKENS, Dimension.COUNT)))
-        if not whole.get("on"):
-            whole["on"] = USUAL_INSTANCES
-            assumed.append(("on", ", ".join(USUAL_INSTANCES)))
+        whole, assumed = with_usual(catalog, given)
         if not whole.get("nodes") or whole.get("equal_cost"):
             whole["deadline"] = parsing.moved_text(DEADLINE_S, whole.get("deadline"))
-        return {**whole, "assumed": tuple(assumed)}
+        return {**whole, "assumed": assumed}
 
     def settled(self, catalog: Catalog) -> CompareQuestion:
         """Return the question with the run's own prices; at equal cost, of clusters of any size."""

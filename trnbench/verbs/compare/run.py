@@ -147,7 +147,6 @@ def compare_run(
     if explored is None:
         explored = explore_all(catalog, run, watch=watch)
     by_name = {one.name: one for one in explored}
-    footings = run.node_counts if request.by_nodes else (None,)
     draws = CommonDraws()
     rows: dict[_Place, _Row] = {}
 
@@ -168,7 +167,11 @@ def compare_run(
             others=() if name in run.what_if.moved else _other_stacks(catalog, known, found),
         )
 
-    places = [(name, nodes) for name in by_name for nodes in footings]
+    places = [
+        (name, nodes)
+        for name in by_name
+        for nodes in (run.counts_of(name) if request.by_nodes else (None,))
+    ]
     first = [place for place in places if request.equal_cost and place[0] == baseline]
     for group in (first, [place for place in places if place not in first]):
         made = each(row, group, watch.workers if watch is not None else 1)
@@ -181,8 +184,14 @@ def compare_run(
     found = judged([rows[place].quote for place in places], drawn, rivals, request.limits)
     quotes = found.quotes
     beside = {place: n for n, place in enumerate(places)}
+    own = dict(run.sizes).get(baseline)
+
+    def first_of(nodes: int | None) -> int | None:
+        """Place of the baseline that a row is compared with."""
+        return beside.get((baseline, nodes if own is None or nodes is None else own))
+
     compared = [
-        _compared(by_name[name], quotes, drawn, beside[name, nodes], beside.get((baseline, nodes)))
+        _compared(by_name[name], quotes, drawn, beside[name, nodes], first_of(nodes))
         for name, nodes in places
     ]
     return CompareAnswer(
@@ -212,7 +221,6 @@ def compare_run(
         if request.sensitivity
         else None,
         looked={one.name: looked(one) for one in explored},
-        purchase_asked=bool(run.bought.purchase),
         unseen=tuple(name for name in named if name not in by_name),
     )
 
@@ -363,17 +371,19 @@ def _with_stack(catalog: Catalog, setup: TrainSetup, stack: TrainingStack) -> Tr
 
 def _footing(request: CompareQuestion, baseline: str) -> str:
     run = request.run
-    own = run.nodes and request.baseline_nodes is None
+    own = (run.nodes or run.all_sized) and request.baseline_nodes is None
     tried = _listed(run.node_counts) if own else f"1, 2, 4 ... {max(run.node_counts):,}"
     if not own and len(run.node_counts) < LISTED:
         tried = _listed(run.node_counts)
-    tried = f"(sizes tried: {tried})"
+    alone = "" if run.all_sized else "".join(f"; {name}: {n:,}" for name, n in run.sizes)
+    tried = f"(sizes tried: {tried}{alone})"
     deadline_s = request.limits.deadline_s
     if request.baseline_nodes is not None:
         footing = f"on {counted(request.baseline_nodes, 'node')}"
     elif deadline_s is None:
         several = "s" * (run.node_counts != (1,))
         footing = f"on {_listed(run.node_counts)} node{several}"
+        footing = "on the nodes of --on" if run.all_sized else footing
     else:
         usual = "" if request.deadline_s else " (default; set --deadline)"
         sure = "" if run.confidence is None else f" with {100 * run.confidence:g}% confidence"

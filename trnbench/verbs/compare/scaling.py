@@ -97,12 +97,13 @@ def scale_run(
 
 def _curve(request: CompareQuestion, explored: Explored, scaling: Scaling) -> ScalingCurve:
     # With numbers of nodes as the footing, the largest cluster says which family it is.
-    nodes = request.run.node_counts[-1] if request.by_nodes else None
+    counts = request.run.counts_of(explored.name)
+    nodes = counts[-1] if request.by_nodes else None
     start, _ = row_of_market(request, explored, nodes)
     if start.step.step is None:
         return ScalingCurve(instance=explored.name, nodes=start.nodes, family=None, points=(start,))
     family = start.step.layout
-    points = tuple(_point(explored, start, count, scaling) for count in request.run.node_counts)
+    points = tuple(_point(explored, start, count, scaling) for count in counts)
     return ScalingCurve(instance=explored.name, nodes=start.nodes, family=family, points=points)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-from trnbench.errors import InputError, UnknownNameError
+from trnbench.errors import InputError, UnknownNameError, listed
 from trnbench.facts import parsing
-from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.search import CONFIGURATION, Catalog
 from trnbench.facts.workload.choices import MachinesFrom
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.verbs.asking.knobs import KNOB_OPTIONS
@@ -23,7 +23,8 @@ class LaunchQuestion(Question):
     """
 
     model: str = option(
-        "A model by name; or an answer of `plan --json`, which says all but --with.",
+        "A model by name, org/Name or config.json; or an answer of `plan --json`, which says all "
+        "but --with.",
         default="",
         metavar="MODEL|PLAN.json",
         argument=True,
@@ -38,7 +39,7 @@ class LaunchQuestion(Question):
         completes=("instances",),
     )
     stack: str = option(
-        "nxdt, ...: see --list; or a training stack that stands for one.",
+        "Framework: nxdt, ...: see --list; or a training stack of one; default: the usual one.",
         default="",
         metavar="FRAMEWORK",
         completes=("stacks",),
@@ -82,7 +83,8 @@ class LaunchQuestion(Question):
     @classmethod
     def filled(cls, given: Given, catalog: Catalog) -> Given:
         """Return the options with those of a plan's row; what is given wins, but for the place."""
-        if not str(given.get("model") or "").endswith(".json"):
+        file = str(given.get("model") or "")
+        if not file.endswith(".json") or Path(file).name == CONFIGURATION:
             return given
         if given.get("on") is not None:
             raise InputError("a plan says where: leave out --on")
@@ -97,13 +99,13 @@ class LaunchQuestion(Question):
 
     def settled(self, catalog: Catalog) -> LaunchQuestion:
         """Return the question; refuse one that does not say what runs where, or says it twice."""
-        if not (self.model and self.places and self.stack and self.scheduler):
+        said = {"MODEL": self.model, "--on": self.places, "--with": self.scheduler}
+        if lacks := [name for name, value in said.items() if not value]:
             raise InputError(
-                "say what is to run where: MODEL --on INSTANCE:NODES --stack FRAMEWORK "
-                "--with SCHEDULER",
+                f"launch needs {listed(lacks)}: MODEL --on INSTANCE:NODES --with SCHEDULER",
                 hint="`trnbench launch --list` shows frameworks and schedulers",
             )
-        from trnbench.launch.catalogue import SCHEDULERS
+        from trnbench.launch.catalogue import SCHEDULERS, usual_framework
 
         if self.scheduler not in SCHEDULERS:
             raise UnknownNameError("scheduler", self.scheduler, SCHEDULERS)
@@ -111,7 +113,7 @@ class LaunchQuestion(Question):
             raise InputError("--tokens and --steps both say how long the run is; give one of them")
         if len(self.places) != 1:
             raise InputError("--on: a job runs on one cluster, INSTANCE:NODES")
-        return self
+        return self if self.stack else self.but(stack=usual_framework(catalog, self.instance))
 
     def inputs(self) -> dict[str, object]:
         """Return the question as plain data, with every knob of its layout."""

@@ -11,7 +11,7 @@ from trnbench.money import Objective
 from trnbench.verbs.asking.option import Given
 from trnbench.verbs.asking.question import Question, group, option
 from trnbench.verbs.asking.shared_options import DETAILS
-from trnbench.verbs.quotes.question import DEADLINE_S, SENSITIVITY, RunRequest
+from trnbench.verbs.quotes.question import DEADLINE_S, SENSITIVITY, RunRequest, with_usual
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -30,7 +30,8 @@ class PlanQuestion(Question):
 
     run: RunRequest = group(RunRequest)
     deadline_s: float | None = option(
-        "Finish within this time, e.g. 30d; default for least cost: 60d.", read=parsing.deadline
+        "Finish in this time or by this day: 30d, 8w, 2027-02-01; default for least cost: 60d.",
+        read=parsing.deadline,
     )
     budget_usd: float | None = option("Spend at most, e.g. 5M.", read=parsing.money)
     objective: Objective | None = option(
@@ -45,6 +46,7 @@ class PlanQuestion(Question):
         metavar="INSTANCE",
         completes=("instances",),
     )
+    assumed: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse limits that nothing can keep."""
@@ -83,18 +85,11 @@ class PlanQuestion(Question):
 
     @classmethod
     def filled(cls, given: Given, catalog: Catalog) -> Given:
-        """Return the options with those of a fleet's job."""
-        from trnbench.verbs.fleet.jobs import with_job
-
-        if not given.get("model"):
-            raise InputError(
-                "which model? e.g. `trnbench plan llama3.1-8b --tokens 1T --on trn2.48xlarge`"
-            )
-        model, options = with_job(catalog, given["model"], given)
-        if options.get("objective") in (None, "cost"):
-            deadline = parsing.moved_text(DEADLINE_S, options.get("deadline"))
-            options["deadline"] = deadline
-        return {**options, "model": model}
+        """Return the options with those of a fleet's job, and usual ones where none are said."""
+        whole, assumed = with_usual(catalog, given)
+        if whole.get("objective") in (None, "cost"):
+            whole["deadline"] = parsing.moved_text(DEADLINE_S, whole.get("deadline"))
+        return {**whole, "assumed": assumed}
 
     def settled(self, catalog: Catalog) -> PlanQuestion:
         return self.but(run=self.run.settled(catalog), objective=self.goal.objective)

@@ -286,7 +286,7 @@ class _Planning(Record, eq=False):
         """Return in words the limits that a candidate breaks."""
         excess = self.limits.excess(near)
         asked, words = self.question.goal, []
-        largest = near.nodes == max(self.question.run.node_counts)
+        largest = near.nodes == max(self.question.run.counts_of(near.instance))
         sure = "" if asked.confidence is None else f" in {100 * asked.confidence:g}% of draws"
         end_s = near.elapsed_s if near.sure_elapsed_s is None else near.sure_elapsed_s
         cost_usd = near.cost_usd if near.sure_cost_usd is None else near.sure_cost_usd
@@ -347,11 +347,11 @@ class _Planning(Record, eq=False):
     def _assumed(self, quoted: Quote | None) -> tuple[Assumption, ...]:
         """Assumptions beside what was asked."""
         asked, run = self.question.goal, self.question.run
-        found = []
+        found = [Assumption(name=n, value=v, why=UNSAID) for n, v in self.question.assumed]
         if asked.assumed_deadline and asked.deadline_s is not None:
             usual = time_text(asked.deadline_s)
             found.append(Assumption(name="deadline", value=usual, why=UNSAID))
-        if not run.nodes:
+        if not run.nodes and not run.all_sized:
             powers = f"powers of two up to {run.max_nodes:,}"
             found.append(Assumption(name="nodes", value=powers, why=UNSAID))
         found += run.what_if.assumed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -262,7 +262,8 @@ class _Draft(Record):
 
 def _draft(catalog: Catalog, request: RunRequest, terms: PriceTerms, instance: str) -> _Draft:
     setup = request.software.setup(catalog, request.model, instance)
-    most = max(request.node_counts)
+    sizes = request.counts_of(instance)
+    most = max(sizes)
     if most * setup.ranks >= MAX_SIZE:
         raise InputError(
             f"{most:,} nodes of {instance} are {most * setup.ranks:,} ranks; "
@@ -273,7 +274,7 @@ def _draft(catalog: Catalog, request: RunRequest, terms: PriceTerms, instance: s
         n: cluster_limit(setup.platform.instance, n)
         if n > apart
         else f"--generation-nodes {apart} leaves no node of {n} to train"
-        for n in request.node_counts
+        for n in sizes
     }
     ended = setup.software.warning if setup.software else None
     if request.supported_only and ended is not None:
@@ -282,13 +283,13 @@ def _draft(catalog: Catalog, request: RunRequest, terms: PriceTerms, instance: s
         limits = dict.fromkeys(limits, "it has no published price (--buyable-only)")
     return _Draft(
         setup=setup,
-        portions=tuple(_portion(setup, request, part) for part in request.parts),
+        portions=tuple(_portion(setup, request, part, sizes) for part in request.parts),
         counts=tuple(nodes for nodes, limit in limits.items() if limit is None),
         refused={nodes: limit for nodes, limit in limits.items() if limit is not None},
     )
 
 
-def _portion(setup: TrainSetup, request: RunRequest, part: Part) -> Portion:
+def _portion(setup: TrainSetup, request: RunRequest, part: Part, sizes: Sequence[int]) -> Portion:
     given = request.layout.changed(**part.layout.said)
     refuse_senseless(setup.model, given)
     if part.sequence is not None:
@@ -301,16 +302,18 @@ def _portion(setup: TrainSetup, request: RunRequest, part: Part) -> Portion:
     batches: dict[int, int] = {}
     layout: PartialLayout = given
     assumed: tuple[str, ...] = ()
-    for nodes in sorted(request.node_counts, reverse=True):
+    for nodes in sorted(sizes, reverse=True):
         layout, assumed = with_habits(setup.model, setup.stack, given, max(nodes - apart, 1) * each)
         batches[nodes] = layout.degree("global_batch")
     batch, sequence = layout.degree("global_batch"), layout.sample_tokens
     tokens = part.tokens if part.tokens is not None else (part.samples or 0.0) * sequence
     samples = tokens / sequence
     if samples < batch:
+        length = f"{samples:,.4g} samples" if part.tokens is None else f"{tokens:,.4g} tokens"
+        step = show(batch * sequence, Dimension.COUNT)
         raise InputError(
-            f"{samples:,.4g} samples are less than one step of {batch:,}",
-            hint="give a smaller --global-batch",
+            f"{length} are less than one step ({batch:,} x {sequence:,} = {step} tokens)",
+            hint="give a longer run, or a smaller --global-batch",
         )
     return Portion(
         layout=layout,

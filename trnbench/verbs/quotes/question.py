@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trnbench.errors import InputError
 from trnbench.facts import parsing
@@ -13,7 +13,8 @@ from trnbench.facts.catalog.search import Catalog, open_catalog
 from trnbench.facts.hardware.library import load_instance
 from trnbench.facts.parsing import LEAST_SURE, MOST_SURE
 from trnbench.facts.records import MAX_SIZE
-from trnbench.facts.units import DAY_S
+from trnbench.facts.units import DAY_S, Dimension, show
+from trnbench.facts.workload.choices import USUAL_INSTANCES, USUAL_MODEL, USUAL_TOKENS
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money import Commitment, CompileCache
 from trnbench.predict.settled import Prefer
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from trnbench.money.price_terms import PriceTerms
     from trnbench.predict.setup import TrainSetup
 
+_Pair: TypeAlias = tuple[str, str]
 MAX_NODES = 512
 """Clusters are looked at up to this size, unless asked otherwise."""
 DEADLINE_S = 60 * DAY_S
@@ -94,7 +96,8 @@ class StackChoice(Question):
 class RunRequest(Question):
     """A run to be bought; what its layout leaves open is chosen.
 
-    `nodes` to look at; none: powers of two up to `max_nodes`, as Capacity Blocks are sold.
+    `nodes` to look at; none: powers of two up to `max_nodes`, as Capacity Blocks are sold. `sizes`
+    are nodes of single instance types, as `--on INSTANCE:NODES` says them.
     `headroom` is the share of a rank's memory to be left free, None as much as may be needed beyond
     the prediction. `confidence`: with which limits are to be kept, None by the estimate. Prices are
     those of `price_date`, on terms as in `PriceTerms`. `failures_per_node_day` and
@@ -103,7 +106,7 @@ class RunRequest(Question):
     """
 
     model: str = option(
-        "Model name (trnbench workload list models), or FLEET:JOB.",
+        "A model by name (trnbench workload list models), org/Name or config.json; or FLEET:JOB.",
         default="",
         metavar="MODEL",
         argument=True,
@@ -111,9 +114,10 @@ class RunRequest(Question):
     )
     parts: tuple[Part, ...] = group(LENGTH)
     instances: tuple[str, ...] = option(
-        "Instance types to compare, e.g. trn2.48xlarge,p5.48xlarge (trnbench spec list instances).",
+        "Instance types to compare, e.g. trn2.48xlarge,p5.48xlarge:16 with a number of nodes "
+        "(trnbench spec list instances).",
         name="on",
-        metavar="INSTANCE,...",
+        metavar="INSTANCE[:NODES],...",
         completes=("instances",),
     )
     nodes: tuple[int, ...] = option(
@@ -174,6 +178,7 @@ class RunRequest(Question):
     checkpoint_interval_s: float | None = option(
         "Time between checkpoints: 30min; default: the optimum.", read=parsing.duration
     )
+    sizes: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a run of no parts or on no machines, and numbers that cannot be."""
@@ -205,9 +210,22 @@ class RunRequest(Question):
 
     @property
     def node_counts(self) -> tuple[int, ...]:
+        """Every cluster size to look at, whatever the instance type."""
+        if self.all_sized:
+            return tuple(sorted({nodes for _, nodes in self.sizes}))
         if self.nodes:
             return tuple(sorted(self.nodes))
         return tuple(2**power for power in range(self.max_nodes.bit_length()))
+
+    def counts_of(self, instance: str) -> tuple[int, ...]:
+        """Cluster sizes to look at of an instance type, nodes."""
+        own = dict(self.sizes).get(instance)
+        return self.node_counts if own is None else (own,)
+
+    @property
+    def all_sized(self) -> bool:
+        """True when every instance type has a number of nodes of its own."""
+        return len(self.sizes) == len(self.instances)
 
     @property
     def stated(self) -> Stated:
@@ -221,11 +239,13 @@ class RunRequest(Question):
         instances = parsing.names("--on", given["on"]) if given.get("on") else ()
         if not instances:
             raise InputError("on which instances? e.g. --on trn2.48xlarge,p5.48xlarge")
-        if any(":" in name for name in instances):
-            raise InputError("--on takes instance types only; give numbers of nodes with --nodes")
         if given.get("nodes") and given.get("max_nodes") is not None:
             raise InputError("--nodes says it all; leave out --max-nodes")
-        return super().read(given)
+        places = parsing.clusters(instances)
+        sizes = tuple(one for one, text in zip(places, instances, strict=True) if ":" in text)
+        if given.get("nodes") and len(sizes) == len(places):
+            raise InputError("--on says how many nodes; leave out --nodes")
+        return super().read({**given, "on": [name for name, _ in places], "sizes": sizes})
 
     def settled(self, catalog: Catalog) -> RunRequest:
         """The run with the user's discounts; refuse a cache of graphs that nothing compiles."""
@@ -246,12 +266,34 @@ class RunRequest(Question):
         said = super().said()
         if self.nodes:
             said.pop("max_nodes", None)
+        if self.sizes:
+            own = dict(self.sizes)
+            said["on"] = ",".join(f"{i}:{own[i]}" if i in own else i for i in self.instances)
         return said
 
     def inputs(self) -> dict[str, object]:
         plain = super().inputs() | {"nodes": self.node_counts}
+        if not self.sizes:
+            del plain["sizes"]
         first = ("model", "parts", "instances", "price_date", "setting")
         return {name: plain[name] for name in first} | plain
+
+
+def with_usual(catalog: Catalog, given: Given) -> tuple[dict[str, Any], tuple[_Pair, ...]]:
+    """The options with those of a fleet's job and the usual ones, and which these are."""
+    from trnbench.verbs.fleet.jobs import with_job
+
+    asked = {**given, "model": given.get("model") or USUAL_MODEL}
+    model, options = with_job(catalog, asked.pop("model"), asked)
+    whole = {**options, "model": model}
+    assumed = [] if given.get("model") else [("model", model)]
+    if not any(whole.get(length) for length in ("tokens", "samples", "phase")):
+        whole["tokens"] = USUAL_TOKENS
+        assumed.append(("tokens", show(USUAL_TOKENS, Dimension.COUNT)))
+    if not whole.get("on"):
+        whole["on"] = USUAL_INSTANCES
+        assumed.append(("on", ", ".join(USUAL_INSTANCES)))
+    return whole, tuple(assumed)
 
 
 def _of_instance(option_name: str, text: str | None, instance: str) -> str | None:

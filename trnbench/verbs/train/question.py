@@ -135,7 +135,7 @@ class TrainQuestion(Question):
     """
 
     model: str | None = option(
-        "Model name (trnbench workload list models).",
+        "A model by name (trnbench workload list models), org/Name or config.json.",
         metavar="MODEL",
         argument=True,
         completes=("models",),

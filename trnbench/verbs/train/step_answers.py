@@ -100,7 +100,7 @@ def settled_answers(
             phases=found.phases,
             timeline=found.timeline,
             reasons=found.reasons,
-            warnings=(*found.warnings, *meant),
+            warnings=(*found.warnings, *_beyond_context(setup, blank.layout), *meant),
             notes=(
                 *blank.notes,
                 *_expert_notes(setup),
@@ -140,6 +140,15 @@ def _compile_notes(setup: TrainSetup, layouts: Sequence[PartialLayout]) -> tuple
         for ends in (cold, warm_time_s(setup.graph_compiler))
     )
     return (f"compiles before the first step in {told}; with a filled cache {warm}",)
+
+
+def _beyond_context(setup: TrainSetup, layout: PartialLayout) -> tuple[str, ...]:
+    """A warning of a sequence that is longer than the model's own."""
+    transformer, sequence = setup.model.transformer, layout.sample_tokens
+    if transformer is None or sequence <= transformer.position.length:
+        return ()
+    most = transformer.position.length
+    return (f"sequence {sequence:,} is beyond the {most:,} tokens of {setup.model.name}",)
 
 
 def _expert_notes(setup: TrainSetup) -> tuple[str, ...]:

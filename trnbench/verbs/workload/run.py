@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from pathlib import Path
 
 from trnbench.errors import DataFileError, InputError
 from trnbench.facts.catalog.search import Catalog, user_folder
-from trnbench.facts.workload.hf_config import FILE, ImportedModel, import_config, read_config
+from trnbench.facts.workload.hf_config import (
+    FILE,
+    ImportedModel,
+    changed_on,
+    import_config,
+    read_config,
+)
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.weights import active_parameter_count, parameter_count
 from trnbench.show.row import Row
@@ -46,8 +51,7 @@ def import_model(
             raise InputError("the model needs a name: give --name, or --output NAME.toml")
         name = path.resolve().name.lower()
     file = path / FILE if path.is_dir() else path
-    # The file's own date: the same file gives the same model on any day.
-    read_on = datetime.datetime.fromtimestamp(file.stat().st_mtime, datetime.UTC).date()
+    read_on = changed_on(file)
     return import_config(config, name, date=read_on, origin=str(file), family=family, depths=depths)
 
 
