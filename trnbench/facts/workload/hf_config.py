@@ -17,7 +17,7 @@ from pathlib import Path
 from trnbench.errors import DataFileError, Fault, InputError, UnknownNameError
 from trnbench.facts.catalog.foreign import read_object
 from trnbench.facts.catalog.provenance import Provenance
-from trnbench.facts.catalog.search import CONFIGURATION as FILE
+from trnbench.facts.catalog.search import CONFIGURATION
 from trnbench.facts.catalog.structure import structure
 from trnbench.facts.catalog.text_file import refused, refused_with_all
 from trnbench.facts.catalog.toml_file import read_toml, toml_text
@@ -52,9 +52,9 @@ class ImportedModel(Record):
 def read_config(path: Path) -> dict[str, object]:
     """The configuration in a config.json, or in the folder of one."""
     if path.is_dir():
-        inside = path / FILE
+        inside = path / CONFIGURATION
         if not inside.is_file():
-            raise refused(path, f"a folder without {FILE}")
+            raise refused(path, f"a folder without {CONFIGURATION}")
         path = inside
     return read_object(path)
 
@@ -128,7 +128,7 @@ def import_config(
     name: str,
     *,
     date: datetime.date,
-    origin: str = FILE,
+    origin: str = CONFIGURATION,
     family: str | None = None,
     depths: bool = False,
 ) -> ImportedModel:

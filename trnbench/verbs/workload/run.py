@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trnbench.errors import DataFileError, InputError
-from trnbench.facts.catalog.search import Catalog, user_folder
+from trnbench.facts.catalog.search import CONFIGURATION, Catalog, user_folder
 from trnbench.facts.workload.hf_config import (
-    FILE,
     ImportedModel,
     changed_on,
     import_config,
@@ -50,7 +49,7 @@ def import_model(
         if not path.is_dir():
             raise InputError("the model needs a name: give --name, or --output NAME.toml")
         name = path.resolve().name.lower()
-    file = path / FILE if path.is_dir() else path
+    file = path / CONFIGURATION if path.is_dir() else path
     read_on = changed_on(file)
     return import_config(config, name, date=read_on, origin=str(file), family=family, depths=depths)
 
