@@ -15,8 +15,11 @@ divides nothing.
 from __future__ import annotations
 
 import math
+from functools import reduce
 from math import ceil
 from statistics import NormalDist
+
+import numpy as np
 
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.compiler import Compiler
@@ -24,6 +27,7 @@ from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores, TensorEngine
 from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import Layout
+from trnbench.program.grid import Grid
 from trnbench.program.ops import MatMul, Phase
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import LOGITS_DIM
@@ -31,6 +35,7 @@ from trnbench.program.tensor import LOGITS_DIM
 DOUBT = 0.25
 """Log standard deviation of a count, from fitted rows."""
 MICRO_BATCH_PHASES: tuple[Phase, ...] = ("F", "recompute", "B_input", "B_weight")
+_NONE = np.zeros(())
 _Z80 = NormalDist().inv_cdf(0.9)
 _MILLION = 1e6
 _NEAR = 0.2
@@ -108,24 +113,44 @@ def graph_size(
     phases: tuple[Phase, ...] = MICRO_BATCH_PHASES,
 ) -> GraphSize:
     """The largest graph over the stages of a program of one layout."""
+    graph = float(graph_instructions(program, chip, compiler, phases).flat[0])
+    layout, loss = program.layout, 0.0
+    if layout.micro_batch > 1 and "F" in phases:
+        ops = (op for block in program.blocks.values() for op in block.phase("F"))
+        loss = max(
+            (
+                compiler.loss_passes * int(layout.sequence) * _wide(op, chip)
+                for op in ops
+                if isinstance(op, MatMul)
+                and op.count.flat[0]
+                and op.writes[0].dims[-1].name == LOGITS_DIM
+            ),
+            default=0.0,
+        )
+    operator = "the loss" if loss else ""
+    return GraphSize(instructions=graph, operator=operator, operator_instructions=loss)
+
+
+def graph_instructions(
+    program: StepProgram,
+    chip: Chip,
+    compiler: Compiler,
+    phases: tuple[Phase, ...] = MICRO_BATCH_PHASES,
+) -> FloatArray:
+    """Instructions of the largest graph over the stages, of each layout of a program."""
     assert isinstance(chip.unit, NeuronCores)
-    engine, layout = chip.unit.tensor, program.layout
-    of_kind: dict[str, float] = {}
-    largest = (0.0, "")
+    of_kind: dict[str, FloatArray] = {}
     for kind, block in program.blocks.items():
         for op in block.phase(*phases):
-            if not isinstance(op, MatMul) or not _one(op.count):
-                continue
-            positions = int(layout.sequence) if layout.micro_batch > 1 else None
-            count = _tiles(op, engine, positions) * compiler.tile_instructions
-            of_kind[kind] = of_kind.get(kind, 0.0) + _one(op.count) * count
-            if positions and op.phase == "F" and op.writes[0].dims[-1].name == LOGITS_DIM:
-                largest = max(largest, (_loss(op, engine, compiler, positions), "the loss"))
-    graph = max(
-        sum(of_kind.get(kind, 0.0) * _one(times) for kind, times in stage.blocks.items())
+            if isinstance(op, MatMul):
+                count = _tiles(op, chip.unit.tensor, program.grid) * compiler.tile_instructions
+                of_kind[kind] = of_kind.get(kind, np.zeros(())) + op.count * count
+    stages = (
+        (stage.multiplicity > 0)
+        * sum((of_kind[kind] * n for kind, n in stage.blocks.items() if kind in of_kind), _NONE)
         for stage in program.stages
     )
-    return GraphSize(instructions=graph, operator=largest[1], operator_instructions=largest[0])
+    return np.asarray(reduce(np.maximum, stages, _NONE))
 
 
 def graph_of_parameters(
@@ -142,25 +167,21 @@ def graph_of_parameters(
     )
 
 
-def _tiles(op: MatMul, engine: TensorEngine, positions: int | None) -> float:
-    """Tiles of a product; with `positions`, the rows of tokens are taken one by one."""
-    product = op.product
-    batch, m, k, n = (_one(size) for size in (product.batch, product.m, product.k, product.n))
-    rows, inner = ceil(m / engine.columns), ceil(k / engine.rows)
-    if positions is not None and op.phase == "B_weight":
-        inner = positions
-    elif positions is not None and op.region != "core":
-        rows = positions
-    return batch * rows * inner * ceil(n / engine.moving_max)
+def _tiles(op: MatMul, engine: TensorEngine, grid: Grid) -> FloatArray:
+    """Tiles of a product; of several sequences, the rows of tokens are taken one by one."""
+    product, several = op.product, grid.micro_batch > 1
+    rows, inner = np.ceil(product.m / engine.columns), np.ceil(product.k / engine.rows)
+    if op.phase == "B_weight":
+        inner = np.where(several, grid.sequence, inner)
+    elif op.region != "core":
+        rows = np.where(several, grid.sequence, rows)
+    return np.asarray(product.batch * rows * inner * np.ceil(product.n / engine.moving_max))
 
 
-def _loss(op: MatMul, engine: TensorEngine, compiler: Compiler, positions: int) -> float:
-    """Instructions of the largest operation of a loss of several sequences."""
-    return compiler.loss_passes * positions * ceil(_one(op.product.n) / engine.moving_max)
-
-
-def _one(number: FloatArray) -> float:
-    return float(number.flat[0])
+def _wide(op: MatMul, chip: Chip) -> int:
+    """Tiles of a row of a product."""
+    assert isinstance(chip.unit, NeuronCores)
+    return ceil(float(op.product.n.flat[0]) / chip.unit.tensor.moving_max)
 
 
 def _below(count: float, limit: float) -> float:

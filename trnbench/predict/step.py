@@ -18,7 +18,7 @@ from trnbench.engines.analytic.step.utilization import check_peak, utilization
 from trnbench.facts.arrays import BoolArray, FloatArray, distinct
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.records import Record, replace
-from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.layout import DEGREES, Layout
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.machine.layout_rules import (
@@ -30,7 +30,7 @@ from trnbench.machine.layout_rules import (
 )
 from trnbench.predict.common_draws import CommonDraws, drawn_efficiency, residual_of
 from trnbench.predict.fit import LayoutMemory
-from trnbench.predict.graph_size import compile_time_s, graph_size
+from trnbench.predict.graph_size import compile_time_s, graph_instructions, graph_size
 from trnbench.predict.job_rates import host_states_refusal, host_warnings, job_rates
 from trnbench.predict.prediction import (
     Busy,
@@ -215,6 +215,8 @@ def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row:
     return np.asarray(np.maximum(times_s[:-1] * factors, times_s[-1]))
 
 
+CompileSeconds: TypeAlias = tuple[float, float, float]
+"""Seconds of the compiler: expected, and the ends of their range."""
 SharedPrices: TypeAlias = tuple[Exchanges, Products]
 """Prices that programs on one grid share, by one efficiency."""
 
@@ -319,14 +321,40 @@ def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...],
     return tuple(refused), tuple(warnings)
 
 
-def compile_s(setup: TrainSetup, layouts: Iterable[Layout]) -> tuple[float, float, float] | None:
+def compile_s(setup: TrainSetup, layouts: Iterable[Layout]) -> CompileSeconds | None:
     """Cold compilation of a layout, the mean of some; None where nothing is compiled before."""
+    each = compile_each_s(setup, tuple(layouts))
+    if not each:
+        return None
+    value, low, high = np.mean(each, 0)
+    return float(value), float(low), float(high)
+
+
+def compile_each_s(setup: TrainSetup, layouts: Sequence[Layout]) -> list[CompileSeconds]:
+    """Cold compilation of each layout; empty where nothing is compiled before."""
     compiler, chip = setup.graph_compiler, setup.platform.chip
     if compiler is None:
-        return None
-    sizes = [graph_size(_program(setup.model, layout), chip, compiler) for layout in layouts]
-    value, low, high = np.mean([compile_time_s(compiler, size.instructions) for size in sizes], 0)
-    return float(value), float(low), float(high)
+        return []
+    # Layouts of the same modes are lowered together, as one grid.
+    alike: dict[Layout, list[int]] = {}
+    for place, layout in enumerate(layouts):
+        modes = replace(layout, schedule="1f1b", **dict.fromkeys(DEGREES, 1))
+        alike.setdefault(modes, []).append(place)
+    found = [0.0] * len(layouts)
+    for places in alike.values():
+        first, *others = (layouts[place] for place in places)
+        if others:
+            degrees = {
+                name: np.array([getattr(layouts[place], name) for place in places])
+                for name in DEGREES
+            }
+            program = training_step(setup.model, replace(first, **degrees), known_legal=True)
+        else:
+            program = _program(setup.model, first)
+        sizes = np.broadcast_to(graph_instructions(program, chip, compiler), len(places))
+        for place, size in zip(places, sizes.tolist(), strict=True):
+            found[place] = size
+    return [compile_time_s(compiler, size) for size in found]
 
 
 def _uneven_chunks(setup: TrainSetup, layout: Layout) -> list[str]:

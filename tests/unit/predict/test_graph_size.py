@@ -14,6 +14,8 @@ from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.predict.graph_size import GraphSize, compile_time_s, graph_size
+from trnbench.predict.setup import train_setup
+from trnbench.predict.step import compile_each_s, compile_s
 from trnbench.program.step import StepProgram, training_step
 from trnbench.verbs.validate.run import shipped_evidence
 
@@ -57,6 +59,19 @@ def test_several_sequences_are_taken_position_by_position() -> None:
 
 def test_the_largest_stage_counts() -> None:
     assert forward(pp=2) == 1 + 1 + 1 + 4 + 2  # the last layer and the logits
+
+
+def test_layouts_compiled_together_take_as_long_as_each_alone() -> None:
+    setup = train_setup(CATALOG, "llama3.1-8b", "trn1.32xlarge", 4)
+    said = Layout(global_batch=64, sequence=4096, precision="bf16-master")
+    layouts = [
+        replace(said, tp=tp, pp=pp, dp=128 // tp // pp, micro_batch=size, recompute=mode)
+        for tp, pp, size in ((8, 1, 1), (8, 4, 2), (32, 2, 1))
+        for mode in ("none", "full")
+    ]
+    each = compile_each_s(setup, layouts)
+    assert len(set(each)) == len(layouts)
+    assert each == [compile_s(setup, [one]) for one in layouts]
 
 
 def test_the_loss_that_was_refused_at_several_sequences() -> None:

@@ -32,7 +32,7 @@ from trnbench.predict.settled import (
     with_habits,
 )
 from trnbench.predict.setup import TrainSetup
-from trnbench.predict.step import compile_s, predict_between
+from trnbench.predict.step import compile_each_s, predict_between
 from trnbench.verbs.asking.run_parts import Part, part_text
 from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.quotes.question import RunRequest, price_terms
@@ -365,23 +365,28 @@ def _market(
         offers=load_offers(catalog, instance, terms),
         reliability=load_reliability(catalog, setup.platform.chip.name),
         stated=request.stated,
-        compiling=tuple(
-            one for nodes in counts if (one := _compiling(request, setup, searches, nodes))
-        ),
+        compiling=_compiling(request, setup, searches, counts),
         interval_s=request.checkpoint_interval_s,
     )
 
 
 def _compiling(
-    request: RunRequest, setup: TrainSetup, searches: tuple[SearchResult, ...], nodes: int
-) -> Compiling | None:
-    """Seconds of compiling a part of the run in its best layout, as the cache is kept."""
-    found = [result.by_nodes[nodes].best for result in searches]
-    cold = compile_s(setup, [one.layout for one in found if one is not None])
-    if cold is None or setup.graph_compiler is None:
-        return None
-    ends, cache = (cold, warm_time_s(setup.graph_compiler)), request.compile_cache
-    return Compiling(first=derived(*ends[cache == "filled"]), again=derived(*ends[cache != "lost"]))
+    request: RunRequest,
+    setup: TrainSetup,
+    searches: tuple[SearchResult, ...],
+    counts: Sequence[int],
+) -> tuple[Compiling, ...]:
+    """Seconds of compiling a part of the run on each cluster, as the cache is kept."""
+    best = [result.by_nodes[nodes].best for nodes in counts for result in searches]
+    each = compile_each_s(setup, [one.layout for one in best if one is not None])
+    if not each or setup.graph_compiler is None:
+        return ()
+    warm, cache = warm_time_s(setup.graph_compiler), request.compile_cache
+    cold = np.array(each).reshape(len(counts), len(searches), -1).mean(axis=1)
+    ends = [(derived(*of_cluster), derived(*warm)) for of_cluster in cold.tolist()]
+    return tuple(
+        Compiling(first=one[cache == "filled"], again=one[cache != "lost"]) for one in ends
+    )
 
 
 def _tokens_per_s(setup: TrainSetup, portion: Portion, best: Found) -> float:
