@@ -157,6 +157,19 @@ class FoundModel(Record):
 
     model: Model
     assumed: tuple[Assumption, ...] = ()
+    of_shapes: bool = False
+    """True for a model that no catalogue names."""
+
+    @property
+    def with_dropout(self) -> FoundModel:
+        transformer = self.model.transformer
+        if transformer is None or transformer.attention is None or not self.of_shapes:
+            return self
+        attention = replace(transformer.attention, dropout=True)
+        dropped = replace(transformer, dropout=True, attention=attention)
+        usual = Assumption(name="dropout", value="yes", why="usual of its software's command line")
+        model = replace(self.model, transformer=dropped)
+        return replace(self, model=model, assumed=(*self.assumed, usual))
 
 
 class Models(State, kw_only=False):
@@ -344,7 +357,7 @@ def _new(shape: WholeShape, name: str, sequence: int, known: Sequence[Model]) ->
         taken("tied", "yes" if tied else "no", "usual for models of this kind")
     words = Vocabulary(size=shape.vocab, tied=tied)
     model = Model(name=name, title=name, transformer=transformer, vocabulary=words)
-    return FoundModel(model=model, assumed=tuple(assumed))
+    return FoundModel(model=model, assumed=tuple(assumed), of_shapes=True)
 
 
 def _moe(shape: WholeShape, mlp: Mlp, *, selection_bias: bool = False) -> Moe | None:

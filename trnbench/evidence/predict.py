@@ -27,7 +27,6 @@ from trnbench.evidence.lowered import (
 )
 from trnbench.evidence.published import LayoutMix
 from trnbench.evidence.rows import RowFault
-from trnbench.evidence.step_row import MemoryHolder
 from trnbench.evidence.training_cases import EvidenceCase
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.hosts import PLAIN
@@ -52,9 +51,6 @@ _SECONDS: Mapping[StepPart, str] = {
     "device": "device_s_per_microbatch",
     "optimizer": "optimizer_s",
 }
-
-_WHOSE: Mapping[MemoryHolder, WhoseMemory] = {"rank": "first", "chip": "chip"}
-"""Ranks whose memory is measured: logs tell that of rank 0."""
 
 
 class PricedSteps(State, kw_only=False):
@@ -239,8 +235,7 @@ class Predictor(State, kw_only=False):
 
     def memory(self, case: EvidenceCase, mixture: Mixture) -> RowMemory:
         """Memory of a case's mixture of layouts, weighted by their shares."""
-        setup, measured = case.setup, case.step.memory
-        of = "worst" if measured is None else _WHOSE[measured.of]
+        setup, of = case.setup, case.counted
         key = (setup.memo, of, mixture)
         return self._memories.of(key, lambda: self._memory(setup, mixture, of))
 
@@ -282,7 +277,7 @@ class Predictor(State, kw_only=False):
         return self._parts.of(program, lambda: stage_parts(program))
 
     def _memory(self, setup: TrainSetup, mixture: Mixture, of: WhoseMemory) -> RowMemory:
-        """Memory of the worst rank, of rank 0, as in logs, or of all ranks on the first chip."""
+        """Memory of the worst rank, of one rank, as in logs, or of all ranks on the first chip."""
 
         def drawn() -> MemoryDraws:
             return MemoryDraws.of(setup.platform, setup.stack, setup.logical_size)

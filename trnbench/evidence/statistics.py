@@ -68,7 +68,9 @@ class Summary(Record):
     naive: Mapping[str, Errors]
     """Errors of a constant utilisation per machine."""
     rests_on: Mapping[str, Errors]
-    """Errors by what a predicted step rests on, the strongest first."""
+    """Errors by what a predicted step rests on, the strongest first; `memory_rests_on`: of memory.
+    """
+    memory_rests_on: Mapping[str, Errors]
     stacks: Mapping[str, Errors]
     platforms: Mapping[str, Errors]
     families: Mapping[str, Errors]
@@ -107,6 +109,7 @@ def summarise(rows: Sequence[Comparison]) -> Summary:
         errors=_by_group(rows, errors_of),
         naive=_by_group(naive, errors_of),
         rests_on=by_class(rows),
+        memory_rests_on=by_class(rows, memory_errors_of),
         stacks=_by(rows, lambda row: row.stack),
         platforms=_by(rows, lambda row: row.platform),
         families=_by(rows, lambda row: row.family),
@@ -118,18 +121,23 @@ def summarise(rows: Sequence[Comparison]) -> Summary:
     )
 
 
-def by_class(rows: Sequence[Comparison]) -> dict[str, Errors]:
-    """Errors of steps by what their predictions rest on, the strongest first."""
-    found = _by(rows, lambda row: row.rests_on)
-    return {name: found[name] for name in get_args(RowClass) if name in found}
-
-
 def errors_of(rows: Iterable[Comparison]) -> Errors | None:
     return _errors(row.time for row in rows)
 
 
 def memory_errors_of(rows: Iterable[Comparison]) -> Errors | None:
     return _errors(row.memory for row in rows if row.ran)
+
+
+def by_class(
+    rows: Sequence[Comparison],
+    errors: Callable[[Iterable[Comparison]], Errors | None] = errors_of,
+) -> dict[str, Errors]:
+    """Errors of steps by what their predictions rest on, the strongest first."""
+    scored = {
+        name: errors(row for row in rows if row.rests_on == name) for name in get_args(RowClass)
+    }
+    return {name: one for name, one in scored.items() if one is not None}
 
 
 def fit_score_of(rows: Iterable[Comparison]) -> FitScore | None:

@@ -35,6 +35,7 @@ from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.machine.placement import place
 from trnbench.predict.assumption import Assumption
+from trnbench.predict.fit import CountedMemory, WhoseMemory
 from trnbench.predict.settled import USUAL_STACK, Settled, assumptions, searched_for, settle
 from trnbench.predict.setup import TrainSetup, runs, train_setup
 from trnbench.program.features import feature_of
@@ -55,6 +56,14 @@ class EvidenceCase(Record, eq=False):
     """Software that ran, as it was understood; `kind`: of which kind another stack stands for it.
     """
     kind: str | None = None
+    logged: CountedMemory = "first"
+    """Rank whose memory a log of the software tells."""
+
+    @property
+    def counted(self) -> WhoseMemory:
+        """Ranks whose memory was measured; the worst where none was."""
+        held = self.step.memory
+        return "worst" if held is None else "chip" if held.of == "chip" else self.logged
 
     @property
     def layout(self) -> Layout:
@@ -110,6 +119,9 @@ class Reader(State, kw_only=False):
         ranks, nodes = _ranks(step, platform)
         model = self.models.of(step.model, step.shape, step.layout.number("sequence"))
         stack = self.stacks.of(step.framework, step.release, platform)
+        line = stack.software.command_line if stack.software else None
+        if line is not None and line.dropout and line.holds_of(step.release):
+            model = model.with_dropout
         setup = self._setup(model.model, platform, nodes, stack.stack, step.lnc)
         if step.published:
             dp = _replicas(step, ranks)
@@ -129,6 +141,7 @@ class Reader(State, kw_only=False):
             assumed=(*of_stack, *model.assumed, *assumed),
             software=stack.software.title if stack.software else step.framework,
             kind=stack.kind,
+            logged=stack.software.memory_logged if stack.software else "first",
         )
 
     def _settled(
@@ -157,6 +170,7 @@ class Reader(State, kw_only=False):
     ) -> TrainSetup:
         """Set-up of a case; cases on one machine and stack share their memo."""
         key = (platform.instance.name, stack.name, stack.release, stack.spread, stack.habits, lnc)
+        key = (*key, stack.attention)
         alike = self._setups.of(
             key,
             lambda: train_setup(

@@ -32,9 +32,9 @@ from trnbench.program.step import StepProgram
 MEMORY = "memory"
 FRAGMENTATION = "fragmentation"
 
-CountedMemory = Literal["first", "chip"]
+CountedMemory = Literal["first", "last", "chip"]
 WhoseMemory = Literal["worst"] | CountedMemory
-"""worst: a rank of the worst stage. first: rank 0, on the first stage, as its framework's log
+"""worst: a rank of the worst stage. first, last: a rank of this stage, as its framework's log
 reports it, without the buffers of communicators. chip: all ranks of the first chip together."""
 
 
@@ -129,7 +129,10 @@ class LayoutMemory(Record, eq=False):
         return np.asarray(total - self.unseen_groups(of) * overheads.communicator_bytes)
 
     def counted(self, of: CountedMemory) -> list[int]:
-        """Counted ranks in each class of stages: the first rank, or the first chip's ranks."""
+        """Counted ranks in each class of stages: one rank, or the first chip's ranks."""
+        if of == "last":
+            last = max(i for i, stage in enumerate(self.stages) if int(stage.stages))
+            return [int(i == last) for i in range(len(self.stages))]
         grid, shape = self.program.grid, self.program.shape
         left, on_stage = 1, 1
         if of == "chip":
@@ -144,8 +147,10 @@ class LayoutMemory(Record, eq=False):
         return counted
 
     def unseen_groups(self, of: WhoseMemory) -> float:
-        """Groups whose communicator buffers the framework's log of rank 0 does not include."""
-        return float(self.stages[0].groups) if of == "first" else 0.0
+        """Groups whose communicator buffers the framework's log of a rank does not include."""
+        if of == "chip":
+            return 0.0
+        return float(self.stages[self.counted(of).index(1)].groups)
 
 
 class ManyLayouts(Record, eq=False):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,14 @@ from trnbench.predict.setup import train_setup
 from trnbench.program.step import training_step
 
 SETUP = train_setup(open_catalog(environment={}), "llama2-7b", "p5.48xlarge", 1)
+PLAIN = replace(
+    SETUP.stack.provenance,
+    evidence={
+        key: one
+        for key, one in SETUP.stack.provenance.evidence.items()
+        if not key.startswith("memory.")
+    },
+)
 RANGES = {"whole": (1.0, 0.85, 1.2), "states": (1.0, 0.9, 1.3), "activations": (1.2, 0.9, 1.8)}
 STAGES: tuple[ZeroStage, ...] = (0, 1)
 LAYOUTS = [
@@ -38,7 +48,7 @@ LAYOUTS = [
 def stack_with(**changes):
     """The stack with ranges of its memory; `changes` are other values within them."""
     known: Evidence = SETUP.stack.provenance.evidence["fragmentation"]
-    evidence = dict(SETUP.stack.provenance.evidence)
+    evidence = dict(PLAIN.evidence)
     for name, (_, low, high) in RANGES.items():
         evidence[f"memory.{name}"] = replace(known, low=low, high=high)
     values = {name: value for name, (value, _, _) in RANGES.items()} | changes
@@ -94,33 +104,44 @@ def test_an_outlier_moves_little():
         assert odd.moved[key].value == pytest.approx(plain.moved[key].value, rel=0.04)
 
 
-def test_the_whole_is_as_wide_as_rows_scatter():
+def test_each_side_of_the_whole_is_as_wide_as_left_out_rows_ask():
+    # Every fourth row holds half as much again, none less: the interval reaches up alone.
+    factors = np.where(np.arange(len(LAYOUTS)) % 4 == 0, 1.5, 1.0)
+    found = fit_memory(rows_of({}, factors))
+    one = found.moved["memory.whole"]
+    assert one.high / one.value > 1.25
+    assert one.value / one.low < 1.25
+
+
+def test_the_interval_of_a_row_left_out_is_as_wide_as_rows_scatter():
     scatter = np.exp(0.2 * np.random.default_rng(1).standard_normal(len(LAYOUTS)))
     wide, narrow = fit_memory(rows_of({}, scatter)), fit_memory(rows_of(TRUTH))
+    one = narrow.moved["memory.whole"]
+    assert one.high / one.low < 1.2 / 0.85
+    # Half the interval of 0.2 is 0.26 in the logarithm.
+    for known in wide.left_out.values():
+        assert known.low is not None
+        assert known.high is not None
+        assert 0.18 < math.log(known.high / known.low) / 2 < 0.4
 
-    def width(found):
-        one = found.moved["memory.whole"]
-        return one.high / one.low
 
-    assert width(narrow) < 1.2 / 0.85
-    assert not wide.moved or width(wide) > 1.2 / 0.85
-
-
-def test_a_fit_that_is_no_better_on_rows_left_out_moves_nothing():
+def test_a_fit_that_is_no_better_on_rows_left_out_moves_no_number():
     # One of two holds much more, the other much less: each tells a lie about the other.
     found = fit_memory(
         rows_of({}, [1.5, *([1.0] * (len(LAYOUTS) - 2)), 1 / 1.5])[:: len(LAYOUTS) - 1]
     )
     assert found.rows == 2
     assert found.without_configuration > found.prior
-    assert found.moved == {}
+    assert {*found.moved} == {"memory.whole"}
+    assert found.moved["memory.whole"].value == 1.0
     assert found.error == found.prior
+    assert {one.ratio for one in found.left_out.values()} == {1.0}
 
 
 def test_stacks_that_say_nothing_of_their_software_are_left_alone():
     rows = rows_of({})
     plain = [replace(row.memory.stack, memory=MemoryOverheads()) for row in rows]
-    silent = replace(plain[0], provenance=SETUP.stack.provenance)
+    silent = replace(plain[0], provenance=PLAIN)
     unsaid = [
         HeldRow(
             id=row.id,

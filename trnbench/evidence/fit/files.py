@@ -21,7 +21,7 @@ from trnbench.evidence.fit.calibrate import (
     mean_error,
 )
 from trnbench.evidence.fit.collectives import TUNINGS, CollectiveFit
-from trnbench.evidence.fit.left_out import LeftOut, covered, left_out
+from trnbench.evidence.fit.left_out import covered, left_out
 from trnbench.evidence.fit.memory import MemoryFit
 from trnbench.evidence.fit.problem import KERNEL, STEP
 from trnbench.evidence.fit.rows import SMALL
@@ -172,8 +172,7 @@ class Calibrated(Record, eq=False):
             for key, number in zip(_ENDS, (one.value, one.low, one.high), strict=True):
                 entry[key] = _in_form(number, like, Dimension.BYTES)
             entry |= {"source": source, "kind": "derived", "note": f"before the fit {before}"}
-        ratios = found.left_out.items()
-        told = [f"{row}: {LeftOut(ratio=ratio).text}" for row, ratio in ratios]
+        told = [f"{row}: {one.text}" for row, one in found.left_out.items()]
         return _behind(table, "title", {"memory_left_out": told})
 
     def _fitted(self, name: str, rows: tuple[FittedRow, ...]) -> Table:

@@ -12,11 +12,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from trnbench.evidence.comparison import Comparison, RowClass
+from trnbench.evidence.comparison import Comparison, Contrast, RowClass
 from trnbench.evidence.fit.calibrate import SCATTERED, FittedRow, spread_of, steps_of
 from trnbench.evidence.fit.problem import KERNEL, STEP, Measured
 from trnbench.facts.calibration.coverage import DEGREES, Covered, Spread, together, widest
-from trnbench.facts.calibration.population import KindOfSoftware
+from trnbench.facts.calibration.population import KindOfSoftware, OfKind
 from trnbench.facts.records import Record, replace
 from trnbench.predict.ranges import END
 
@@ -128,41 +128,51 @@ def _entry(text: str) -> tuple[str, LeftOut]:
     ratio, *more = words.split(maxsplit=3)
     if not more:
         return name, LeftOut(ratio=float(ratio))
-    low, high, rests_on = more
+    low, high, *rests_on = more
     return name, LeftOut(
         ratio=float(ratio),
         low=float(low),
         high=float(high),
-        rests_on=rests_on,  # type: ignore[arg-type]
+        rests_on=rests_on[0] if rests_on else None,  # type: ignore[arg-type]
     )
 
 
 def without_its_family(row: Comparison, kind: KindOfSoftware | None, family: str) -> Comparison:
     """A row of a family as the other families of its kind tell its level and interval."""
-    other = None if kind is None else kind.without.get(family)
-    if kind is None or other is None or row.predicted_s is None:
+    if kind is None:
         return row
-    time_s = row.predicted_s * other.level / kind.level
-    if row.low_s is None or row.high_s is None:
-        return replace(row, predicted_s=time_s, left_out=True)
+    if kind.memory is not None and row.memory.predicted is not None:
+        size, low, high = _by_others(row.memory, kind.memory, family)
+        held = {"memory_predicted_bytes": size, "memory_low_bytes": low, "memory_high_bytes": high}
+        row = replace(row, **held)
+    if family not in kind.without or row.predicted_s is None:
+        return row
+    time_s, low_s, high_s = _by_others(row.time, kind, family)
+    return replace(row, predicted_s=time_s, low_s=low_s, high_s=high_s, left_out=True)
+
+
+def _by_others(
+    known: Contrast, kind: OfKind, family: str
+) -> tuple[float | None, float | None, float | None]:
+    """A predicted number and its ends as the families but one tell them."""
+    other, before = kind.without.get(family), known.predicted
+    if other is None or before is None:
+        return known[1:]
+    value = before * other.level / kind.level
+    if known.low is None or known.high is None:
+        return value, None, None
     low, high = (
         # Uncertain numbers reach as far as before, the scatter as far as the others tell.
         math.hypot(
-            math.sqrt(max(math.log(end / row.predicted_s) ** 2 - math.log(known) ** 2, 0.0)),
+            math.sqrt(max(math.log(end / before) ** 2 - math.log(scatter) ** 2, 0.0)),
             math.log(told),
         )
-        for end, known, told in (
-            (row.low_s, kind.spread.low, other.low),
-            (row.high_s, kind.spread.high, other.high),
+        for end, scatter, told in (
+            (known.low, kind.spread.low, other.low),
+            (known.high, kind.spread.high, other.high),
         )
     )
-    return replace(
-        row,
-        predicted_s=time_s,
-        low_s=time_s * math.exp(-low),
-        high_s=time_s * math.exp(high),
-        left_out=True,
-    )
+    return value, value * math.exp(-low), value * math.exp(high)
 
 
 def without_its_configuration(
@@ -171,9 +181,14 @@ def without_its_configuration(
     """A fitted row as the fit without its configuration predicts it, where entries tell so."""
     held = entries(memory).get(row.id)
     if held is not None and row.memory_predicted_bytes is not None:
-        names = ("memory_predicted_bytes", "memory_low_bytes", "memory_high_bytes")
-        known_bytes = {name: size for name in names if (size := getattr(row, name)) is not None}
-        row = replace(row, **{name: size * held.ratio for name, size in known_bytes.items()})
+        middle = row.memory_predicted_bytes * held.ratio
+        low, high = held.low or 1.0, held.high or 1.0
+        row = replace(
+            row,
+            memory_predicted_bytes=middle,
+            memory_low_bytes=middle * low,
+            memory_high_bytes=middle * high,
+        )
     known = entries(told).get(row.id) if row.fitted else None
     if known is None or row.predicted_s is None:
         return row

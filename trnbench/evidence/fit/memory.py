@@ -1,26 +1,30 @@
 """Fit of a stack's memory overheads to measured memory.
 
 Every number of `[memory]` with a range, and the allocator's loss, starts from its prior; residuals
-are logarithms of predicted over measured bytes, outliers weighted less. The remaining scatter
-becomes the range of `whole`. A fit is kept only if left-out configurations are predicted no worse
-than before.
+are logarithms of predicted over measured bytes, outliers weighted less. A fit is kept only if
+left-out configurations are predicted no worse than before. The range of `whole` is conformal: each
+end is the quantile of what left-out configurations ask for beyond the other numbers, as that of
+times is.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from trnbench.evidence.fit.calibrate import PRIOR_ROWS, UNMOVED, mean_error
+from trnbench.evidence.fit.calibrate import UNMOVED, mean_error, reach
+from trnbench.evidence.fit.left_out import LeftOut
 from trnbench.evidence.fit.solve import DAMPINGS
 from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.calibration.population import WHOLE
 from trnbench.facts.records import Record, replace
 from trnbench.predict.fit import CountedMemory, LayoutMemory, ManyLayouts, memory_ranges
 from trnbench.predict.ranges import END, Range
 
-WHOLE = "memory.whole"
 SCATTER = 0.06
 """Log standard deviation of a row, before the fit."""
 TRIALS = 5
@@ -46,12 +50,12 @@ class MemoryFit(Record):
 
     rows: int
     moved: Mapping[str, Range]
-    """Moved numbers by key; empty if left-out rows are predicted worse than before."""
+    """Moved numbers by key; the range of the whole alone if the fit is no better."""
     prior: float
     error: float
     without_configuration: float
     """Error of rows by fits without their configuration."""
-    left_out: Mapping[str, float]
+    left_out: Mapping[str, LeftOut]
     """Bytes by a fit without the row's configuration, over those with it, by row."""
 
 
@@ -66,13 +70,14 @@ def fit_memory(rows: Sequence[HeldRow]) -> MemoryFit:
     start = np.zeros(len(known))
     found, widths = problem.fitted(start, np.ones(len(rows), dtype=bool))
     names = list(dict.fromkeys(row.configuration for row in rows))
-    unseen = np.empty(len(rows))
+    unseen, reaches = np.empty(len(rows)), np.empty(len(rows))
     for trial in range(min(TRIALS, len(names))):
         part = set(names[trial::TRIALS])
         left = np.array([row.configuration in part for row in rows])
         # Start at the full fit: nearby, hence few steps.
-        deviations = problem.fitted(start if left.all() else found, ~left)[0]
-        unseen[left] = problem.logs(deviations[np.newaxis])[left, 0]
+        at, wide = problem.fitted(start if left.all() else found, ~left)
+        unseen[left] = problem.logs(at[np.newaxis])[left, 0]
+        reaches[left] = problem.reaches(at, wide)[left]
     before, after = problem.logs(np.array([start, found])).T
     prior, without = (mean_error(np.expm1(logs)) for logs in (before, unseen))
     better = without <= prior
@@ -81,16 +86,23 @@ def fit_memory(rows: Sequence[HeldRow]) -> MemoryFit:
         for key, deviation, width in zip(known, found, widths, strict=True)
         if width < UNMOVED
     }
-    if WHOLE in known:
-        moved[WHOLE] = _scattered(moved.get(WHOLE, known[WHOLE]), known[WHOLE], unseen)
+    if not better:  # rows lie as far as they lay before
+        unseen, after = before, before
+        reaches, moved = problem.reaches(start, np.ones(len(known))), {}
+    asked = _Asked(known[WHOLE], [row.configuration for row in rows], -unseen, reaches)
+    moved[WHOLE] = _scattered(moved.get(WHOLE, known[WHOLE]), asked.ends(None))
     return MemoryFit(
         rows=len(rows),
-        moved=moved if better else {},
+        moved=moved,
         prior=prior,
-        error=mean_error(np.expm1(after if better else before)),
+        error=mean_error(np.expm1(after)),
         without_configuration=without,
         left_out={
-            row.id: float(ratio) for row, ratio in zip(rows, np.exp(unseen - after), strict=True)
+            row.id: LeftOut(ratio=ratio, low=math.exp(-low), high=math.exp(high))
+            for row, ratio, known_reach in zip(rows, np.exp(unseen - after), reaches, strict=True)
+            for low, high in [
+                (math.hypot(known_reach, one) for one in asked.ends(row.configuration))
+            ]
         },
     )
 
@@ -117,6 +129,14 @@ class _Problem(Record, eq=False):
             key: one.at(points[:, place]) for place, (key, one) in enumerate(self.known.items())
         }
         return np.log(self.layouts.bytes_by(numbers) / self.measured_bytes[:, np.newaxis])
+
+    def reaches(self, at: FloatArray, widths: FloatArray) -> FloatArray:
+        """Log reach of each row's bytes by all numbers but the whole, to an end of 80 %."""
+        size = len(at)
+        seen = self.logs(at + _STEP * np.eye(size + 1, size, -1))
+        slopes = (seen[:, 1:] - seen[:, :1]) / _STEP
+        others = np.array([key != WHOLE for key in self.known])
+        return np.asarray(END * np.sqrt(((slopes * widths)[:, others] ** 2).sum(axis=1)))
 
     def fitted(self, start: FloatArray, kept: BoolArray) -> tuple[FloatArray, FloatArray]:
         """The most likely deviations by the rows kept, and their widths over the priors'."""
@@ -148,12 +168,30 @@ def _after(prior: Range, deviation: float, width: float) -> Range:
     return replace(prior, value=value, low=min(low, value), high=max(high, value))
 
 
-def _scattered(fitted: Range, prior: Range, logs: FloatArray) -> Range:
-    """The range of the whole: what left-out rows scatter, near what was believed before."""
-    believed = math.log(prior.high / prior.low) / (2 * END)
-    # Of normal deviations the mean absolute one, which outliers move less.
-    told = float(np.mean(np.abs(logs))) * math.sqrt(math.pi / 2)
-    rows = len(logs)
-    spread = math.sqrt((PRIOR_ROWS * believed**2 + rows * told**2) / (PRIOR_ROWS + rows))
-    reach = math.exp(END * spread)
-    return replace(fitted, low=fitted.value / reach, high=fitted.value * reach)
+def _scattered(fitted: Range, ends: tuple[float, float]) -> Range:
+    down, up = map(math.exp, ends)
+    return replace(fitted, low=fitted.value / down, high=fitted.value * up)
+
+
+class _Asked(NamedTuple):
+    """Log residuals of rows, measured over predicted, and what other numbers reach anyhow."""
+
+    prior: Range
+    configurations: Sequence[str]
+    off: FloatArray
+    reaches: FloatArray
+
+    def ends(self, without: str | None) -> tuple[float, float]:
+        """Log reaches of the whole down and up, as configurations but one ask for them."""
+        counts = Counter(self.configurations)
+        beyond = np.sign(self.off) * np.sqrt(np.maximum(self.off**2 - self.reaches**2, 0.0))
+        told = [
+            (float(one), 1 / math.sqrt(counts[name]))
+            for one, name in zip(beyond, self.configurations, strict=True)
+            if name != without
+        ]
+        prior = self.prior
+        return (
+            reach([(-one, weight) for one, weight in told], math.log(prior.value / prior.low)),
+            reach(told, math.log(prior.high / prior.value)),
+        )

@@ -6,7 +6,7 @@ the stack that stands for the kind, with nothing of the family fitted. Centre, s
 and scatter of steps are the most likely ones, near weak beliefs that few families do not overrule.
 The spread is conformal: each side is a quantile of what steps ask for beyond uncertain parameters
 when their family had no part in the centre; a family weighs as the root of its steps, between one
-voice a family and one a step.
+voice a family and one a step. Memory is a draw of its own, made in the same way.
 
     python -m trnbench.evidence.fit.population FILES... DATE OUTPUT
 """
@@ -33,7 +33,9 @@ from trnbench.facts.calibration.coverage import Spread, widest
 from trnbench.facts.calibration.hosts import Dispatch
 from trnbench.facts.calibration.population import (
     FILE,
+    WHOLE,
     KindOfSoftware,
+    OfKind,
     PopulationKind,
     SpreadWithout,
     transfer_named,
@@ -136,17 +138,19 @@ class _Carried(Stacks, kw_only=False):
 
 def strangers(
     catalog: Catalog, files: Iterable[EvidenceFile], kind: PopulationKind | None
-) -> list[StrangerStep]:
-    """Steps of all families of a kind, predicted by the stack that stands for the kind.
+) -> tuple[list[StrangerStep], list[StrangerStep]]:
+    """Steps of all families of a kind by the stack that stands for the kind: times and memory.
 
     Without a kind: of all transfers to other chips, by the stack that is carried over.
     """
-    found = []
+    found, held = [], []
     for file in files:
         standing = _Carried(catalog) if kind is None else _Standing(catalog, kind=kind)
         reader = Reader(catalog, standing=standing)
         rows = tuple(row for row in file.rows if row.text("use") != KEPT)
         for row, one in zip(rows, compare_training(reader, replace(file, rows=rows)), strict=True):
+            if one.ran and one.memory.error is not None:
+                held.append(_held(catalog, row.text("framework"), one))
             if one.error is not None and one.predicted_s is not None:
                 step = _stranger(catalog, row.text("framework"), one)
                 if kind is None and one.platform is not None:
@@ -154,7 +158,7 @@ def strangers(
                     name = transfer_named(step.family, one.stack or "", chip)
                     step = replace(step, family=name)
                 found.append(step)
-    return found
+    return found, held
 
 
 def released(catalog: Catalog, files: Iterable[EvidenceFile]) -> list[StrangerStep]:
@@ -177,6 +181,30 @@ def released(catalog: Catalog, files: Iterable[EvidenceFile]) -> list[StrangerSt
         for name, level in levels.items() if len(levels) > 1 else ():
             steps.append(StrangerStep(family=name, residual=level - mean, down=0.0, up=0.0))
     return steps
+
+
+def _held(catalog: Catalog, framework: str, one: Comparison) -> StrangerStep:
+    """The memory of a row; what its uncertain numbers but the whole reach is known anyhow."""
+    assert one.platform is not None
+    assert one.stack is not None
+    stack = load_training_stack(catalog, one.stack)
+    whole = stack.provenance.evidence.get(WHOLE)
+    ends = () if whole is None else (whole.low, whole.high)
+    scatter = [(end or 1.0) / float(stack.memory.whole) for end in ends] or [1.0, 1.0]
+    measured, predicted, low, high = one.memory
+    assert measured
+    assert predicted
+    down, up = (
+        math.sqrt(max(math.log((end or predicted) / predicted) ** 2 - math.log(part) ** 2, 0.0))
+        for end, part in zip((low, high), scatter, strict=True)
+    )
+    software = software_in(catalog, load_platform(catalog, one.platform), framework)
+    return StrangerStep(
+        family=software.title if software else framework,
+        residual=math.log(measured / predicted),
+        down=down,
+        up=up,
+    )
 
 
 def _stranger(catalog: Catalog, framework: str, one: Comparison) -> StrangerStep:
@@ -227,8 +255,9 @@ def centre_of(families: Sequence[Sequence[float]]) -> Centre:
     return Centre(centre=float(found[0]), between=math.exp(found[1]), within=math.exp(found[2]))
 
 
-def kind_of(steps: Sequence[StrangerStep]) -> KindOfSoftware:
-    """A kind's level, and the reach of the steps of families left out."""
+def kind_of(steps: Sequence[StrangerStep], held: Sequence[StrangerStep] = ()) -> KindOfSoftware:
+    """A kind's level, and the reach of the steps of families left out; `held`: of their memory."""
+    memory = kind_of(held) if held else None
     families: dict[str, list[StrangerStep]] = {}
     for step in steps:
         families.setdefault(step.family, []).append(step)
@@ -268,6 +297,7 @@ def kind_of(steps: Sequence[StrangerStep]) -> KindOfSoftware:
             for of in [spread(name)]
         },
         without_family=_error(residuals, best),
+        memory=memory,
     )
 
 
@@ -300,20 +330,25 @@ def text_of(kinds: Mapping[str, KindOfSoftware], date: datetime.date) -> str:
         },
     }
     for kind, one in kinds.items():
-        table[kind] = {
-            "source": "left-out",
-            "kind": "derived",
-            "families": list(one.families),
-            "rows": one.rows,
-            **{name: _rounded(getattr(one, name)) for name in ("level", "without_family")},
-            "spread": _ends(one.spread),
-            **({"within": _ends(one.within)} if one.within else {}),
-            "without": {
-                family: {**_ends(spread), "level": _rounded(spread.level)}
-                for family, spread in one.without.items()
-            },
-        }
+        of_memory = {"memory": _table(one.memory)} if one.memory else {}
+        table[kind] = {**_table(one), **of_memory}
     return f"# Written by `make calibration`.\n\n{toml_text(table)}"
+
+
+def _table(one: OfKind) -> dict[str, object]:
+    return {
+        "source": "left-out",
+        "kind": "derived",
+        "families": list(one.families),
+        "rows": one.rows,
+        **{name: _rounded(getattr(one, name)) for name in ("level", "without_family")},
+        "spread": _ends(one.spread),
+        **({"within": _ends(one.within)} if one.within else {}),
+        "without": {
+            family: {**_ends(spread), "level": _rounded(spread.level)}
+            for family, spread in one.without.items()
+        },
+    }
 
 
 def _ends(spread: Spread) -> dict[str, object]:
@@ -332,12 +367,14 @@ def main(words: Sequence[str]) -> None:
     files = [read_evidence(Path(name)) for name in names]
     kinds: tuple[PopulationKind, ...] = ("eager", "compiled", "any")
     found: dict[str, KindOfSoftware] = {
-        kind: kind_of(strangers(catalog, files, kind)) for kind in kinds
+        kind: kind_of(*strangers(catalog, files, kind)) for kind in kinds
     }
     # What is known of no kind scatters no less than what is known of one.
     reaches = widest(*(one.spread for one in found.values()))
     found["any"] = replace(found["any"], spread=reaches)
-    found["carried"] = kind_of(strangers(catalog, files, None))
+    for kind in kinds:  # where no memory was measured, it is as that of software in general
+        found[kind] = replace(found[kind], memory=found[kind].memory or found["any"].memory)
+    found["carried"] = kind_of(strangers(catalog, files, None)[0])
     found["releases"] = kind_of(released(catalog, files))
     write_whole(Path(output), text_of(found, datetime.date.fromisoformat(date)).encode())
 

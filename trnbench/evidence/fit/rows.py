@@ -111,7 +111,7 @@ def _held(predictor: Predictor, case: EvidenceCase | str) -> Iterator[HeldRow]:
                 logical_size=setup.logical_size,
                 index=one.index,
             ),
-            of="chip" if case.step.memory.of == "chip" else "first",
+            of=case.logged if case.step.memory.of == "rank" else "chip",
             measured_bytes=case.step.memory.bytes,
         )
 

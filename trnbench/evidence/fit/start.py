@@ -15,7 +15,7 @@ from trnbench.errors import InputError
 from trnbench.evidence.rows import EvidenceFile, RowFault
 from trnbench.evidence.step_row import StepRow, step_of
 from trnbench.facts.calibration.hosts import Dispatch
-from trnbench.facts.calibration.population import load_population
+from trnbench.facts.calibration.population import load_population, weighed
 from trnbench.facts.calibration.stack_of import Stacks, framework_named
 from trnbench.facts.calibration.training_stack import (
     STACK_PREFIX,
@@ -91,6 +91,9 @@ def start_of(catalog: Catalog, name: str, files: Sequence[EvidenceFile], like: s
     if within is not None:
         # Steps of one software scatter about its own level, which the rows are to tell.
         base = replace(base, spread=within)
+        memory = population.of(kind).memory if population is not None else None
+        if memory is not None and memory.within is not None:
+            base = weighed(base, 1.0, memory.within)
     evolved = replace(
         base,
         name=full,

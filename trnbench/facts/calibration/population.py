@@ -28,6 +28,8 @@ from trnbench.facts.records import Record, field, replace
 FILE = "population-of-software"
 PopulationKind: TypeAlias = Literal["eager", "compiled", "any"]
 _FACTOR = "factor"
+WHOLE = "memory.whole"
+"""Factor on all memory; its range is how far measured memory lies from predicted."""
 
 
 class SpreadWithout(Spread):
@@ -36,14 +38,14 @@ class SpreadWithout(Spread):
     level: float
 
 
-class KindOfSoftware(Record):
-    """Level and scatter of software of a kind, over the times of the stack that stands for it."""
+class OfKind(Record):
+    """Level and scatter of a kind's times or memory, over those of the stack that stands for it."""
 
     families: tuple[str, ...]
     """Software with measured steps that tells of the kind; `rows`: its steps."""
     rows: int
     level: float
-    """Centre of measured over predicted times, one family a draw."""
+    """Centre of measured over predicted ones, one family a draw."""
     spread: Spread
     """Scatter about that centre, of families that had no part in it."""
     within: Spread | None = None
@@ -52,6 +54,12 @@ class KindOfSoftware(Record):
     """The same without a family, by family."""
     without_family: float
     """Mean error of steps predicted without their family."""
+
+
+class KindOfSoftware(OfKind):
+    """Level and scatter of times of a kind of software, and of its memory where rows tell it."""
+
+    memory: OfKind | None = None
 
 
 class Population(Sourced):
@@ -105,11 +113,30 @@ def drawn(stack: TrainingStack, kind: KindOfSoftware) -> TrainingStack:
     evidence = dict(stack.provenance.evidence)
     if _FACTOR in evidence:
         evidence[_FACTOR] = _scaled(evidence[_FACTOR], kind.level)
+    if kind.memory is not None:
+        stack = weighed(stack, kind.memory.level, kind.memory.spread)
+        evidence |= {WHOLE: stack.provenance.evidence[WHOLE]} if WHOLE in evidence else {}
     return replace(
         stack,
         factor=stack.factor * kind.level,
         spread=kind.spread,
         unseen=None,
+        provenance=replace(stack.provenance, evidence=evidence),
+    )
+
+
+def weighed(stack: TrainingStack, level: float, spread: Spread) -> TrainingStack:
+    """The stack with its memory moved to a level and scattered about it, where it has a range."""
+    known = stack.provenance.evidence.get(WHOLE)
+    if known is None:
+        return stack
+    whole = stack.memory.whole * level
+    low, high = whole * spread.low, whole * spread.high
+    told = replace(known, low=low, high=high, range_text=f"{low:.4g} to {high:.4g}")
+    evidence = {**stack.provenance.evidence, WHOLE: told}
+    return replace(
+        stack,
+        memory=replace(stack.memory, whole=whole),
         provenance=replace(stack.provenance, evidence=evidence),
     )
 

@@ -16,7 +16,7 @@ from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import FlopPerS
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record
-from trnbench.facts.workload.layout import ZeroStage
+from trnbench.facts.workload.layout import AttentionKernel, ZeroStage
 
 if TYPE_CHECKING:
     from trnbench.facts.hardware.instance import Platform
@@ -33,6 +33,22 @@ class EndOfSupport(Record):
     """Release that first came without support."""
     needs: str
     """What still runs it."""
+
+
+class CommandLine(Record):
+    """What a run of some releases does unless its command line says otherwise."""
+
+    since: int
+    """First year of these releases."""
+    attention: AttentionKernel
+    sequence_parallel: bool
+    dropout: bool = False
+    """Of models that are given by their shapes alone."""
+
+    def holds_of(self, release: str) -> bool:
+        """True where a release's words name a year of these."""
+        years = re.findall(r"\b20\d\d\b", release)
+        return bool(years) and int(years[0]) >= self.since
 
 
 class MfuPeak(Record):
@@ -65,6 +81,10 @@ class TrainingSoftware(Sourced):
     mfu_peak: tuple[MfuPeak, ...] = ()
     buckets: GradientBuckets | None = None
     """Messages of gradients and weights at the end of a step; None: one for each layer."""
+
+    command_line: CommandLine | None = None
+    memory_logged: Literal["first", "last"] = "first"
+    """Rank whose memory its log tells, of the first pipeline stage or the last."""
 
     def peak_flop_per_s(self, chip: str) -> float | None:
         """The rate of a chip over which it prints its MFU; None where it says none of its own."""

@@ -102,7 +102,11 @@ class Stacks(State, kw_only=False):
 
     def _of(self, framework: str, release: str, platform: Platform) -> FoundStack:
         told = self._told(self.named, platform)
-        found = FoundStack(stack=told, own=True) if told else self._understood(framework, platform)
+        if told:
+            software = software_in(self.catalog, platform, framework) if framework else None
+            found = FoundStack(stack=told, own=True, software=software)
+        else:
+            found = self._understood(framework, platform)
         if not found.own and self._serves(self.otherwise, platform):
             otherwise = self._told(self.otherwise, platform)
             found = FoundStack(stack=otherwise, own=True) if otherwise else found
@@ -110,6 +114,11 @@ class Stacks(State, kw_only=False):
         known = _release(found.stack, found.stack.releases or chip.releases, release)
         if known != found.stack.release:
             found = replace(found, stack=replace(found.stack, release=known))
+        line = found.software.command_line if found.software else None
+        if line is not None and found.own and line.holds_of(release):
+            habits = replace(found.stack.habits, sequence_parallel=line.sequence_parallel)
+            stack = replace(found.stack, attention=line.attention, habits=habits)
+            found = replace(found, stack=stack)
         return found
 
     def _understood(self, framework: str, platform: Platform) -> FoundStack:

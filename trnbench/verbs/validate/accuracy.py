@@ -49,7 +49,8 @@ class Score(Record):
     naive_median: float | None = None
     memory_rows: int = 0
     memory: float | None = None
-    """Mean error of memory."""
+    """Mean error of memory; `memory_inside`: share inside its 80 % interval."""
+    memory_inside: float | None = None
 
 
 class Called(Record):
@@ -122,6 +123,9 @@ def _score(rows: Sequence[Comparison], naive: dict[str, Comparison]) -> Score:
         naive_median=None if base is None else _rounded(base.median),
         memory_rows=0 if memory is None else memory.rows,
         memory=None if memory is None else _rounded(memory.mape),
+        memory_inside=None
+        if memory is None or memory.coverage is None
+        else _rounded(memory.coverage),
     )
 
 
@@ -151,13 +155,16 @@ def _table(scores: Sequence[tuple[str, Score]]) -> TextTable:
             f"{one.rows:,}",
             *map(percent, (one.mean, one.median, one.inside, one.naive_mean, one.naive_median)),
             *(
-                [f"{percent(one.memory)} of {one.memory_rows}" if one.memory_rows else "-"]
+                [
+                    f"{percent(one.memory)} of {one.memory_rows}" if one.memory_rows else "-",
+                    percent(one.memory_inside),
+                ]
                 * weighed
             ),
         )
         for name, one in scores
     ]
-    headings = (*_HEADINGS, *(["memory, mean"] * weighed))
+    headings = (*_HEADINGS, *(["memory, mean", "inside 80 %"] * weighed))
     return TextTable(
         headings=headings, rows=tuple(rows), right=(False, *[True] * (len(headings) - 1))
     )
@@ -177,7 +184,7 @@ def sentences(known: Accuracy) -> tuple[str, ...]:
         "it has not seen.",
         "Every fitted row is predicted by a fit without its configuration, software nobody "
         f"measured by a population without it; {known.seen} rows set numbers by hand and are "
-        "counted apart. Memory and crashes are not fitted to these rows.",
+        "counted apart. Memory is predicted likewise; what crashed is fitted by nothing.",
         "The baseline takes the median MFU of other software on chips of the same kind (Trainium "
         "or GPU), each software one voice.",
         *orders,

@@ -133,7 +133,7 @@ def _brief(report: Report, sections: Sequence[ScoredSet], style: Style) -> str:
     if "all" in steps.memory:
         blocks += [
             style.strong("Memory of steps, of a rank or a chip"),
-            _error_table([("all", steps.memory["all"])], style),
+            _error_table(_held(steps), style),
         ]
     if any(score.crashed for score in steps.fit.values()):
         blocks += [style.strong("Which layouts fit"), _fit_table({"all": steps.fit["all"]}, style)]
@@ -154,6 +154,12 @@ def _classes(rows: Sequence[Comparison], style: Style) -> list[str]:
     )
     title = style.strong("Steps by what their prediction rests on")
     return [title, _error_table(groups, style), style.faint(legend)]
+
+
+def _held(summary: Summary) -> list[tuple[str, Errors]]:
+    """Errors of memory: of all steps, then by what the predictions rest on."""
+    classes = summary.memory_rests_on.items()
+    return [("all", summary.memory["all"]), *((CLASSES[name], one) for name, one in classes)]
 
 
 def _columns(rows: Sequence[Comparison]) -> tuple[Column, ...]:
@@ -226,7 +232,7 @@ def _statistics(summary: Summary, style: Style) -> list[str]:
         groups += [*summary.stacks.items(), *summary.families.items()]
         blocks += [style.strong("Errors, predicted / measured - 1"), _error_table(groups, style)]
     if summary.memory:
-        groups = [*summary.memory.items()]
+        groups = [*summary.memory.items(), *_held(summary)[1:]]
         groups += [(f"naive, {name}", errors) for name, errors in summary.naive_memory.items()]
         blocks += [style.strong("Errors of memory"), _error_table(groups, style)]
     if summary.instructions:
