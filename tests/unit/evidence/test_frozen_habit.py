@@ -32,7 +32,7 @@ def test_it_is_kept_as_the_stack_does(tmp_path: Path):
     said = compared(tmp_path, frozen_format="none")
     assert not [what for what in said.assumed if what.startswith("frozen")]
     assert said.memory_predicted_bytes > found.memory_predicted_bytes + 30e9
-    assert said.fit_probability < 0.1
+    assert said.fit_probability < 0.5
 
 
 def test_products_of_16_bits_do_not_narrow_weights(tmp_path: Path):
