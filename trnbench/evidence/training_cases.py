@@ -169,10 +169,9 @@ class Reader(State, kw_only=False):
         self, model: Model, platform: Platform, nodes: int, stack: TrainingStack, lnc: int | None
     ) -> TrainSetup:
         """Set-up of a case; cases on one machine and stack share their memo."""
-        key = (platform.instance.name, stack.name, stack.release, stack.spread, stack.habits, lnc)
-        key = (*key, stack.attention)
+        key = (platform.instance.name, stack.name, stack.release, stack.spread)
         alike = self._setups.of(
-            key,
+            (*key, stack.habits, stack.attention, lnc),
             lambda: train_setup(
                 self.catalog, model, platform, nodes, stack=stack, logical_size=lnc
             ),

@@ -146,7 +146,7 @@ class LayoutMemory(Record, eq=False):
             left -= counted[-1]
         return counted
 
-    def unseen_groups(self, of: WhoseMemory) -> float:
+    def unseen_groups(self, of: CountedMemory) -> float:
         """Groups whose communicator buffers the framework's log of a rank does not include."""
         if of == "chip":
             return 0.0

@@ -120,7 +120,7 @@ def row(**changes: object) -> Comparison:
         memory_low_bytes=8.0 * 0.9,
         memory_high_bytes=8.0 * 1.2,
     )
-    return replace(known, **changes)  # type: ignore[arg-type]
+    return replace(known, **changes)
 
 
 def test_memory_is_scored_without_its_family_or_its_configuration():
