@@ -24,7 +24,7 @@ class TuiQuestion(Question):
     """Options of the terminal UI, and the address at which browsers reach it."""
 
     view: str | None = option(
-        "compare, plan, layouts, memory, schedule, matrix, collective, evidence or runs.",
+        "compare, plan, what_if, layouts, memory, schedule, matrix, collective, evidence or runs.",
         metavar="[VIEW]",
         argument=True,
     )

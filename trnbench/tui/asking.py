@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 from trnbench.errors import unhandled
-from trnbench.tui.widgets.field import Field
+from trnbench.tui.widgets.field import Field, Form
 from trnbench.tui.widgets.frame import StatusLine
 from trnbench.tui.widgets.panels import ErrorPanel
 from trnbench.tui.widgets.result_table import ResultTable
@@ -158,7 +158,10 @@ class Asking(Screen[None]):
         for lane in self._lanes.values():
             lane.close()
 
-    # True when the table answers the question as it stands
+    @property
+    def all_fields(self) -> list[Field]:
+        """The fields of the forms, also those that are folded."""
+        return [field for form in self.query(Form) for field in form.fields.values()]
 
     def _ended(self, topic: str, said: str, behind: str) -> None:
         self.say(f"{topic}: {said}")
@@ -175,7 +178,7 @@ class Asking(Screen[None]):
         panes = list(self.query(TablePane))
         if not panes:
             return
-        bad = next((field.spec.label for field in self.query(Field) if field.reason), None)
+        bad = next((field.spec.label for field in self.all_fields if field.reason), None)
         behind = f"{bad} cannot be used as typed" if bad else self._behind
         table = panes[0].query_one(ResultTable)
         table.stale = bool(behind) and table.answers_something

@@ -14,7 +14,7 @@ from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import ANY, KNOBS, Knob, Value
 from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase, knob_parser, knob_texts
 from trnbench.show.row import Row
-from trnbench.tui.forms import BATCHES, NODES, SEQUENCES, field, name_field, precision_field
+from trnbench.tui.forms import BATCHES, LAYOUT, NODES, SEQUENCES, field, name_field, precision_field
 from trnbench.tui.view import FORM_HINT, View
 from trnbench.tui.views import PLACE_OF
 from trnbench.tui.widgets.field import FieldSpec, Form
@@ -65,6 +65,9 @@ def _text(cell: object) -> str:
     return "" if cell is None else str(cell)
 
 
+CARD = ("tp", "pp", "cp", "ep", "micro_batch", "recompute", "zero", "schedule")
+"""Knobs of a layout that are always in sight."""
+OF_JOBS = "adapters, answers and rewards"
 DEGREES = ("1", "2", "4", "8", "16", "32", "64")
 LABEL = 12
 """Letters of a field's label."""
@@ -84,10 +87,10 @@ def job_fields(catalog: Catalog, texts: Mapping[str, str]) -> list[FieldSpec]:
 
 def layout_fields() -> list[FieldSpec]:
     """The fields of a layout; an empty field is chosen by a search, or has its default."""
-    return [_field(KNOBS[name]) for name in BY_HAND]
+    return [knob_field(KNOBS[name]) for name in BY_HAND]
 
 
-def _field(knob: Knob) -> FieldSpec:
+def knob_field(knob: Knob) -> FieldSpec:
     asked = (ANY,) if knob.on_request else ()
     return FieldSpec(
         key=knob.name,
@@ -95,6 +98,7 @@ def _field(knob: Knob) -> FieldSpec:
         advice="any" if knob.searched else "default",
         parse=_optional(knob),
         choices=("", *asked, *(DEGREES if knob.counts else knob_texts(knob))),
+        group=OF_JOBS if knob.of_jobs else LAYOUT,
     )
 
 
@@ -120,7 +124,7 @@ class ClusterView(View):
         side = VerticalScroll(
             Form(fields, id=f"{self.NAME}-job"),
             Static("layout by hand", classes="heading"),
-            Form(layout_fields(), id=f"{self.NAME}-hand"),
+            Form(layout_fields(), id=f"{self.NAME}-hand", card=lambda texts: CARD),
             classes="side",
             can_focus=False,
         )

@@ -17,6 +17,8 @@ FieldKind: TypeAlias = Callable[[str], Parser]
 KnownNames: TypeAlias = Callable[[], Sequence[tuple[str, str]]]
 """Function that gives names to pick from, each with its facts."""
 
+RUN, PURCHASE, LAYOUT, SOFTWARE = "run", "purchase", "layout", "software and failures"
+"""Headings of the fields that a form folds."""
 BATCHES = ("512", "1024", "2048", "4096")
 NODES = ("16", "32", "64", "128")
 PRECISIONS = ("bf16-master", "bf16-sr", "fp8", "fp32")
@@ -33,6 +35,7 @@ def field(
     label: str = "",
     known: KnownNames | None = None,
     several: bool = False,
+    group: str = "",
 ) -> FieldSpec:
     """A field labelled by its key; with advice an empty text is None."""
     label = label or key.replace("_", " ")
@@ -50,6 +53,7 @@ def field(
         choices=tuple(choices),
         known=known,
         several=several,
+        group=group,
     )
 
 
@@ -107,11 +111,15 @@ def stack_field(catalog: Catalog) -> FieldSpec:
     def parsed(text: str) -> str:
         return parsing.one_of("stack", [name for name, _ in known()])(text)
 
-    return field("stack", plain(parsed), advice="that of each instance", known=known)
+    return field(
+        "stack", plain(parsed), advice="that of each instance", known=known, group=SOFTWARE
+    )
 
 
 def precision_field(text: str = "", *, advice: str = "") -> FieldSpec:
-    return field("precision", plain(_recipe_name), text, advice=advice, choices=PRECISIONS)
+    return field(
+        "precision", plain(_recipe_name), text, advice=advice, choices=PRECISIONS, group=RUN
+    )
 
 
 def _recipe_name(text: str) -> str:

@@ -114,6 +114,10 @@ class View(Asking):
         """The fields of the form; none in a view without a question."""
         return ()
 
+    def make_form(self) -> Form | None:
+        fields = self.fields()
+        return Form(fields, id=f"{self.NAME}-form") if fields else None
+
     def pictures(self) -> Mapping[str, Picture]:
         """The pictures below the table, by name."""
         return {}
@@ -129,10 +133,10 @@ class View(Asking):
 
     def side(self) -> Widget | None:
         """The widgets on the left: the form, where there is one."""
-        fields = self.fields()
-        if not fields:
+        form = self.make_form()
+        if form is None:
             return None
-        side = Vertical(Form(fields, id=f"{self.NAME}-form"), classes="side")
+        side = Vertical(form, classes="side")
         side.border_title = "question"
         side.border_subtitle = FORM_HINT
         return side
@@ -236,7 +240,7 @@ class View(Asking):
 
     def texts(self) -> dict[str, str]:
         """Texts of fields and arrangement of rows, restored at the next start."""
-        texts = {key: text for form in self.query(Form) for key, text in form.texts.items()}
+        texts = {key: text for form in self.query(Form) for key, text in form.told.items()}
         for switch in self.query(PictureSwitch):
             texts[PICTURE] = switch.shown
         if self.table is not None:
@@ -247,7 +251,7 @@ class View(Asking):
     def restore(self, texts: dict[str, str]) -> None:
         """Write the state of an earlier session into the fields."""
         for form in self.query(Form):
-            form.put(texts)
+            form.put({key: text for key, text in texts.items() if key[:1] != PICTURE[0]})
         for switch in self.query(PictureSwitch):
             switch.turn_to(texts.get(PICTURE, ""))
         if self.table is not None:
@@ -315,10 +319,9 @@ class View(Asking):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Offer the form only in a view with a form, the way back only where a way back exists."""
         if action == "back":
-            typing = isinstance(self.focused, Input) or self._filtered is not None
-            return typing or self.NAME in self.trnbench.above
+            return self._typing or self._filtered is not None or self.NAME in self.trnbench.above
         if action == "form":
-            return bool(self.query(Form)) and not isinstance(self.focused, Input)
+            return bool(self.query(Form)) and not self._typing
         return True
 
     def action_within(self, by: int) -> None:
@@ -333,9 +336,15 @@ class View(Asking):
     def action_turn(self, by: int = 1) -> None:
         self.query_one(PictureSwitch).turn(by)
 
+    @property
+    def _typing(self) -> bool:
+        """True while a form or a filter has the keys."""
+        at = self.focused
+        return isinstance(at, Input) or (at is not None and isinstance(at.parent, Form))
+
     def action_undo(self) -> None:
         """Take the newest edit of a form back, valid or not."""
-        newest = max(self.query(Field), key=lambda field: field.newest_edit, default=None)
+        newest = max(self.all_fields, key=lambda field: field.newest_edit, default=None)
         if newest is None or not newest.newest_edit:
             self.notify("no edit to take back", timeout=2)
             return
@@ -376,10 +385,10 @@ class View(Asking):
         if self._filtered is not None:
             self._filtered.clear_filter()
             return
-        if not isinstance(self.focused, Input) and not self.has_class("-editing"):
+        if not self._typing and not self.has_class("-editing"):
             self.trnbench.action_view(self.trnbench.above[self.NAME])
             return
-        for field in self.query(Field):
+        for field in self.all_fields:
             field.look()
             if field.reason and self.has_class("-narrow"):
                 # The form is out of sight now, and its reasons with it.

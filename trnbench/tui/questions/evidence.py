@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trnbench.verbs.asking.option import Given
     from trnbench.verbs.runs.run import AnsweredRun
 
+LENGTHS = ("tokens", "samples", "phase")
 EVIDENCE_COLUMNS = columns(
     *("id", "error", "measured_s", "predicted_s", "low_s", "high_s", "set", "fitted", "model"),
     *("nodes", "size_bytes", "calibration", "reason"),
@@ -129,7 +130,7 @@ def scenario_of_options(options: Given) -> Given | None:
 
     shown = {option.name for option in scenario_options().values()}
     needed = {scenario_options()[key].name for key in NEEDED}
-    if not needed <= options.keys() <= shown:
+    if not needed <= options.keys() <= shown or options.keys().isdisjoint(LENGTHS):
         return None
     try:
         nodes = compare_question(options).run.nodes

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 VIEWS: Mapping[str, tuple[str, str]] = {
     "compare": ("Compare", "CompareView"),
     "plan": ("Plan", "PlanView"),
+    "what_if": ("What if", "WhatIfView"),
     "layouts": ("Layouts", "LayoutsView"),
     "memory": ("Memory", "MemoryView"),
     "schedule": ("Schedule", "ScheduleView"),
@@ -20,7 +21,7 @@ VIEWS: Mapping[str, tuple[str, str]] = {
 The ids of a view's bindings begin with its name.
 """
 PLACES: Mapping[str, tuple[str, ...]] = {
-    "Decide": ("compare", "plan"),
+    "Decide": ("compare", "plan", "what_if"),
     "Step": ("layouts", "memory", "schedule"),
     "Hardware": ("matrix", "collective"),
     "Trust": ("evidence", "runs"),

@@ -45,6 +45,9 @@ class PlanView(ScenarioView):
         catalog, today = self.trnbench.catalog, self.trnbench.today
         return [*scenario_fields(catalog, today), *plan_fields()]
 
+    def card(self, texts: Mapping[str, str]) -> Sequence[str]:
+        return (*super().card(texts), "budget")
+
     def pictures(self) -> Mapping[str, Picture]:
         texts = ("purchase", "what if", "break-even", "needs", "in words")
         return {"cost/time": Chart(), **{name: TextPanel(wrap=True) for name in texts}}

@@ -16,7 +16,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.timer import Timer
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from trnbench.errors import TrnbenchError
 from trnbench.facts.records import Record
@@ -47,6 +47,8 @@ class FieldSpec(Record):
     """Names to pick from, each with its facts."""
     several: bool = False
     """True when the field takes several of these names."""
+    group: str = ""
+    """Heading of the folded fields among which it stands."""
 
 
 class Field(Widget):
@@ -86,16 +88,18 @@ class Field(Widget):
             id=f"field-{spec.key.replace('_', '-')}", classes="-list" if spec.known else ""
         )
         self.spec = spec
+        self.form: Form | None = None
         self.good_text = spec.text
         self.value = spec.parse(spec.text)
         self.reason = ""
+        self._typed_text = spec.text
         self._edits: list[tuple[int, str]] = []
         self._bad_since = 0
         self._timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
         yield LineInput(
-            self.good_text, placeholder=self.spec.advice, compact=True, select_on_focus=False
+            self._typed_text, placeholder=self.spec.advice, compact=True, select_on_focus=False
         )
 
     def render(self) -> Text:
@@ -126,12 +130,19 @@ class Field(Widget):
 
     @property
     def text(self) -> str:
-        return self.query_one(Input).value
+        """What is typed, or would be, where the field is folded away."""
+        return self.query_one(Input).value if self.children else self._typed_text
+
+    @property
+    def told(self) -> bool:
+        """True where the field says something: other than its default, or nothing usable."""
+        return bool(self.reason) or self.good_text not in ("", self.spec.text)
 
     def put(self, text: str) -> None:
-        place = self.query_one(Input)
-        place.value = text
-        place.cursor_position = len(text)
+        self._typed_text = text
+        for place in self.query(Input):
+            place.value = text
+            place.cursor_position = len(text)
 
     def action_step(self, by: int) -> None:
         """Take the next of the choices."""
@@ -207,37 +218,149 @@ class Field(Widget):
         if text != self.good_text:
             self._edits.append((next(_NUMBERS), self.good_text))
             self.good_text, self.value = text, value
-            self.post_message(self.Changed(self))
+            self._post(self.Changed(self))
+
+    def _post(self, message: Message) -> None:
+        # A folded field is not among the widgets: its form speaks for it.
+        (self if self.is_attached or self.form is None else self.form).post_message(message)
 
     def _say(self, reason: str) -> None:
         if reason == self.reason:
             return
         if bool(reason) != bool(self.reason):
-            self.post_message(self.Judged())
+            self._post(self.Judged())
         self.reason = reason
         self.set_class(bool(reason), "-bad")
         self.refresh(layout=True)
 
 
-class Form(VerticalScroll, can_focus=False):
-    """Fields below each other."""
+class More(Static, can_focus=True):
+    """The line that shows or folds the fields that hardly anybody needs."""
 
-    def __init__(self, specs: Sequence[FieldSpec], *, id: str) -> None:
+    BINDINGS: ClassVar[list[BindingType]] = [
+        hidden("enter,space", "turn", "More", "field.more", "Show or fold the other fields")
+    ]
+
+    class Turned(Message):
+        """The other fields are wanted, or wanted no longer."""
+
+    def action_turn(self) -> None:
+        self.post_message(self.Turned())
+
+    def on_click(self) -> None:
+        self.action_turn()
+
+
+class Form(VerticalScroll, can_focus=False):
+    """Fields below each other: those of a card, then those that say something, the rest folded.
+
+    `card` gives the keys of the card by the texts of all fields; without it every field stands
+    there. `more` makes fields that are read when somebody wants them.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        hidden("tab", "onward(1)", "Next field", "field.onward"),
+        hidden("shift+tab", "onward(-1)", "Field before", "field.backward"),
+    ]
+
+    def __init__(
+        self,
+        specs: Sequence[FieldSpec],
+        *,
+        id: str,
+        card: Callable[[Mapping[str, str]], Sequence[str]] | None = None,
+        more: Callable[[], Sequence[FieldSpec]] | None = None,
+    ) -> None:
         super().__init__(id=id)
-        self.fields = {spec.key: Field(spec) for spec in specs}
+        self.fields: dict[str, Field] = {}
+        self._card, self._rest = card, more
+        self._open = False
+        self._more = More("", markup=False)
+        self._headings: dict[str, Static] = {}
+        self._add(specs)
+
+    def _add(self, specs: Sequence[FieldSpec]) -> None:
+        for spec in specs:
+            field = self.fields[spec.key] = Field(spec)
+            field.form = self
 
     def compose(self) -> ComposeResult:
-        yield from self.fields.values()
+        yield from self._wanted()
+
+    def _wanted(self) -> list[Widget]:
+        """The widgets to show, in their order."""
+        if self._card is None:
+            return [*self.fields.values()]
+        card = [self.fields[key] for key in self._card(self.texts)]
+        others = [field for field in self.fields.values() if field not in card]
+        shown = [one for one in others if one.told or one.has_focus_within]
+        count = "" if self._rest else f" ({len(others) - len(shown)})"
+        self._more.update("fewer fields" if self._open else f"more fields{count}")
+        if not self._open:
+            return [*card, *shown, self._more]
+        wanted: list[Widget] = [*card, self._more]
+        for group in dict.fromkeys(one.spec.group for one in others):
+            wanted.append(
+                self._headings.setdefault(group, Static(group, classes="heading", markup=False))
+            )
+            wanted += [one for one in others if one.spec.group == group]
+        return wanted
+
+    def settle(self) -> None:
+        """Show the fields that belong to the card now, and those that say something."""
+        if not self.is_attached or self._card is None:
+            return
+        wanted = self._wanted()
+        if [child for child in self.children if child.display] == wanted:
+            return
+        fresh = [one for one in wanted if not one.is_attached]
+        if fresh:
+            self.mount(*fresh)
+        place = {one: number for number, one in enumerate(wanted)}
+        for child in self.children:
+            child.display = child in place
+        self.sort_children(key=lambda child: place.get(child, len(place)))
+
+    @on(More.Turned)
+    def _turn(self, event: More.Turned) -> None:
+        event.stop()
+        self._open = not self._open
+        self._complete()
+        self.settle()
+
+    def _complete(self) -> None:
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            self._add(rest())
+
+    @on(Field.Changed)
+    @on(Field.Judged)
+    def _judged(self) -> None:
+        self.settle()
+
+    def action_onward(self, by: int) -> None:
+        (self.screen.focus_next if by > 0 else self.screen.focus_previous)()
 
     @property
     def texts(self) -> dict[str, str]:
         return {key: field.good_text for key, field in self.fields.items()}
 
     @property
+    def told(self) -> dict[str, str]:
+        """Texts other than the defaults."""
+        return {
+            key: field.good_text
+            for key, field in self.fields.items()
+            if field.good_text != field.spec.text
+        }
+
+    @property
     def values(self) -> dict[str, Any]:
         return {key: field.value for key, field in self.fields.items()}
 
     def put(self, texts: Mapping[str, str]) -> None:
+        if any(text and key not in self.fields for key, text in texts.items()):
+            self._complete()
         for key, text in texts.items():
             if key in self.fields:
                 self.fields[key].put(text)
@@ -245,7 +368,8 @@ class Form(VerticalScroll, can_focus=False):
     def look(self) -> None:
         for field in self.fields.values():
             field.look()
+        self.settle()
 
     @property
     def first(self) -> Input:
-        return next(iter(self.fields.values())).query_one(Input)
+        return next(one for one in self.children if one.display).query_one(Input)

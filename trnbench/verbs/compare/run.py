@@ -46,7 +46,7 @@ from trnbench.verbs.quotes.pilots import with_pilots
 from trnbench.verbs.quotes.rivals import Rival, judged, on_time, rivals_of
 from trnbench.verbs.quotes.run import quote, quote_of_none
 from trnbench.verbs.quotes.text import time_text
-from trnbench.verbs.quotes.tipping import tippings
+from trnbench.verbs.quotes.tipping import TippingWorld, tippings
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -211,17 +211,22 @@ def compare_run(
         confidence=run.confidence,
         other_stacks=tuple(other for place in places for other in rows[place].others),
         capacity=capacity_checks(catalog, quotes) if run.check_capacity else (),
-        sensitivity=tippings(
-            run,
-            request.limits,
-            explored,
-            sizes=run.node_counts if request.by_nodes else (None,),
-            late=request.deadline_s is None,
-        )
+        sensitivity=tippings(tipping_world(request, explored))
         if request.sensitivity
         else None,
         looked={one.name: looked(one) for one in explored},
         unseen=tuple(name for name in named if name not in by_name),
+    )
+
+
+def tipping_world(request: CompareQuestion, explored: Sequence[Explored]) -> TippingWorld:
+    """What moves of a comparison's inputs are answered from."""
+    return TippingWorld(
+        run=request.run,
+        limits=request.limits,
+        explored=tuple(explored),
+        sizes=request.run.node_counts if request.by_nodes else (None,),
+        late=request.deadline_s is None,
     )
 
 

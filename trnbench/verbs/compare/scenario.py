@@ -18,7 +18,7 @@ from pathlib import Path
 from types import new_class
 from typing import Annotated, Any
 
-from trnbench.errors import DataFileError
+from trnbench.errors import DataFileError, Fault
 from trnbench.facts import parsing
 from trnbench.facts.catalog.quantity import Ratio, Seconds
 from trnbench.facts.records import Record, asdict
@@ -27,12 +27,14 @@ from trnbench.facts.workload.layout import KNOBS
 from trnbench.verbs.asking.option import Given, Option
 from trnbench.verbs.compare.question import CompareQuestion
 
-NEEDED = ("model", "tokens", "instances")
+NEEDED = ("model", "instances")
 KEYS = (
     *("model", "tokens", "phases", "instances", "sequence", "global_batch", "precision", "nodes"),
     *("deadline", "purchase", "region", "discount", "price_date", "prices", "assumed_prices"),
     *("stack", "speed", "mfu", "migration_cost"),
 )
+"""What comes first in a file; all other options of a comparison may follow."""
+_NOT_KEPT = ("equal_cost", "sensitivity", "baseline", "check_capacity")
 _FORMS: Mapping[object, Any] = {
     parsing.count: Annotated[float, Dimension.COUNT],
     parsing.duration: Seconds,
@@ -46,8 +48,12 @@ _FORMS: Mapping[object, Any] = {
 
 @cache
 def scenario_options() -> Mapping[str, Option]:
-    by_key = {one.field.removesuffix("_s"): one for one in CompareQuestion.options().values()}
-    return {key: by_key[key] for key in KEYS}
+    by_key = {
+        one.field if one.field in KNOBS else one.field.removesuffix("_s"): one
+        for one in CompareQuestion.options().values()
+        if one.field not in _NOT_KEPT
+    }
+    return {**{key: by_key[key] for key in KEYS}, **by_key}
 
 
 def read_scenario(path: Path) -> dict[str, Any]:
@@ -59,6 +65,9 @@ def read_scenario(path: Path) -> dict[str, Any]:
     if isinstance(table, list):
         raise DataFileError(str(path), table, hint=f"also {'; '.join(map(str, table[1:]))}")
     values = asdict(table)
+    if not any(values[key] for key in ("tokens", "samples", "phases")):
+        lacking = Fault(path="tokens", message="missing: how long is the run?")
+        raise DataFileError(str(path), [lacking], hint='e.g. tokens = "2T", or samples = "50K"')
     nodes = values["nodes"]
     values["nodes"] = () if nodes is None else (nodes,)
     return {one.name: values[key] for key, one in scenario_options().items() if _says(values[key])}
@@ -74,9 +83,14 @@ def scenario_text(given: Given) -> str:
     """Return options as TOML that reads back as the same options."""
     from trnbench.facts.catalog.toml_file import toml_text
 
-    table = {key: _written(one, given.get(one.name)) for key, one in scenario_options().items()}
-    table["nodes"] = next(iter(table["nodes"]), None)
-    return toml_text({key: value for key, value in table.items() if _says(value)})
+    table = {
+        key: _written(key, one, given[one.name])
+        for key, one in scenario_options().items()
+        if _says(given.get(one.name))
+    }
+    if "nodes" in table:
+        table["nodes"] = next(iter(table["nodes"]))
+    return toml_text(table)
 
 
 @cache
@@ -95,15 +109,19 @@ def _table() -> type[Record]:
 def _form(key: str, one: Option) -> Any:  # noqa: ANN401 - a type
     if key in KNOBS:
         return KNOBS[key].kind
+    if one.is_switch or one.kind is float:
+        return one.kind
     return _FORMS.get(one.read) or (tuple[str, ...] if one.several else str)
 
 
-def _written(one: Option, given: Any) -> Any:  # noqa: ANN401
+def _written(key: str, one: Option, given: Any) -> Any:  # noqa: ANN401
     value = one.value(given)
+    if key in KNOBS or one.kind is float:
+        return value
     if isinstance(value, tuple):
         return list(value)
     return one.text(value) if isinstance(value, float) and value else value
 
 
 def _says(value: object) -> bool:
-    return value not in (None, (), [], "", 0.0)
+    return value not in (None, (), [], "")

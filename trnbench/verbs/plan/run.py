@@ -49,7 +49,7 @@ from trnbench.verbs.quotes.question import price_terms
 from trnbench.verbs.quotes.rivals import Rival, judged, rivals_of
 from trnbench.verbs.quotes.run import explained, quote, quote_of_none
 from trnbench.verbs.quotes.text import time_text
-from trnbench.verbs.quotes.tipping import tippings
+from trnbench.verbs.quotes.tipping import TippingWorld, tippings
 
 WORTH_A_THOUGHT = 0.5
 """Plans that train for less than this part of their time are not shown beside the chosen one."""
@@ -140,7 +140,11 @@ class _Planning(Record, eq=False):
             front=likely if front else (),
             verdict=with_pilots(found, by_name, draws),
             sensitivity=(
-                tippings(self.question.run, limits, self.explored) if objective == "cost" else ()
+                tippings(
+                    TippingWorld(
+                        run=self.question.run, limits=limits, explored=tuple(self.explored)
+                    )
+                ) if objective == "cost" else ()
             )
             if self.question.sensitivity
             else None,

@@ -67,7 +67,7 @@ class Tipping(Record):
         return cells(self, "moved instance now down down_to up up_to")
 
 
-class _World(Record, eq=False):
+class TippingWorld(Record, eq=False):
     """The choice, and the seconds of pure training that its draws have on each cluster.
 
     `sizes` are the numbers of nodes that are compared, None the cheapest. `late`: where no plan of
@@ -76,9 +76,9 @@ class _World(Record, eq=False):
 
     run: RunRequest
     limits: Limits
-    sizes: Sequence[int | None]
-    late: bool
     explored: tuple[Explored, ...]
+    sizes: Sequence[int | None] = (None,)
+    late: bool = False
     draws: CommonDraws = field(default_factory=CommonDraws)
     work: Memo[tuple[str, int], FloatArray] = field(default_factory=Memo)
 
@@ -136,15 +136,13 @@ class _World(Record, eq=False):
 
 
 def tippings(
-    run: RunRequest,
-    limits: Limits,
-    explored: Sequence[Explored],
-    *,
-    sizes: Sequence[int | None] = (None,),
-    late: bool = False,
+    world: TippingWorld, tell: Callable[[int, int], object] = lambda done, total: None
 ) -> tuple[Tipping, ...]:
-    """Every input with the moves that change the recommended instance type, nearest first."""
-    world = _World(run=run, limits=limits, sizes=sizes, late=late, explored=tuple(explored))
+    """Every input with the moves that change the recommended instance type, nearest first.
+
+    `tell` is told the inputs that are done, of all, at every move.
+    """
+    limits, explored = world.limits, world.explored
     known = world.means("price", 1.0, None)
     chosen = _least(known)
     if chosen is None:
@@ -155,10 +153,11 @@ def tippings(
     inputs += [("deadline", None)] if limits.deadline_s is not None else []
     inputs += [("budget", None)] if limits.budget_usd is not None else []
     inputs += [("tokens", None), ("failures", None)]
-    found = []
+    found: list[Tipping] = []
     for moved, name in inputs:
 
         def choice(factor: float, moved: MovedInput = moved, name: str | None = name) -> str | None:
+            tell(len(found), len(inputs))
             return _least({**known, **world.means(moved, factor, name)})
 
         down, up = (_first_change(choice, chosen, way) for way in (1 / STEP, STEP))
@@ -207,7 +206,7 @@ def _first_change(
     return None
 
 
-def _now(world: _World, moved: MovedInput) -> str:
+def _now(world: TippingWorld, moved: MovedInput) -> str:
     """Present value of an input as text; empty where it differs from type to type."""
     rate = world.run.failures_per_node_day
     match moved:
