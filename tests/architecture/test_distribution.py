@@ -42,6 +42,11 @@ def test_the_wheel_carries_every_data_file_and_no_other(built):
     carried = sorted(n.removeprefix("trnbench/_data/") for n in names if "/_data/" in n)
     assert carried == SHIPPED
     assert "trnbench/py.typed" in names
+    styles = {
+        f"trnbench/tui/styles/{path.name}" for path in ROOT.glob("trnbench/tui/styles/*.tcss")
+    }
+    assert len(styles) == 4
+    assert styles <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 

@@ -14,12 +14,13 @@ from trnbench.show.report import Report, columns
 from trnbench.show.row import Row
 from trnbench.tui.app import TrnbenchApp, known_bindings
 from trnbench.tui.dialogs import AskPath, Confirm, JumpScreen
-from trnbench.tui.help import HelpScreen
+from trnbench.tui.help import GuideScreen, HelpScreen
 from trnbench.tui.picker import Choices, Palette, Picker
 from trnbench.tui.settings import config_path, state_path
 from trnbench.tui.views import PLACES, VIEWS
+from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
-from trnbench.tui.widgets.field import Form
+from trnbench.tui.widgets.field import Field, Form
 from trnbench.tui.widgets.frame import Crumbs, KeyLine, ViewBar
 from trnbench.tui.widgets.panels import ErrorPanel, PictureSwitch, TextPanel
 from trnbench.tui.widgets.plot import Plot
@@ -77,8 +78,10 @@ async def test_the_palette_groups_its_verbs(opened):
     app, _ = opened
     titles = [command.title for command in app.get_system_commands(app.screen)]
     assert {title.partition(":")[0] for title in titles} == {
-        *("view", "edit", "export", "copy", "scenario", "compute", "launch", "theme", "help", "app")
+        *("view", "compare", "do", "export", "copy", "scenario", "theme", "help", "app")
     }
+    order = [title.partition(":")[0] for title in titles]
+    assert order[: len(VIEWS) + 1] == [*["view"] * len(VIEWS), "compare"]
     assert sum(title.startswith("view:") for title in titles) == len(VIEWS)
     assert titles[0] == "view: Compare"
     assert titles[-1] == "app: quit"
@@ -118,7 +121,7 @@ async def test_letters_lead_to_places(opened):
     app, pilot = opened
     await pilot.press("a")
     assert isinstance(app.screen, JumpScreen)
-    await pilot.press("b")
+    await pilot.press("c")
     await pilot.pause()
     assert app.focused is app.view.query_one(Form).fields["tokens"].query_one(Input)
 
@@ -135,6 +138,93 @@ async def test_visible_rows_are_written_in_their_order(opened, home):
         order = [text.index(row["instance"]) for row in app.view.report.rows]
         assert order == sorted(order)
         path.unlink()
+
+
+@pytest.mark.slow
+async def test_rows_chart_and_report_are_written_and_the_guide_is_opened(opened, home, until):
+    app, pilot = opened
+    await pilot.press("e")
+    (rows,) = home.glob("trnbench-compare-2*.csv")
+    (chart,) = home.glob("trnbench-compare-cost-*.svg")
+    assert rows.read_text().startswith("instance,nodes,")
+    assert "cost to train" in chart.read_text()
+    assert "trn2.48xlarge:64" in chart.read_text()
+    app.view.query_one(PictureSwitch).turn_to("why")
+    await pilot.pause()
+    await pilot.press("e")
+    (drawn,) = home.glob("trnbench-compare-why-*.svg")
+    assert "url(" not in drawn.read_text().replace("url(#", "")
+    await pilot.press("r")
+    (page,) = home.glob("trnbench-compare-*.html")
+    assert "trn2.48xlarge" in page.read_text()
+    await pilot.press("f1")
+    assert isinstance(app.screen, GuideScreen)
+    await pilot.press("escape")
+    assert app.screen is app.view
+
+
+@pytest.mark.slow
+async def test_columns_are_chosen_and_kept_for_the_next_session(opened, until):
+    app, pilot = opened
+    await pilot.press("C")
+    await until(pilot, lambda: isinstance(app.screen, Picker))
+    app.screen.marked[:] = ["instance", "mfu"]
+    await pilot.press("enter")
+    await until(pilot, lambda: app.view.table.shown.columns == ("instance", "mfu"))
+    assert app.view.texts()["~columns"] == "instance mfu"
+    assert "cheapest_probability" in app.view.table.all_columns
+    app.view.table.choose_columns(())
+    assert len(app.view.table.shown.columns) > 20
+
+
+@pytest.mark.slow
+async def test_the_question_is_a_card_of_the_job_and_folds_all_else(opened):
+    app, pilot = opened
+    form = app.view.query_one(Form)
+
+    def shown():
+        return [one.spec.key for one in form.children if isinstance(one, Field) and one.display]
+
+    card = ["job", "model", "tokens", "deadline", "instances", "price_date", "purchase"]
+    assert shown() == card
+    # What says something is in sight, wherever it came from.
+    form.put({"tp": "8", "discount": "18%"})
+    form.look()
+    await pilot.pause()
+    assert {*shown()} - {*card} == {"tp", "discount"}
+    assert app.view.scenario["tp"] == 8
+    form.put({"tp": "", "discount": "", "job": "lora"})
+    form.look()
+    await pilot.pause()
+    assert shown() == ["job", "model", "samples", "adapter_rank", *card[3:5], "purchase"]
+    command = app.view.command()
+    assert "--samples 50K" in command
+    assert "--job lora" in command
+    assert "--tokens" not in command
+    form.put({"job": ""})
+    form.look()
+    await pilot.pause()
+    assert (shown(), form.texts["tokens"]) == (card, "2T")
+    await pilot.press("f", *["tab"] * len(card), "enter")
+    await pilot.pause()
+    assert len(shown()) == len(form.fields) > 60
+    await pilot.press("enter")
+    await pilot.pause()
+    assert shown() == card
+
+
+@pytest.mark.slow
+async def test_with_ascii_alone_nothing_else_is_written(made, silent, until, canned, catalog, home):
+    app = TrnbenchApp(catalog, view="compare", folder=home, ascii_only=True)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.view is not None)
+        app.view.answered("compare", canned.found())
+        await until(pilot, lambda: bool(app.view.query_one("#picture-cost-time").query("Plot")))
+        for _ in app.view.query_one(PictureSwitch)._pictures:
+            await pilot.press("c")
+            lines = [app_filtered(app, one).text for one in app.screen._compositor.render_strips()]
+            assert "".join(lines).isascii()
+            assert {len(line) for line in lines} == {120}
 
 
 async def test_a_browser_gets_every_export_under_a_name_of_its_own(opened, monkeypatch):
@@ -216,7 +306,7 @@ async def test_the_newest_edit_is_taken_back_first_whether_it_can_be_used_or_not
     form = app.view.query_one(Form)
     model, tokens = form.texts["model"], form.texts["tokens"]
     form.fields["model"].put("llama3.1-8b")
-    await pilot.press("f", "tab", *"lots", "escape")
+    await pilot.press("f", "tab", "tab", *"lots", "escape")
     assert form.fields["tokens"].reason
     assert form.texts["model"] == "llama3.1-8b"
     await pilot.press("u")
@@ -288,8 +378,8 @@ async def test_enter_goes_deeper_and_escape_back_to_the_row_it_came_from(opened,
 async def test_the_mouse_turns_charts_and_shows_more_columns(opened):
     app, pilot = opened
     switch = app.view.query_one(PictureSwitch)
-    await pilot.click(PictureSwitch, offset=(2 + len("[cost/time]  s"), 0))
-    assert switch.shown == "speed/nodes"
+    await pilot.click(PictureSwitch, offset=(2 + len("[cost]  d"), 0))
+    assert switch.shown == "days"
     column = app.view.table.column
     pane = app.view.query_one(TablePane)
     await pilot.click(TablePane, offset=(5, pane.region.height - 1))
@@ -308,7 +398,7 @@ async def test_a_session_opens_as_the_last_was_left_but_with_every_row(
     again = made()
     async with again.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: again.view is not None)
-        await until(pilot, lambda: again.view.query_one(PictureSwitch).shown == "step time")
+        await until(pilot, lambda: again.view.query_one(PictureSwitch).shown == "cost/time")
         # What hides some would be forgotten by then.
         assert not again.view.table.state.words
 
@@ -359,13 +449,17 @@ async def test_small_terminals_have_room_for_count_and_chart(made, silent, until
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.view is not None and bool(app.view.query(Plot)))
         app.view.answered("compare", canned.found())
+        bars = app.view.query_one("#picture-cost", StackedBars)
+        assert "no price: trn2-ultraserver, p5.48xlarge" in bars.data.missing
+        assert next(bar.label for bar in bars.data.bars) == "trn2.48xlarge:64"
+        await pilot.press("c", "c")
         plot = app.view.query(Plot).first()
         await until(pilot, lambda: plot.room[1] >= 2)
         assert "5 rows" in app.view.query_one(TablePane).told
         shown = str(app.view.query_one(ViewBar).content)
         assert shown.startswith(" 1 Decide")
         assert "[Compare]" in shown
-        assert shown.rstrip().endswith("4 Trust")
+        assert "4 Trus" in shown
         assert len(shown.rstrip()) <= size[0]
         missing = app.view.query_one("#picture-cost-time", Chart).data.missing
         assert missing == "not drawn: no price: trn2-ultraserver; cannot run: p5.48xlarge"
@@ -446,12 +540,12 @@ async def test_leaving_asks_only_where_a_saved_scenario_has_newer_edits(opened, 
 async def test_keys_that_come_together_are_taken_in_their_order(opened):
     app, pilot = opened
     await pilot.press("f")
-    for key in ("tab", "end", "backspace", "z", "z", "tab", "4", "2", "backspace"):
+    for key in ("tab", "tab", "end", "backspace", "z", "z", "tab", "4", "2", "backspace"):
         app.post_message(events.Key(key, key if len(key) == 1 else None))
     await pilot.pause()
     fields = app.view.query_one(Form).fields
     assert (fields["model"].text, fields["tokens"].text) == ("llama3.1-70b", "2zz")
-    assert fields["phases"].text == "4"
+    assert fields["deadline"].text == "4"
 
 
 @pytest.mark.slow
@@ -488,7 +582,7 @@ async def test_a_small_terminal_hides_errors_and_a_narrow_one_tells_of_bad_texts
     await pilot.resize_terminal(80, 24)
     await pilot.pause()
     assert panel.display
-    await pilot.press("f", *"zz", "escape")
+    await pilot.press("f", "tab", *"zz", "escape")
     assert any("llama3.1-70b still counts" in note.message for note in app._notifications)
 
 
@@ -501,7 +595,7 @@ async def test_notes_are_broken_into_lines(opened, canned):
     summary = {"footing": "on the fewest nodes, of powers of two up to 512, that finish in time"}
     report = replace(found.report, rows=rows, summary=summary)
     app.view.answered("compare", replace(found, report=report))
-    await pilot.press("C")
+    app.view.query_one(PictureSwitch).turn_to("why")
     await pilot.pause()
     why = app.view.query_one("#picture-why")
     assert why.query_one(Static).size.width <= why.size.width
@@ -722,7 +816,7 @@ async def test_nothing_is_dim_in_a_theme_of_high_contrast(opened):
 
     def colours():
         strips = app.screen._compositor.render_strips()
-        (drawn,) = (one for strip in strips for one in strip if "not drawn: " in one.text)
+        (drawn,) = (one for strip in strips for one in strip if "not drawn" in one.text)
         return drawn.style.color.triplet, drawn.style.bgcolor.triplet
 
     app.theme = "textual-dark"

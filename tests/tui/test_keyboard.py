@@ -86,7 +86,7 @@ async def test_comparing_with_real_answers(made, small, no_charts, until):
             assert float(days) == pytest.approx(row["days"], rel=5e-3)
 
         # A bad text says why, and the last good answer stays.
-        await pilot.press("f", "tab", "end", "backspace", *"zz", "enter")
+        await pilot.press("f", "tab", "tab", "end", "backspace", *"zz", "enter")
         field = app.view.query_one(Form).fields["tokens"]
         assert "10zz" in field.reason
         assert field.good_text == "10B"
@@ -127,16 +127,18 @@ async def test_every_picture_of_the_comparison(made, silent, until, canned):
         app.view.answered("compare", canned.found())
         switch = app.view.query_one(PictureSwitch)
         seen = []
-        for _ in range(7):
+        for _ in range(8):
             seen.append(switch.shown)
             await pilot.press("c")
-        assert seen[:5] == ["cost/time", "speed/nodes", "step time", "memory", "days"]
-        assert seen[5:] == ["difference", "why"]
-        await pilot.press("space", "down", "down", "space", "C", "C")
+        assert seen[:5] == ["cost", "days", "cost/time", "step time", "memory"]
+        assert seen[5:] == ["speed/nodes", "difference", "why"]
+        await pilot.press("space", "down", "down", "space")
+        switch.turn_to("difference")
         told = app.view.query_one("#picture-difference", TextPanel).text
         assert told.startswith("A: trn1.32xlarge:256\nB: trn2.48xlarge:64\n")
         await pilot.press("space", "up", "space")
-        await pilot.press("C", "C", "C", "up", "up", "down")
+        switch.turn_to("step time")
+        await pilot.press("up", "up", "down")
         bars = app.view.query_one("#picture-step-time", StackedBars).data
         # The row without a plan has no step time, so no bar.
         assert [bar.strong for bar in bars.bars] == [False, True, False, False]

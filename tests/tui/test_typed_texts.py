@@ -10,8 +10,9 @@ import pytest
 from trnbench.errors import DataFileError
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.tui.app import TrnbenchApp
+from trnbench.tui.cluster_view import LABEL
 from trnbench.tui.questions.scenarios import compare_question
-from trnbench.tui.scenario_view import scenario_fields, texts_of
+from trnbench.tui.scenario_view import other_fields, scenario_fields, texts_of
 from trnbench.tui.settings import SessionState, read_config, read_state, write_state
 from trnbench.verbs.asking.command_lines import command_question
 
@@ -49,7 +50,9 @@ def test_forms_begin_with_the_users_own_defaults(tmp_path, monkeypatch):
         "instances": "trn2.48xlarge, p5.48xlarge",
         "prices": "trn2.48xlarge=30.0?, dgx-h100=20.0?",
     }
-    fields = {one.key: one for one in scenario_fields(opened.catalog, datetime.date(2026, 11, 21))}
+    catalog, today = opened.catalog, datetime.date(2026, 11, 21)
+    fields = {one.key: one for one in (*scenario_fields(catalog, today), *other_fields(catalog))}
+    assert {spec.group for spec in fields.values() if len(spec.label) > LABEL} == set()
     for key, text in opened.scenario.items():
         assert fields[key].parse(text)
     scenario = {

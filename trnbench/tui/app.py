@@ -30,6 +30,7 @@ from trnbench.tui.cluster_view import FIRST_CLUSTER, Cluster
 from trnbench.tui.colours import HIGH_CONTRAST, OWN_THEMES, THEMES, InAscii, Styled, Undimmed
 from trnbench.tui.export import Exporting
 from trnbench.tui.help import HelpScreen, bindings_by_group, every_binding
+from trnbench.tui.help import shown as keys_shown
 from trnbench.tui.modes import class_of
 from trnbench.tui.scenario_view import configured_texts
 from trnbench.tui.settings import (
@@ -41,9 +42,8 @@ from trnbench.tui.settings import (
     state_path,
     write_state,
 )
-from trnbench.tui.view import SMALLEST, LaunchingView, View
-from trnbench.tui.views import ABOVE, PLACES, VIEWS
-from trnbench.tui.widgets.field import Form
+from trnbench.tui.view import SMALLEST, View
+from trnbench.tui.views import ABOVE, PLACE_OF, PLACES, VIEWS
 from trnbench.tui.widgets.frame import hidden, offered
 
 if TYPE_CHECKING:
@@ -179,13 +179,11 @@ class TrnbenchApp(Exporting):
             await super().on_event(event)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield the palette's verbs in groups: places to go first, the way out last."""
+        """Yield the palette's verbs: places to go, what this view can do, the way out last."""
         for name, (label, _) in VIEWS.items():
-            yield SystemCommand(f"view: {label}", f"Go to {label}", partial(self.action_view, name))
-        if self.view is not None and self.view.query(Form):
-            yield SystemCommand(
-                "edit: the question", "Go to the form", partial(self._on_view, "action_form")
-            )
+            help_text = f"Go to {label}, in {PLACE_OF[name]}"
+            yield SystemCommand(f"view: {label}", help_text, partial(self.action_view, name))
+        yield from self._commands_of_view()
         for output_format, label in FORMATS.items():
             yield SystemCommand(
                 f"export: {label} of visible rows",
@@ -193,32 +191,34 @@ class TrnbenchApp(Exporting):
                 partial(self._on_view, "action_export", output_format),
             )
         yield SystemCommand("export: SVG of the screen", "Write a picture", self.export_svg)
-        yield SystemCommand(
-            "copy: command for this view",
-            "The trnbench command that reproduces what is shown",
-            partial(self._on_view, "action_copy_command"),
-        )
         yield SystemCommand("copy: visible rows as CSV", "Rows to the clipboard", self.copy_rows)
         yield SystemCommand("scenario: save", "Save the scenario as TOML", self.action_save)
         yield SystemCommand("scenario: load", "Load a scenario from TOML", self.action_load)
-        yield SystemCommand(
-            "compute: cancel",
-            "Stop what is being computed",
-            partial(self._on_view, "action_cancel"),
-        )
-        if isinstance(self.view, LaunchingView):
-            yield SystemCommand(
-                "launch: files of the marked row",
-                "See what starts it, for every framework and scheduler, and write it",
-                partial(self._on_view, "action_launch"),
-            )
-        for theme in self.available_themes:
+        own = dict.fromkeys((*THEMES, *self.available_themes))
+        for theme in own:
             yield SystemCommand(
                 f"theme: {theme}", "Change colours", partial(self._set_theme, theme)
             )
         yield SystemCommand("help: every key", "Keys and their ids", self.action_help)
         yield SystemCommand("help: jump", "Letters on every place", self.action_jump)
         yield SystemCommand("app: quit", "Leave trnbench", self.action_leave)
+
+    def _commands_of_view(self) -> Iterator[SystemCommand]:
+        """Yield what keys of this view do, its own before those of every view."""
+        view = self.view
+        if view is None:
+            return
+        bindings = bindings_by_group(every_binding([type(view)]))
+        for group in (view.NAME, "view"):
+            for binding in bindings.get(group, {}).values():
+                if binding.action not in ("within(1)", "within(-1)", "back"):
+                    what = binding.tooltip or binding.description
+                    label = VIEWS[view.NAME][0].lower() if group != "view" else "do"
+                    yield SystemCommand(
+                        f"{label}: {binding.description}",
+                        f"{what} ({keys_shown(binding.key)})",
+                        partial(view.run_action, binding.action),
+                    )
 
     # Keys
 

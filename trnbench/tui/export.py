@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import datetime
+import re
 import textwrap
 from collections.abc import Collection
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 
+from rich.console import Console
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME, DIMMED_MONOKAI
+from rich.text import Text
 from textual.notifications import SeverityLevel
 
 from trnbench.errors import EnvironmentFault, TrnbenchError
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.facts.units import counted
+from trnbench.show.charts.record import BarChart, GanttChart, PointChart
 from trnbench.show.report import Report
 from trnbench.show.text_table import PLAIN
 from trnbench.tui.modes import ViewModes
 from trnbench.tui.settings import state_path
 
+_FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 ENDINGS = {"csv": "csv", "json": "json", "markdown": "md"}
 NOTE_S, FAULT_S = 4.0, 12.0
 """So long a note stays, and one of a fault."""
@@ -63,6 +69,24 @@ def folded(text: str) -> str:
     return "\n".join(lines)
 
 
+def picture_svg(drawn: object, title: str, *, dark: bool) -> str:
+    """A picture as SVG: a chart as reports have it, a drawing in characters as it is on screen."""
+    from trnbench.show.charts.svg import chart_svg
+
+    match drawn:
+        case PointChart() | BarChart() | GanttChart():
+            return "" if drawn.empty else chart_svg(drawn, alone=True)
+        case Text() if drawn.plain.strip():
+            width = max(map(len, drawn.plain.splitlines())) + 1
+            paper = Console(width=width, record=True, file=StringIO(), force_terminal=True)
+            paper.print(drawn, no_wrap=True, crop=False)
+            theme = DIMMED_MONOKAI if dark else DEFAULT_TERMINAL_THEME
+            # The page of a stranger would be told of every look at the file.
+            return _FONTS.sub("", paper.export_svg(title=title, theme=theme))
+        case _:
+            return ""
+
+
 class Exporting(ViewModes):
     """An application that writes files into a folder, and offers texts to the clipboard."""
 
@@ -92,6 +116,29 @@ class Exporting(ViewModes):
             self.notify("there are no rows to export", severity="warning")
             return
         self._write(stem, ENDINGS[output_format], rows_as(report, output_format))
+
+    def export_both(self, report: Report | None, stem: str, picture: tuple[str, object]) -> None:
+        """Write the rows, and the picture by name and content, where there are any."""
+        name, drawn = picture
+        files = [] if report is None else [(stem, "csv", rows_as(report, "csv"))]
+        svg = picture_svg(drawn, f"{stem}, {name}", dark=self.current_theme.dark)
+        if svg:
+            files.append((f"{stem}-{re.sub('[^a-z]', '-', name)}", "svg", svg.encode()))
+        if not files:
+            self.notify("there is nothing to export yet", severity="warning")
+        told = [self._write(*file, say=False) for file in files]
+        if any(told):
+            self.notify("\n".join(filter(None, told)), title="written")
+
+    def export_report(self, report: Report | None, stem: str, command: str) -> None:
+        """Write an answer as a page to hand on."""
+        from trnbench.show.page import html_page
+
+        if report is None:
+            self.notify("there is no answer to report yet", severity="warning")
+            return
+        asked_on = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+        self._write(stem, "html", html_page(report, command, f"Asked on {asked_on}"))
 
     def export_svg(self) -> None:
         name = self.view.NAME if self.view is not None else "screen"
@@ -127,16 +174,19 @@ class Exporting(ViewModes):
         shown = text if len(text) < 400 else f"{text[:400]} ..."
         self.notify(f"{message}\n\n{folded(shown)}", title=what)
 
-    def _write(self, stem: str, ending: str, data: bytes) -> None:
+    def _write(self, stem: str, ending: str, data: bytes, *, say: bool = True) -> str:
+        """Write a file; return its path, empty where it could not be written."""
         now = datetime.datetime.now()
         path = free_path(self.folder, stem, ending, now, self._exported)
         self._exported.add(path)
         if self.is_web:  # to the visitor's machine, not to this one
             self.deliver_binary(BytesIO(data), save_filename=path.name)
-            return
+            return ""
         try:
             write(path, data)
         except TrnbenchError as error:
             self.notify(error.message, severity="error")
-        else:
+            return ""
+        if say:
             self.notify(str(path), title="written")
+        return str(path)

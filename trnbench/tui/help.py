@@ -106,6 +106,30 @@ class HelpScreen(Dialog[None]):
                 yield self._list
 
 
+class GuideScreen(Dialog[None]):
+    """A page of the guide, as `trnbench help PAGE` prints it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,f1", "dismiss", "Close", show=False),
+    ]
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self._page = page
+
+    def compose(self) -> ComposeResult:
+        """Yield the page."""
+        from trnbench.show.guide import page
+
+        with Vertical() as frame:
+            frame.border_title = f"trnbench help {self._page} (Esc closes)"
+            with VerticalScroll():
+                yield Static(page(self._page), markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(VerticalScroll).focus()
+
+
 def shown(keys: str) -> str:
     """Keys as people write them."""
     names = {

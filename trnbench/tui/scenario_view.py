@@ -259,14 +259,13 @@ def texts_of(scenario: Given) -> dict[str, str]:
 
     texts = {}
     for key, option in scenario_options().items():
-        value = option.value(scenario.get(option.name))
-        if isinstance(value, tuple):
+        value = option.value(scenario[option.name]) if option.name in scenario else None
+        if isinstance(value, bool):
+            texts[key] = "on" if value else "off"
+        elif isinstance(value, tuple):
             texts[key] = ("; " if key == "phases" else ", ").join(map(str, value))
-        elif isinstance(value, bool):
-            texts[key] = "on" if value else "off" if option.name in scenario else ""
         else:
-            said = option.name in scenario and value is not None
-            texts[key] = str(option.text(value)) if said else ""
+            texts[key] = "" if value is None else str(option.text(value))
     own = [text for key in ("prices", "assumed_prices") if (text := texts.pop(key))]
     spaced = ", ".join(own)
     return {**texts, "prices": ", ".join(spaced.replace(" ", "").split(",")) if own else ""}

@@ -19,7 +19,7 @@ from trnbench.show.figures import FIGURES
 from trnbench.show.report import Report
 from trnbench.show.row import Row
 from trnbench.tui.asking import Asking
-from trnbench.tui.views import PLACE_OF, PLACES
+from trnbench.tui.views import PLACE_OF, PLACES, VIEWS
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
 from trnbench.tui.widgets.frame import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 SMALLEST = (60, 16)
 """Columns and lines below which nothing can be shown properly."""
 
-PICTURE, SORT = "~picture", "~sort"
+PICTURE, SORT, COLUMNS = "~picture", "~sort", "~columns"
 """Keys of a session's state besides the texts of fields."""
 
 
@@ -72,7 +72,13 @@ class View(Asking):
     AUTO_FOCUS = None
     DELTAS: ClassVar[frozenset[str]] = frozenset()
     BEST: ClassVar[Mapping[str, int]] = {}
+    GUIDE: ClassVar[str] = "tui"
+    """Page of the guide that is about the view."""
+    RANKED: ClassVar[bool] = False
+    """True where the first row is the best: a new question then begins there."""
     _verdict = ""
+    _whole: Report | None = None
+    _shown_inputs: Mapping[str, object] | None = None
     BINDINGS: ClassVar[list[BindingType]] = [
         # Priority: what is typed right after has to find the form open, or left.
         offered("f", "form", "Question", "view.form", "Edit what is asked", priority=True),
@@ -89,7 +95,9 @@ class View(Asking):
         hidden("u", "undo", "Undo", "view.undo", "Take the newest edit of a form back"),
         hidden("f5", "again", "Again", "view.again", "Ask again"),
         hidden("x", "cancel", "Cancel", "view.cancel", "Stop computing"),
-        hidden("e", "export('csv')", "Export", "view.export", "Visible rows to a CSV file"),
+        hidden("e", "export_all", "Export", "view.export", "Visible rows as CSV, chart as SVG"),
+        hidden("r", "report", "Report", "view.report", "The answer as an HTML page"),
+        hidden("f1", "guide", "Guide", "view.guide", "The page of the guide for this view"),
         hidden("y", "copy_command", "Copy", "view.copy", "Copy the command for this view"),
     ]
 
@@ -148,8 +156,12 @@ class View(Asking):
         """Show rows, keyed by these columns; `chosen` is the place of the chosen row."""
         source = TableSource.of(found.report, *columns, answers=found.answers)
         key = None if chosen is None else source.keys[chosen]
+        fresh = found.report.inputs != self._shown_inputs
+        self._shown_inputs = found.report.inputs
+        self._whole = found.whole or found.report
         self.query_one(ResultTable).show(
-            replace(source, deltas=self.DELTAS, best=self.BEST, chosen=key)
+            replace(source, deltas=self.DELTAS, best=self.BEST, chosen=key),
+            fresh=fresh and self.RANKED,
         )
         self.state_facts()
 
@@ -246,6 +258,7 @@ class View(Asking):
         if self.table is not None:
             state = self.table.state
             texts[SORT] = f"{'-' if state.descending else ''}{state.sort or ''}"
+            texts[COLUMNS] = " ".join(self.table.chosen_columns)
         return texts
 
     def restore(self, texts: dict[str, str]) -> None:
@@ -258,6 +271,7 @@ class View(Asking):
             sort = texts.get(SORT, "")
             state = TableState(sort=sort.removeprefix("-") or None, descending=sort[:1] == "-")
             self.table.choose_state(state)
+            self.table.choose_columns(texts.get(COLUMNS, "").split())
 
     @property
     def table(self) -> ResultTable | None:
@@ -311,7 +325,7 @@ class View(Asking):
 
     def state_facts(self) -> None:
         """Write the status line and the subject of the view anew."""
-        self.query_one(Crumbs).say((*self.trail(), self.NAME), self.details())
+        self.query_one(Crumbs).say((*self.trail(), VIEWS[self.NAME][0].lower()), self.details())
         self.query_one(StatusLine).state((*self.facts(), *self.trnbench.specs_facts))
 
     # Keys that every view has
@@ -412,6 +426,28 @@ class View(Asking):
 
     def action_export(self, output_format: str) -> None:
         self.trnbench.export_rows(self.report, self.NAME, output_format)
+
+    def action_export_all(self) -> None:
+        """Write the visible rows as CSV, and the chosen picture as SVG."""
+        self.trnbench.export_both(self.report, self.NAME, self.drawing())
+
+    def drawing(self) -> tuple[str, object]:
+        """Name and content of the chosen picture."""
+        for switch in self.query(PictureSwitch):
+            return switch.shown, getattr(switch.picture, "drawn", None)
+        return "", None
+
+    def action_report(self) -> None:
+        """Write the answer as a page to hand on."""
+        asked = self.table is not None and self.table.answers_something
+        whole = self._whole if asked else None
+        self.trnbench.export_report(whole, self.NAME, self.command())
+
+    def action_guide(self) -> None:
+        """Open the page of the guide that is about this view."""
+        from trnbench.tui.help import GuideScreen
+
+        self.app.push_screen(GuideScreen(self.GUIDE))
 
     def action_copy_command(self) -> None:
         self.trnbench.copy_command(self.command(), self.copied)

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
 
 class TableFound(Record):
-    """A report, and the typed answer behind each of its rows."""
+    """A report, and the typed answer behind each of its rows; `whole` is what its command says."""
 
     report: Report
     answers: tuple[Any, ...] = ()
+    whole: Report | None = None
 
 
 STOOD_S = 2.0

@@ -45,6 +45,12 @@ SCENARIOS = st.fixed_dictionaries(
         "speed": LISTS,
         "mfu": LISTS,
         "migration_cost": LISTS,
+        "samples": st.floats(1.0, 1e9),
+        "job": NAMES,
+        "sequence_parallel": st.booleans(),
+        "zero": st.integers(0, 3),
+        "supported_only": st.just(True),
+        "failures_per_node_day": st.floats(1e-6, 10.0),
     },
 )
 
@@ -84,11 +90,11 @@ def test_a_supposition_of_a_file_gives_the_answer_of_the_command_line(tmp_path):
     assert again.once_usd == {"trn2.48xlarge": 100e3}
 
 
-def test_keys_are_fields_but_for_four_that_files_had_since_the_first():
+def test_keys_are_fields_but_for_five_that_files_had_since_the_first():
     assert {key for key, one in scenario_options().items() if key != one.name} == {
-        *("phases", "instances", "prices", "assumed_prices")
+        *("phases", "instances", "prices", "assumed_prices", "logical_size")
     }
-    assert len(KEYS) == len(scenario_options()) == 19
+    assert [*scenario_options()][:19] == [*KEYS]
 
 
 def test_all_faults_are_told_at_once(tmp_path):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import ANY, KNOBS
 from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
+from trnbench.show.charts.record import GanttChart
 from trnbench.show.report import Column, Report, columns
 from trnbench.show.row import Row
 from trnbench.tui.work_process import TableFound
@@ -158,6 +159,7 @@ class DrawnSchedule(Record):
     chart: str
     answer: TrainAnswer
     step_time_s: float
+    figure: GanttChart | None = None
 
 
 def schedule_chart(
@@ -186,7 +188,7 @@ def schedule_chart(
     ends = None if window.whole else (window.start * step_s, window.end * step_s)
     figure = schedule_figure(timeline, lanes=lanes, rows=rows, window_s=ends)
     drawn = gantt_text(figure, Style(width=columns, colour=colour))
-    return DrawnSchedule(chart=drawn, answer=answer, step_time_s=step_s)
+    return DrawnSchedule(chart=drawn, answer=answer, step_time_s=step_s, figure=figure)
 
 
 @lru_cache(maxsize=4)

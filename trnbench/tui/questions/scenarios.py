@@ -108,7 +108,8 @@ def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> Compare
     if answer.complete:
         hooks.keep(catalog, ("compare", question), report, good=answer.positive)
     return CompareFound(
-        report=replace(report, columns=COMPARE_COLUMNS, people=None),
+        report=replace(report, columns=COMPARE_COLUMNS, people=None, charts=()),
+        whole=replace(report, people=None),
         answers=tuple(row.quote for row in answer.compared),
         points=tuple(point for quote in explored for point in _points(quote)),
         one_size=question.by_nodes,
@@ -228,7 +229,8 @@ def plan_rows(catalog: Catalog, asked: Given, hooks: WorkHooks) -> PlanFound:
     words = report.people(report, Style(width=WORDS_WIDTH)) if report.people else ""
     quotes = answer.front or ((answer.nearest,) if answer.nearest is not None else ())
     return PlanFound(
-        report=replace(report, columns=PLAN_COLUMNS, people=None),
+        report=replace(report, columns=PLAN_COLUMNS, people=None, charts=()),
+        whole=replace(report, people=None),
         answers=tuple(quotes),
         plan=answer,
         verdict=_with_advice(plan_verdict_text(answer), answer.verdict),

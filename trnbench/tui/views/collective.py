@@ -39,6 +39,7 @@ class CollectiveView(View):
     """A sweep, its chart, and the rounds of the row under the cursor."""
 
     NAME: ClassVar[str] = "collective"
+    GUIDE = "engines"
     DELTAS = frozenset({"time_s", "busbw_bytes_per_s", "algbw_bytes_per_s"})
     BINDINGS: ClassVar[list[BindingType]] = [
         offered("c", "turn", "Chart", "collective.chart", "The next chart"),

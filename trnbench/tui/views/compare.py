@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
@@ -12,7 +13,7 @@ from textual.binding import BindingType
 from trnbench.errors import TrnbenchError
 from trnbench.facts.records import replace
 from trnbench.facts.units import counted
-from trnbench.show.charts.record import PointChart
+from trnbench.show.charts.record import GREY, BarChart, PointChart
 from trnbench.show.figures import FIGURES
 from trnbench.show.row import Row
 from trnbench.tui.cluster_view import Cluster, cluster_of
@@ -29,7 +30,7 @@ from trnbench.tui.view import evidence_facts
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.field import Field, FieldSpec, Form
-from trnbench.tui.widgets.frame import hidden, offered
+from trnbench.tui.widgets.frame import offered
 from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_pane import TablePane
@@ -38,6 +39,7 @@ from trnbench.verbs.quotes.charts import (
     ClusterPoint,
     Picked,
     cluster_label,
+    cost_bars,
     cost_chart,
     memory_bars,
     speed_chart,
@@ -53,6 +55,7 @@ class CompareView(ScenarioView):
     """Scenario, table, and a picture that follows the cursor."""
 
     NAME: ClassVar[str] = "compare"
+    GUIDE = "purchase"
     DELTAS = frozenset(
         {"days", "cost_usd", "tokens_per_s", "mfu", "usd_per_million_tokens", "step_time_s"}
     )
@@ -66,7 +69,6 @@ class CompareView(ScenarioView):
     BINDINGS: ClassVar[list[BindingType]] = [
         offered("enter", "choose", "Layouts", "compare.open", "The layouts of the marked row"),
         offered("c", "turn", "Chart", "compare.chart", "The next chart"),
-        hidden("C", "turn(-1)", "Chart back", "compare.chart_back"),
     ]
 
     def __init__(self) -> None:
@@ -80,11 +82,12 @@ class CompareView(ScenarioView):
 
     def pictures(self) -> Mapping[str, Picture]:
         return {
+            "cost": StackedBars(),
+            "days": StackedBars(),
             "cost/time": Chart(),
-            "speed/nodes": Chart(),
             "step time": StackedBars(),
             "memory": StackedBars(),
-            "days": StackedBars(),
+            "speed/nodes": Chart(),
             "difference": TextPanel(),
             "why": TextPanel(wrap=True),
         }
@@ -169,6 +172,8 @@ class CompareView(ScenarioView):
         winner = None if found.winner is None else found.answers[found.winner]
         picked = Picked(here=here, winner=winner, deadline_s=found.deadline_s)
         match picture:
+            case "cost" | "days":
+                return _ranked(picture, quotes, replace(picked, here=None))
             case "cost/time":
                 return cost_chart(quotes, picked, self._points)
             case "speed/nodes":
@@ -177,8 +182,6 @@ class CompareView(ScenarioView):
                 return step_bars(steps, step)
             case "memory":
                 return memory_bars(steps, step)
-            case "days":
-                return time_chart(quotes, picked)
             case "difference":
                 pinned = [cast("Quote", line.answer) for line in table.pinned[:2]]
                 pair = [(cluster_label(answer), answer.step) for answer in pinned]
@@ -203,6 +206,18 @@ class CompareView(ScenarioView):
         title = "tokens per second over nodes"
         chart = speed_chart(curves, title, "tokens/s", here=here.instance if here else None)
         return chart if self._points else replace(chart, missing="looking at every cluster ...")
+
+
+def _ranked(what: str, quotes: Sequence[Quote], picked: Picked) -> BarChart:
+    """Cost or days of the quotes, the least first, the winner in colour."""
+    of = attrgetter("cost_usd" if what == "cost" else "elapsed_s")
+    known = sorted((quote for quote in quotes if of(quote)), key=lambda quote: of(quote).value)
+    chart = (cost_bars if what == "cost" else time_chart)(known, picked)
+    bars = tuple(replace(bar, hue=0 if bar.strong else GREY) for bar in chart.bars)
+    lacking = ", ".join(quote.instance for quote in quotes if not of(quote))
+    why = "no price" if what == "cost" else "cannot run"
+    missing = f"not drawn, {why}: {lacking}" if lacking else ""
+    return replace(chart, bars=bars, missing=missing)
 
 
 def _why(row: Row | None, told: tuple[str, str]) -> str:

@@ -36,6 +36,7 @@ class EvidenceView(View):
     """Rows of measurements or of claims, a scatter, and statistics."""
 
     NAME: ClassVar[str] = "evidence"
+    GUIDE = "accuracy"
     BINDINGS: ClassVar[list[BindingType]] = [
         offered("c", "turn", "Chart", "evidence.chart", "The next chart"),
         offered("n", "sets", "Next set", "evidence.sets", "Other measurements"),

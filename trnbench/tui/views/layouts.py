@@ -45,6 +45,8 @@ class LayoutsView(ClusterView, LaunchingView):
     """Ranked layouts, and a layout by hand."""
 
     NAME: ClassVar[str] = "layouts"
+    GUIDE = "layout"
+    RANKED = True
     DELTAS = frozenset({"step_time_s", "mfu", "memory_bytes", "tokens_per_s"})
     BINDINGS: ClassVar[list[BindingType]] = [
         offered("enter", "choose", "Memory", "layouts.open", "Its memory; tab: its schedule"),

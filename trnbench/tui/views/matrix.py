@@ -37,6 +37,7 @@ class MatrixView(View):
     """Shapes against utilisation: a table, rooflines, a heat map, the engines of a kernel."""
 
     NAME: ClassVar[str] = "matrix"
+    GUIDE = "numerics"
     DELTAS = frozenset({"time_s", "flop_per_s", "utilization", "bytes"})
     BINDINGS: ClassVar[list[BindingType]] = [
         offered("c", "turn", "Chart", "matrix.chart", "The next chart")

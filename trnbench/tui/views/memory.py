@@ -27,6 +27,7 @@ class MemoryView(ClusterView):
     """A table of slots, the memory through the step, and the blocks at a slot."""
 
     NAME: ClassVar[str] = "memory"
+    GUIDE = "knobs"
     DELTAS = frozenset({"memory_bytes"})
     BINDINGS: ClassVar[list[BindingType]] = [
         offered("c", "turn", "Chart", "memory.chart", "The next chart"),

@@ -30,6 +30,7 @@ class PlanView(ScenarioView):
     """Scenario and limits, the plans that no other beats, and the basis of the choice."""
 
     NAME: ClassVar[str] = "plan"
+    GUIDE = "purchase"
     DELTAS = frozenset({"days", "cost_usd", "mfu", "goodput"})
     BEST: ClassVar[Mapping[str, int]] = {"days": -1, "cost_usd": -1}
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -32,6 +32,7 @@ class RunsView(View):
     """A table of kept runs, the answer of a run, and the differences of two."""
 
     NAME: ClassVar[str] = "runs"
+    GUIDE = "history"
     BINDINGS: ClassVar[list[BindingType]] = [
         offered("enter", "choose", "Open", "runs.open", "Ask it again in its own view"),
         offered("c", "turn", "Chart", "runs.chart", "The answer, or the difference"),

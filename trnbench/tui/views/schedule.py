@@ -27,6 +27,7 @@ class ScheduleView(ClusterView):
     """A played step, drawn; zoomed and scrolled by keys."""
 
     NAME: ClassVar[str] = "schedule"
+    GUIDE = "engines"
     BINDINGS: ClassVar[list[BindingType]] = [
         offered("plus,equals_sign", "zoom(0.5)", "Zoom in", "schedule.in"),
         offered("minus", "zoom(2)", "Out", "schedule.out", "Zoom out"),
@@ -50,7 +51,8 @@ class ScheduleView(ClusterView):
         """The chart, and the times of the step."""
         for panel in (self._gantt, self._bars):
             panel.add_class("picture")
-        self._gantt.border_title, self._bars.border_title = "schedule, simulated", "step time"
+        self._gantt.border_title = "simulated; bubble: share of the step that a stage waits"
+        self._bars.border_title = "step time of the slowest stage, simulated"
         return self._gantt, self._bars
 
     def begin(self) -> None:
@@ -84,6 +86,9 @@ class ScheduleView(ClusterView):
             return None
         return Report(verb="train", inputs={}, rows=(self._drawn.answer.row(),), columns=())
 
+    def drawing(self) -> tuple[str, object]:
+        return "schedule", None if self._drawn is None else self._drawn.figure
+
     def answered(self, topic: str, value: object) -> None:
         """Show the chart."""
         assert isinstance(value, DrawnSchedule)
@@ -100,7 +105,7 @@ class ScheduleView(ClusterView):
         self.verdict(
             f"{answer.model} on {answer.nodes} x {answer.instance}: tp{row['tp']} pp{row['pp']} "
             f"dp{row['dp']} vpp{row['vpp']} mb{row['micro_batch']} {row['schedule']}, "
-            f"{significant(value.step_time_s, 4)} s per step{part}"
+            f"{significant(value.step_time_s, 4)} s per step, simulated{part}"
         )
         self.query_one(TextPanel).show(value.chart)
         self.query_one(StackedBars).show(step_bars([answer], answer))

@@ -15,18 +15,7 @@ from trnbench.show.figures import Figure
 from trnbench.show.report import Column, Report
 from trnbench.show.row import Row
 from trnbench.tui.questions.scenarios import compare_question
-from trnbench.tui.questions.what_if import (
-    DAY_S,
-    LEAST,
-    MOST,
-    STEP,
-    Supposed,
-    WhatIfFound,
-    discount_of,
-    moved_scenario,
-    sensitivity_chart,
-    what_if,
-)
+from trnbench.tui.questions.what_if import sensitivity_chart, what_if
 from trnbench.tui.scenario_view import ScenarioView, scenario_fields
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import FieldSpec
@@ -35,6 +24,16 @@ from trnbench.tui.widgets.panels import Picture
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.tui.work_process import TableFound
+from trnbench.verbs.compare.moves import (
+    DAY_S,
+    LEAST,
+    MOST,
+    STEP,
+    Supposed,
+    WhatIfFound,
+    discount_of,
+    moved_scenario,
+)
 from trnbench.verbs.quotes.verdict import dollars
 
 _COLUMNS = tuple(
@@ -48,6 +47,7 @@ class WhatIfView(ScenarioView):
     """Numbers to move, and the plans that follow from them."""
 
     NAME: ClassVar[str] = "what_if"
+    GUIDE = "purchase"
     BINDINGS: ClassVar[list[BindingType]] = [
         offered("plus,equals_sign", "step(1)", "+5 %", "what_if.more", "5 % more of the number"),
         offered("minus", "step(-1)", "-5 %", "what_if.less", "5 % less of the number"),

@@ -62,6 +62,10 @@ class Chart(Vertical):
     def on_resize(self) -> None:
         self._draw()
 
+    @property
+    def drawn(self) -> object:
+        return self.data
+
     def show(self, data: PointChart) -> None:
         self.data = data
         self._draw()

@@ -38,6 +38,7 @@ class TextPanel(VerticalScroll):
     def __init__(self, *, wrap: bool = False) -> None:
         super().__init__(classes="-wrapped" if wrap else None)
         self.text = ""
+        self.drawn = Text()
 
     def compose(self) -> ComposeResult:
         yield Static("", markup=False)
@@ -52,7 +53,7 @@ class TextPanel(VerticalScroll):
 
     def show(self, text: str | Text) -> None:
         drawn = Text.from_ansi(text) if isinstance(text, str) else text
-        self.text = drawn.plain
+        self.drawn, self.text = drawn, drawn.plain
         self.query_one(Static).update(drawn)
 
 

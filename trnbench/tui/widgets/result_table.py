@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -63,6 +63,7 @@ class ResultTable(ScrollView, can_focus=True):
         hidden("left,h", "column(-1)", "Column left", "table.left"),
         hidden("right,l", "column(1)", "Column right", "table.right"),
         offered("s", "sort", "Sort", "table.sort", "Sort by the marked column"),
+        hidden("C", "columns", "Columns", "table.columns", "Choose the columns"),
         offered("space", "pin", "Pin", "table.pin", "Pin the row to the top"),
         offered("b", "baseline", "Baseline", "table.baseline", "Compare others with this row"),
         # Priority: what is typed right after it has to find the filter line open.
@@ -91,6 +92,8 @@ class ResultTable(ScrollView, can_focus=True):
         super().__init__(id=id)
         self._open_filter = open_filter
         self.source: TableSource = EMPTY
+        self._whole: TableSource = EMPTY
+        self.chosen_columns: tuple[str, ...] = ()
         self._written = as_table(EMPTY.report)
         self.state = TableState()
         self.shown: Arranged = arrange(self.source, self.state)
@@ -142,9 +145,30 @@ class ResultTable(ScrollView, can_focus=True):
             if i not in self._in_view
         )
 
-    def show(self, source: TableSource) -> None:
-        self.source, self._written = source, as_table(source.report)
+    def show(self, source: TableSource, *, fresh: bool = False) -> None:
+        """Show rows; those of a `fresh` question with the cursor on the first of them."""
+        self._whole = source
         self.stale = False
+        if fresh:
+            self.shown, self.cursor = arrange(EMPTY, TableState()), 0
+        self._narrow()
+
+    def choose_columns(self, keys: Sequence[str]) -> None:
+        """Show these columns alone, in this order; without any those of the answer."""
+        self.chosen_columns = tuple(keys)
+        self._narrow()
+
+    @property
+    def all_columns(self) -> Mapping[str, str]:
+        """Title of each column of the answer, by its key."""
+        return {one.key: one.figure.title for one in self._whole.report.columns}
+
+    def _narrow(self) -> None:
+        report = self._whole.report
+        known = {one.key: one for one in report.columns}
+        wanted = tuple(known[key] for key in self.chosen_columns if key in known)
+        self.source = replace(self._whole, report=replace(report, columns=wanted or report.columns))
+        self._written = as_table(self.source.report)
         self._arrange()
 
     def choose_state(self, state: TableState) -> None:
@@ -205,6 +229,19 @@ class ResultTable(ScrollView, can_focus=True):
     def action_baseline(self) -> None:
         if self.key is not None:
             self.choose_state(self.state.with_baseline(self.key))
+
+    def action_columns(self) -> None:
+        """Let columns be chosen from a list of all."""
+        from trnbench.tui.picker import Picker
+
+        marked = self.chosen_columns or self.shown.columns
+
+        def chosen(keys: tuple[str, ...] | None) -> None:
+            if keys is not None:
+                self.choose_columns(keys)
+
+        known = [*self.all_columns.items()]
+        self.app.push_screen(Picker("columns", known, marked, several=True), chosen)
 
     def action_filter(self) -> None:
         self._open_filter()
