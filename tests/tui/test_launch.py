@@ -134,7 +134,7 @@ async def test_rows_of_other_views_are_launched_and_a_browser_gets_an_archive(
             await pilot.press("L")
         else:
             offered = {one.title: one.callback for one in app.get_system_commands(app.view)}
-            offered["launch: files of the marked row"]()
+            await offered["do: Launch"]()
             await until(pilot, lambda: bool(app.screen.query(OptionList)))
         await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and launched(app))
         sent = {}

@@ -163,7 +163,6 @@ _TITLES: Mapping[str, tuple[str, str]] = {
 
 def _option_field(catalog: Catalog, key: str, option: Option) -> FieldSpec:
     """The field of an option of the command, by what the option says of itself."""
-    from trnbench.verbs.quotes.what_if import WhatIf
 
     if key in KNOBS:
         return knob_field(KNOBS[key])

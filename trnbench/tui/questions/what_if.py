@@ -39,11 +39,12 @@ def what_if(catalog: Catalog, scenario: Given, steps: Steps, hooks: WorkHooks) -
 
 def sensitivity_chart(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> BarChart:
     """How far each input must move before another type is best, as `compare --sensitivity`."""
-    from trnbench.verbs.compare.tipping import tipping_chart, tippings
+    from trnbench.verbs.compare.run import tipping_world
+    from trnbench.verbs.quotes.tipping import tipping_chart, tippings
 
     world = _world(catalog, scenario, hooks)
 
     def tell(done: int, total: int) -> None:
         hooks.progress(done, total, "inputs")
 
-    return tipping_chart(tippings(world.question, world.explored, tell))
+    return tipping_chart(tippings(tipping_world(world.question, world.explored), tell))

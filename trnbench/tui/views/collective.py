@@ -69,6 +69,10 @@ class CollectiveView(View):
             field("factor", parsing.count, "4", choices=("2", "4", "16")),
         )
 
+    def trail(self) -> Sequence[str]:
+        texts = self.query_one(Form).texts
+        return (f"{texts['op']}, {texts['algorithms']}", texts["on"])
+
     def pictures(self) -> Mapping[str, Picture]:
         return {"busbw/size": Chart(), LINKS: TextPanel()}
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.binding import BindingType
 
-from trnbench.facts.units import Dimension, show
+from trnbench.facts.units import Dimension, counted, show
 from trnbench.show.charts.record import PointChart
 from trnbench.show.row import Row
 from trnbench.tui.questions.evidence import EvidenceFound, claim_rows, evidence_rows
@@ -79,12 +79,12 @@ class EvidenceView(View):
         if isinstance(value, EvidenceFound):
             self._found = value
             self.show_table(value, "set", "id", "size_bytes")
-            without = sum(row.get("error") is None for row in value.report.rows)
-            note = f"{without} could not be predicted" if without else ""
-            self.query_one(TablePane).say(note)
+            self.query_one(TablePane).say(f"measured and predicted: {', '.join(self._sets)}")
+            self.verdict(_verdict_text(value.answers))
         elif isinstance(value, TableFound):
             self.show_table(value, "claim")
-            self.query_one(TablePane).say("")
+            self.query_one(TablePane).say("claims of vendors")
+            self.verdict("")
             self.query_one(PictureSwitch).turn_to("row")
 
     def action_sets(self) -> None:
@@ -123,6 +123,20 @@ class EvidenceView(View):
         return error_chart(
             shown, here, "claims have no scatter; v goes back to measurements" * self._claims
         )
+
+
+def _verdict_text(rows: Sequence[Comparison]) -> str:
+    """How wrong predictions are, in a sentence each."""
+    known = [row for row in rows if row.error is not None]
+    if not known:
+        return ""
+    mean = sum(abs(row.error or 0.0) for row in known) / len(known)
+    told = f"{counted(len(known), 'prediction')}, wrong by {100 * mean:.1f} % on average."
+    covered = [row.time.covered for row in known if row.time.covered is not None]
+    if covered:
+        told += f" {100 * sum(covered) / len(covered):.0f} % of the measured lie in the interval."
+    without = len(rows) - len(known)
+    return f"{told} {without} could not be predicted." if without else told
 
 
 def _statistics(errors: Mapping[str, Errors]) -> str:

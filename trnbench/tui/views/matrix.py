@@ -73,6 +73,10 @@ class MatrixView(View):
             field("k", parsing.whole, "8192", choices=[str(k) for k in POWERS], label="heat map k"),
         )
 
+    def trail(self) -> Sequence[str]:
+        texts = self.query_one(Form).texts
+        return (texts["suite"] or texts["shapes"], texts["chips"])
+
     def pictures(self) -> Mapping[str, Picture]:
         return {"roofline": Chart(), "heat map": TextPanel(), "engines": StackedBars()}
 

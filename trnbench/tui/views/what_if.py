@@ -19,7 +19,7 @@ from trnbench.tui.questions.what_if import sensitivity_chart, what_if
 from trnbench.tui.scenario_view import ScenarioView, scenario_fields
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import FieldSpec
-from trnbench.tui.widgets.frame import hidden, offered
+from trnbench.tui.widgets.frame import offered
 from trnbench.tui.widgets.panels import Picture
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_pane import TablePane
@@ -53,7 +53,6 @@ class WhatIfView(ScenarioView):
         offered("minus", "step(-1)", "-5 %", "what_if.less", "5 % less of the number"),
         offered("0", "reset", "Reset", "what_if.reset", "All numbers as they are"),
         offered("c", "turn", "Chart", "what_if.chart", "The next chart"),
-        hidden("backspace", "back_to_one", "One back", "what_if.one", "This number as it is"),
     ]
 
     def __init__(self) -> None:
@@ -127,10 +126,6 @@ class WhatIfView(ScenarioView):
 
     def action_reset(self) -> None:
         self._steps = {}
-        self._move()
-
-    def action_back_to_one(self) -> None:
-        self._steps.pop(self._here or ("", ""), None)
         self._move()
 
     @property

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from trnbench.tui.widgets.chart import Chart
 
 MORE = 2
-"""Pictures beside the chosen one where there is room."""
+"""Pictures beside the chosen one where there is room to the side, too."""
+FOR_TWO = 20
+"""Lines from which on the next picture stands below the chosen one."""
 GAP = "  "
 Picture: TypeAlias = "TextPanel | StackedBars | Chart"
 
@@ -100,7 +102,7 @@ class PictureSwitch(Container):
     def on_resize(self) -> None:
         """Show more pictures where there is room, and their names as far as they fit."""
         before = self.visible_pictures
-        self._arrange(1 + MORE if roomy(self.screen) else 1)
+        self._arrange(1 + MORE if roomy(self.screen) else 1 + (self.size.height >= FOR_TWO))
         if set(self.visible_pictures) - set(before):
             self.post_message(self.Turned())
 
@@ -151,7 +153,7 @@ class PictureSwitch(Container):
         names = list(self._pictures)
         at = names.index(self.shown)
         self._visible = tuple((names[at:] + names[:at])[:count])
-        self.set_class(count > 1, "-roomy")
+        self.set_class(count > 2, "-roomy")
         for name, picture in self._pictures.items():
             picture.display = name in self._visible
             picture.set_class(name == self.shown, "-chosen")

@@ -211,9 +211,7 @@ def compare_run(
         confidence=run.confidence,
         other_stacks=tuple(other for place in places for other in rows[place].others),
         capacity=capacity_checks(catalog, quotes) if run.check_capacity else (),
-        sensitivity=tippings(tipping_world(request, explored))
-        if request.sensitivity
-        else None,
+        sensitivity=tippings(tipping_world(request, explored)) if request.sensitivity else None,
         looked={one.name: looked(one) for one in explored},
         unseen=tuple(name for name in named if name not in by_name),
     )

@@ -144,7 +144,9 @@ class _Planning(Record, eq=False):
                     TippingWorld(
                         run=self.question.run, limits=limits, explored=tuple(self.explored)
                     )
-                ) if objective == "cost" else ()
+                )
+                if objective == "cost"
+                else ()
             )
             if self.question.sensitivity
             else None,
