@@ -49,8 +49,8 @@ def catalog():
 def made(home, catalog):
     """Makes an application that opens with a view."""
 
-    def make(view="compare"):
-        return TrnbenchApp(catalog, view=view, folder=home, today=TODAY)
+    def make(view="compare", **more):
+        return TrnbenchApp(catalog, view=view, folder=home, today=TODAY, **more)
 
     return make
 

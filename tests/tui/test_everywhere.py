@@ -214,8 +214,8 @@ async def test_the_question_is_a_card_of_the_job_and_folds_all_else(opened):
 
 
 @pytest.mark.slow
-async def test_with_ascii_alone_nothing_else_is_written(made, silent, until, canned, catalog, home):
-    app = TrnbenchApp(catalog, view="compare", folder=home, ascii_only=True)
+async def test_with_ascii_alone_nothing_else_is_written(made, silent, until, canned):
+    app = made(ascii_only=True)
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: app.view is not None)
         app.view.answered("compare", canned.found())
