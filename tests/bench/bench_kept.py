@@ -75,7 +75,7 @@ def main() -> None:
         log = Path(name) / "run.log"
         write_log(log)
         found, cpu_s = best_of(lambda: read_steps(log, SIZE), 1)
-        show(f"log of 1 GB, {found.format}, processor time", cpu_s, "s", 20.0, "at most")
+        show(f"log of 1 GB, {found.format}, processor time", cpu_s, "s", 15.0, "at most")
         kept = Path(name) / "runs.db"
         fill(kept)
         times = []
@@ -88,7 +88,7 @@ def main() -> None:
                 env=os.environ | {FILE_VARIABLE: str(kept)},
             )
             times.append(time.perf_counter() - start)
-        show(f"runs list of {RUNS:,}", min(times), "s", 0.5, "at most")
+        show(f"runs list of {RUNS:,}", min(times), "s", 0.4, "at most")
 
 
 if __name__ == "__main__":

@@ -33,11 +33,11 @@ def main() -> None:
         legal, cpu_s, used_gb = map(float, done.stdout.split())
         what = f"{legal / MILLION:,.1f} million legal layouts"
         show(what, legal / cpu_s, "layouts/s", ALL / (BAR_S * CORES), "at least")
-        show(f"{what}, memory", used_gb, "GB", 2.0, "at most")
+        show(f"{what}, memory", used_gb, "GB", 1.5, "at most")
         seen.append((legal, used_gb))
     (few, less_gb), (many, more_gb) = seen
     of_all_gb = more_gb + (more_gb - less_gb) / (many - few) * (ALL - many)
-    show("memory of 100 million, as it grew", of_all_gb, "GB", 2.0, "at most")
+    show("memory of 100 million, as it grew", of_all_gb, "GB", 1.5, "at most")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from trnbench.store.schema import transaction
 from trnbench.verbs.runs.keeping import GivenAnswer, keep
 
 QUESTION = ("matrix", {"shapes": ["512x512x512"], "on": "trainium1"})
-LIST_BAR_S = 0.5
+LIST_BAR_S = 0.4
 KEEP_BAR_S = 0.02
 
 

@@ -15,7 +15,7 @@ def main() -> None:
     """Print the time of `make test-fast`."""
     start = time.perf_counter()
     done = subprocess.run(["make", "test-fast"], cwd=ROOT, check=False, capture_output=True)
-    show("make test-fast", time.perf_counter() - start, "s", 90.0, "at most")
+    show("make test-fast", time.perf_counter() - start, "seconds", 90.0, "at most")
     if done.returncode:
         print("  with failures: run it to see them")
 
