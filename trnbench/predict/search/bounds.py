@@ -8,12 +8,14 @@ that one micro-batch computes and is launched on all stages together, m micro-ba
     interleaved   as gpipe where m = p, else T m / p
     zb-h1         T m / p
 
+and the update of the weights, again of the mean stage.
+
 1F1B: the slowest stage S runs all m, waits for the b seconds of the stages before it and, for those
 behind it (a seconds), min(a, r) with r >= 2 a - w S and w = min(p - 1, m - 1). That is never less
 than a - w S / 2, so the whole is at least T + (m - 1 - w / 2) S, where S >= T / p.
 
-All else (exchanges, messages, slow nodes, the end of a step, a host that is late) adds seconds, and
-is left out: these bounds need no group of ranks to be placed.
+All else (exchanges, messages, slow nodes, a host that is late) adds seconds, and is left out: these
+bounds need no group of ranks to be placed.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class Floors:
 
     def __init__(self, question: SearchQuestion, products: Products) -> None:
         self.question, self._products = question, products
-        self._blocks: Memo[tuple[object, str], FloatArray] = Memo()
+        self._blocks: Memo[tuple[object, str], tuple[FloatArray, FloatArray]] = Memo()
 
     def seconds(self, program: StepProgram, points: Points, like: object) -> FloatArray:
         """Seconds that the step of each layout takes at least; 0 where nothing can compute it.
@@ -63,19 +65,19 @@ class Floors:
     def _phase_s(self, phase: JobPhase, points: Points, like: object) -> FloatArray:
         program, efficiency, pick = phase.program, self.question.efficiency, points.pick
         stack, grid = efficiency.stack, program.grid
-        whole_s = pick(self._blocks.of((like, phase.name), lambda: self._whole_s(program)))
-        pp = pick(grid.pp)
-        once_s: FloatArray | float = 0.0
+        computed = self._blocks.of((like, phase.name), lambda: self._stages_s(program))
+        whole_s, update_s = map(pick, computed)
+        pp, once_s = pick(grid.pp), 0.0
         if program.trains:
             launched_s = stack.micro_batch_s + (pp > 1) * stack.piped_micro_batch_s
             whole_s = whole_s + pp * efficiency.whole_factor * launched_s
             once_s = efficiency.whole_factor * stack.step_s
         micro_batches = grid.micro_batches_of(pick)
         passes = least_passes(program.layout.schedule, pp, pick(grid.vpp), micro_batches)
-        return np.asarray(whole_s * (passes / pp) + once_s)
+        return np.asarray((whole_s * passes + update_s) / pp + once_s)
 
-    def _whole_s(self, program: StepProgram) -> FloatArray:
-        """Seconds that all stages together compute for one micro-batch, over the grid."""
+    def _stages_s(self, program: StepProgram) -> tuple[FloatArray, FloatArray]:
+        """Seconds that all stages together compute for one micro-batch, and for an update."""
         efficiency, question = self.question.efficiency, self.question
         computed = compute_time(
             program,
@@ -85,13 +87,19 @@ class Floors:
             known=self._products,
         )
         split = splits_backward(program.layout.schedule)
-        seconds = (
-            program.instances(kind) * part
-            for kind, block in computed.blocks.items()
-            for (phase, _), part in block.parts.items()
-            if slot_of(phase, split=split) is not None
-        )
-        return np.asarray(efficiency.whole_factor * sum(seconds, NOTHING))
+        whole_s, update_s = NOTHING, NOTHING
+        for kind, block in computed.blocks.items():
+            # Sums first: they span few axes, and the number of blocks spans others.
+            of_slots, of_update = NOTHING, NOTHING
+            for (phase, _), seconds in block.parts.items():
+                if slot_of(phase, split=split) is None:
+                    of_update = of_update + seconds
+                else:
+                    of_slots = of_slots + seconds
+            blocks = efficiency.whole_factor * program.instances(kind)
+            blocks = blocks if np.ptp(blocks) else blocks.ravel()[0]
+            whole_s, update_s = whole_s + blocks * of_slots, update_s + blocks * of_update
+        return whole_s, update_s
 
 
 def least_passes(

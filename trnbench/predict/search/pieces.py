@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -81,6 +82,19 @@ class Bounded(Record, eq=False):
             clusters=batch.run.space.clusters[points.index[0]],
             sure=np.broadcast_to((doubt == 1) & covered, len(points)),
         )
+
+    def __len__(self) -> int:
+        return len(self.floor_s)
+
+    def above(self, least: FloatArray) -> float:
+        """How far the least bound lies above another one of its cluster, as a multiple of it."""
+        return float(np.min(self.floor_s / least[self.clusters]))
+
+    def parted(self, most: Sequence[FloatArray]) -> tuple[Bounded, Bounded]:
+        """Layouts with bounds up to the `most` of their cluster, or of those sure, and the rest."""
+        best, sure = (self.floor_s <= one[self.clusters] for one in most)
+        mask = best | self.sure & sure
+        return self.some(mask), self.some(~mask)
 
     def some(self, mask: BoolArray) -> Bounded:
         points, size = self.batch.points.some(mask), self.batch.memory_bytes[mask]

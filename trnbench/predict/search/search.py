@@ -209,7 +209,7 @@ class _Search(SearchState):
         """Price all layouts that fit, or of the best those whose bounds do not leave them out."""
         products = Products()
         if self.best is None:
-            self._price(space, fitting, products)
+            self._price(space, fitting, products, [])
             return
         floors = Floors(self.question, products)
         covered = self.question.stack.covers is not None and self.best == "of each"
@@ -227,15 +227,12 @@ class _Search(SearchState):
         self, space: Space, each: list[Bounded], products: Products, most: list[FloatArray]
     ) -> list[Bounded]:
         """Price layouts with bounds up to the `most` of their cluster; the others are left."""
-        best, sure = most
-        masks = [
-            (one.floor_s <= best[one.clusters]) | one.sure & (one.floor_s <= sure[one.clusters])
-            for one in each
-        ]
-        some = [one.some(mask).batch for one, mask in zip(each, masks, strict=True) if mask.any()]
+        pairs = [one.parted(most) for one in each]
+        # The most promising come first: what they find may leave out others without a price.
+        some = sorted((one for one, _ in pairs if len(one)), key=lambda one: one.above(most[0]))
         if some:
-            self._price(space, some, products)
-        return [one.some(~mask) for one, mask in zip(each, masks, strict=True)]
+            self._price(space, [one.batch for one in some], products, some)
+        return [one for _, one in pairs]
 
     def _least(self, each: list[Bounded], count: int, *, sure: bool) -> FloatArray:
         """The `count`-th least bound of each cluster, or of all, infinite where there are fewer."""
@@ -254,12 +251,20 @@ class _Search(SearchState):
                 ]
         return least
 
-    def _price(self, space: Space, fitting: list[Batch], products: Products) -> None:
+    def _price(
+        self, space: Space, fitting: list[Batch], products: Products, bounded: list[Bounded]
+    ) -> None:
         # Prices are shared as far as modes agree: products by all, exchanges by equal groups of
         # ranks, steps by equal blocks.
         exchanges: Memo[Variant, Exchanges] = Memo()
         prices: dict[tuple[Variant, bool], JobPrices] = {}
-        for batch in fitting:
+        for number, batch in enumerate(fitting):
+            if bounded:
+                left, outpaced = bounded[number].parted([self.ranking.worst, self.sure.worst])
+                self.counts.outpace(outpaced.clusters)
+                if not len(left):
+                    continue
+                batch = left.batch
             variant = batch.run.variant
             groups = group_modes(variant)
             shared = exchanges.of(groups, partial(self._exchanges, space, fitting, groups))

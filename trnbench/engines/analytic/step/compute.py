@@ -22,6 +22,7 @@ from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.chip_efficiency import ComputeEfficiency, ends_of
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import Multiprocessors, NeuronCores
+from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
 from trnbench.machine.costs import single_kernels
 from trnbench.machine.costs.shares import attention_slowdown, reached_share, unaligned
@@ -87,6 +88,7 @@ class Products(Record, eq=False):
     kernels: dict[ops.Operation, FloatArray] = field(
         default_factory=dict
     )  # all others, one call each
+    blocks: Memo[Block, BlockSeconds] = field(default_factory=Memo)
     reasons: dict[str, None] = field(default_factory=dict)  # why the chip cannot compute some
 
 
@@ -111,7 +113,11 @@ def compute_time(
     for products in program.products(known.seconds):
         known.seconds.update(rank.products(products))
     known.reasons.update(rank.reasons)
-    blocks = {kind: _block(rank, block, known, load) for kind, block in program.blocks.items()}
+    # Operations and blocks compare by identity: programs that share them share their prices.
+    blocks = {
+        kind: known.blocks.of(block, lambda block=block: _block(rank, block, known, load))
+        for kind, block in program.blocks.items()
+    }
     return ComputeTime(blocks=blocks, reasons=tuple(rank.reasons))
 
 
@@ -164,7 +170,6 @@ def _block(
         add(op.phase, category, seconds)
 
     def once(op: Kernel, price: Callable[[Kernel], FloatArray]) -> FloatArray:
-        # Operations compare by identity: programs that share a block share its prices.
         if op not in known.kernels:
             known.kernels[op] = price(op)
         return known.kernels[op]
