@@ -67,11 +67,11 @@ class Floors:
         stack, grid = efficiency.stack, program.grid
         computed = self._blocks.of((like, phase.name), lambda: self._stages_s(program))
         whole_s, update_s = map(pick, computed)
-        pp, once_s = pick(grid.pp), 0.0
+        pp, once_s = pick(grid.pp), NOTHING
         if program.trains:
             launched_s = stack.micro_batch_s + (pp > 1) * stack.piped_micro_batch_s
             whole_s = whole_s + pp * efficiency.whole_factor * launched_s
-            once_s = efficiency.whole_factor * stack.step_s
+            once_s = np.asarray(efficiency.whole_factor * stack.step_s)
         micro_batches = grid.micro_batches_of(pick)
         passes = least_passes(program.layout.schedule, pp, pick(grid.vpp), micro_batches)
         return np.asarray((whole_s * passes + update_s) / pp + once_s)

@@ -33,7 +33,7 @@ class NumericsQuestion(Question):
     precision: tuple[str, ...] = option(
         "Recipes beside fp32.", default=("bf16-master", "bf16-sr", "bf16"), metavar="RECIPE,..."
     )
-    steps: int = option("Steps of each run.", default=100, read=parsing.whole)
+    steps: int = option("Steps of each run.", default=40, read=parsing.whole)
     seeds: int = option("Runs of each recipe.", default=3, read=parsing.whole)
     global_batch: int = option("Samples of a step.", default=4, read=parsing.whole)
     sequence: int = option("Tokens of a sample.", default=32, read=parsing.sequence)

@@ -11,7 +11,7 @@ Kernels of one rank follow each other.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import reduce
+from functools import partial, reduce
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -115,7 +115,7 @@ def compute_time(
     known.reasons.update(rank.reasons)
     # Operations and blocks compare by identity: programs that share them share their prices.
     blocks = {
-        kind: known.blocks.of(block, lambda block=block: _block(rank, block, known, load))
+        kind: known.blocks.of(block, partial(_block, rank, block, known, load))
         for kind, block in program.blocks.items()
     }
     return ComputeTime(blocks=blocks, reasons=tuple(rank.reasons))
