@@ -27,7 +27,7 @@ from trnbench.predict.graph_size import (
     graph_size,
 )
 from trnbench.predict.setup import train_setup
-from trnbench.predict.step import predict
+from trnbench.predict.step import fit_probability
 from trnbench.program.step import training_step
 
 COMPILATIONS: EvidenceSet = "neuron_compile"
@@ -126,5 +126,6 @@ def _fits(catalog: Catalog, row: EvidenceRow, model: Model, layout: Layout) -> f
     setup = train_setup(catalog, model, instance.name, 1, logical_size=lnc)
     assert isinstance(setup.platform.chip.unit, NeuronCores)
     dp = max(1, setup.ranks // (layout.tp * layout.pp))
-    held = predict(setup, replace(layout, dp=dp, global_batch=dp * layout.micro_batch)).memory
-    return 1.0 if held is None else held.fit_probability
+    whole = replace(layout, dp=dp, global_batch=dp * layout.micro_batch)
+    fits = fit_probability(setup, whole)
+    return 1.0 if fits is None else fits

@@ -143,6 +143,14 @@ def fits(setup: TrainSetup, layout: Layout) -> bool:
     return not any(_held(setup, phase.program)[1] for phase in phases_of(program))
 
 
+def fit_probability(setup: TrainSetup, layout: Layout) -> float | None:
+    """Probability that a step fits in memory; None where a rule refuses its layout."""
+    setup, program = setup.training(layout), _program(setup.model, layout)
+    refused, _ = _legality(setup, program)
+    held = (_held(setup, phase.program)[0] for phase in phases_of(program))
+    return None if refused else min(one.fit_probability for one in held)
+
+
 def _held(setup: TrainSetup, program: StepProgram) -> tuple[RankMemory, str | None]:
     """Memory of a rank in a phase, and the reason why that does not fit."""
     held = memory(
