@@ -155,7 +155,7 @@ def test_a_report_of_a_choice_stands_in_the_order_of_a_decision(run, tmp_path):
     done = run("compare", *asked, "--report", page, "--json")
     text = page.read_text()
     assert text.startswith(
-        "# Which machines should train llama3.1-70b, each on 64 nodes? Prices of "
+        "# Which machines should train llama3.1-70b on 2T tokens, each on 64 nodes? Prices of "
     )
     verdict, advice = (done.json["summary"][key] for key in ("verdict", "advice"))
     parts = [verdict, "## Options", "## Next step", advice, "## Appendix: layouts and rates"]

@@ -263,7 +263,9 @@ def test_formats_agree_and_pipes_stay_plain(run):
     heading, values = run(*arguments, "--format", "csv").out.splitlines()
     assert heading.split(",")[: len(row)] == list(row)
     assert repr(row["step_time_s"]) in values
-    assert run(*arguments, "--format", "markdown").out.startswith("| model |")
+    verdict, _, table = run(*arguments, "--format", "markdown").out.partition("\n\n")
+    assert verdict.startswith("**32 x trn1.32xlarge takes ")
+    assert table.startswith("| model |")
 
 
 def test_a_job_with_adapters_is_timed_and_named(run):

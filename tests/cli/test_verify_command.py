@@ -41,6 +41,22 @@ def test_a_run_at_the_predicted_speed_is_as_predicted(run, launched, tmp_path):
 
 
 @pytest.mark.slow
+def test_the_folder_of_a_job_says_what_calibrate_has_to_know_of_its_log(run, launched, tmp_path):
+    folder, row = launched
+    log = log_of(tmp_path / "run.log", 1.2 * row["step_time_s"])
+    done = run("calibrate", folder, log, "-o", tmp_path / "mine.toml", "--json")
+    assert done.code == 0, done.err
+    (fitted,) = done.json["summary"]["fitted"]
+    assert fitted["measured_s"] == pytest.approx(1.2 * row["step_time_s"], rel=1e-4)
+    # The job was 20 % slower than predicted, by the layout in its folder.
+    assert fitted["prior"] == pytest.approx(1 / 1.2 - 1, abs=1e-3)
+    assert (tmp_path / "mine.toml").is_file()
+    alone = run("calibrate", folder)
+    assert alone.code == 2
+    assert "give what its run has logged too" in alone.err
+
+
+@pytest.mark.slow
 def test_a_slow_run_says_by_how_much_and_explain_names_what_was_planted(run, launched, tmp_path):
     """The job is told to recompute nothing; its log is of full recompute."""
     folder, row = launched

@@ -61,6 +61,9 @@ def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanSho
             out.narrate("no pilot is written: none is worth its cost")
         elif not _launched(out, catalog, row, showing.pilot, scheduler or PILOT_SCHEDULER):
             launched = False
+        else:
+            calibrate = f"trnbench calibrate {showing.pilot} LOG"
+            out.narrate(f"its log narrows the next answer: `{calibrate}`, then this command again")
     if not answer.complete or watch.cancel():
         return ExitCode.INTERRUPTED
     return ExitCode.DONE if answer.best is not None and launched else ExitCode.ANSWER_IS_NO

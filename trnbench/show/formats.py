@@ -149,7 +149,8 @@ _LONGEST = 400
 
 def headline(report: Report) -> str:
     """Return the line of an answer in a list of answers."""
-    verdict = report.summary.get("verdict")
+    # Where a verdict is a word for machines, the sentence is beside it.
+    verdict = report.summary.get("says") or report.summary.get("verdict")
     if isinstance(verdict, Mapping):
         verdict = verdict.get("says")
     if isinstance(verdict, str) and verdict:

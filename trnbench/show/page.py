@@ -11,16 +11,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from trnbench import __version__
 from trnbench.facts.records import Record, replace
 from trnbench.facts.terminal_text import shown
-from trnbench.facts.units import money_text
+from trnbench.facts.units import DAY_S, Dimension, money_text, show, significant
+from trnbench.predict.assumption import Assumption, assumed_lines
 from trnbench.show.charts.record import SENSITIVITY, AnyChart, BarChart
 from trnbench.show.charts.svg import caption_of, chart_style, chart_svg
 from trnbench.show.figures import FIGURES, figure_of
 from trnbench.show.formats import finite, headline, with_intervals
-from trnbench.show.report import Column, Report, as_table, cell_text, figure_or_key
+from trnbench.show.report import (
+    Column,
+    Report,
+    as_table,
+    cell_text,
+    change_text,
+    figure_or_key,
+)
 from trnbench.show.row import Cell, Row
 from trnbench.show.text_table import TextTable, markdown, text_table
 
-DECIDING = ("instance", "nodes", "cost_usd", "days", "cheapest_probability", "purchase")
+DECIDING = ("name", "instance", "nodes", "cost_usd", "days", "cheapest_probability", "purchase")
 """Columns that a reader decides by: they stand first."""
 DECISIVE = (
     *("mark", "instance", "nodes", "cost_usd", "days", "cheapest_probability"),
@@ -34,6 +42,7 @@ PARTS = (
     *("memory_available_bytes", "fit_probability", "days", "cost_usd"),
 )
 EVIDENCE = ("instance", "chip", "calibration", "basis", "stack", "stack_state", "evidence")
+MEASURED = ("id", "measured_s", "predicted_s", "low_s", "high_s", "difference", "inside")
 EVEN = ("instance", "nodes", "mfu", "break_even_mfu", "against")
 _BOUGHT = (
     ("purchases", "What to buy when", ("on", "until", "what", "purchase", "usd", "jobs")),
@@ -105,21 +114,48 @@ def _title(report: Report) -> str:
     model, prices = report.inputs.get("model"), report.inputs.get("price_date")
     cases = _mappings(report.inputs.get("cases"))
     if "recommended" in report.summary and isinstance(model, str):
-        footing = report.summary.get("footing")
-        how = f", {footing.partition(' (')[0]}" if isinstance(footing, str) else ""
-        return f"Which machines should train {model}{how}? Prices of {prices}"
+        return (
+            f"Which machines should train {model}{_asked(report)}? Prices of {prices}{_if(report)}"
+        )
     if report.verb == "train" and cases:
         places = ", ".join(dict.fromkeys(str(one.get("on")) for one in cases))
         models = ", ".join(dict.fromkeys(str(one.get("model")) for one in cases))
         return f"How fast does {models} train on {places}, and does it fit?"
     if report.verb == "explain":
-        return "Why do measured steps take other than predicted?"
+        return "Why do measured steps differ from what is predicted?"
     if report.verb == "fleet":
         return (
             f"What should a fleet buy, and when should each job run? ({report.inputs.get('name')})"
         )
     verb = report.verb.replace("-", " ")
     return f"trnbench {verb}: {model}" if isinstance(model, str) else f"trnbench {verb}"
+
+
+def _asked(report: Report) -> str:
+    """Length and limits of a run as part of its question."""
+    tokens = next((row["tokens"] for row in report.rows if row.get("tokens")), None)
+    long = f" on {show(tokens, Dimension.COUNT)} tokens" if isinstance(tokens, float) else ""
+    deadline_s, usd = (report.inputs.get(key) for key in ("deadline_s", "budget_usd"))
+    limits = []
+    if isinstance(deadline_s, float):
+        days = significant(deadline_s / DAY_S, 3)
+        limits.append(f" within {days} day{'s' * (days != '1')}")
+    if isinstance(usd, int | float):
+        limits.append(f" for at most {money_text(usd)}")
+    footing = report.summary.get("footing")
+    if not limits and isinstance(footing, str):
+        return f"{long}, {footing.partition(' (')[0]}"
+    return long + "".join(limits)
+
+
+def _if(report: Report) -> str:
+    """What of a question is supposed and not predicted."""
+    told = [
+        f"{name.replace('_', ' ')} {text}"
+        for name in ("speed", "mfu", "prices", "migration_cost")
+        for text in _texts(report.inputs.get(name))  # type: ignore[arg-type]
+    ]
+    return f"; supposed: {', '.join(told)}" if told else ""
 
 
 def _decision(report: Report, rows: Sequence[Row]) -> Iterator[PagePart]:
@@ -194,6 +230,8 @@ def _parts(report: Report, command: str) -> Iterator[PagePart]:
         named = {one.key for one in report.columns}
         # Ends stand in brackets behind their figure.
         doubled = {"sequences_per_s"} if "tokens_per_s" in named else set()
+        # The question names the model of all rows.
+        doubled |= {"model"} if len({str(row.get("model")) for row in rows}) == 1 else set()
         fewer = [
             one
             for one in report.columns
@@ -232,10 +270,16 @@ def _lines(report: Report, rows: Sequence[Row]) -> tuple[str, ...]:
     lines = [f"assumed: {text}" for text in _assumed(report.summary.get("assumed"))]
     lines += report.notes
     told = "\n".join(lines)
-    of_rows = (
-        text for row in rows for key in ("warnings", "notes") for text in _texts(row.get(key))
-    )
-    return tuple(dict.fromkeys([*lines, *(text for text in of_rows if text not in told)]))
+    of_rows: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for key in ("warnings", "notes"):
+            for text in _texts(row.get(key)):
+                of_rows.setdefault(text, {})[str(row.get("instance", ""))] = None
+    places = {name for names in of_rows.values() for name in names}
+    for text, names in of_rows.items():
+        if text not in told:
+            lines.append(f"{', '.join(names)}: {text}" if len(places) > len(names) else text)
+    return tuple(dict.fromkeys(lines))
 
 
 def _tables(report: Report, rows: Sequence[Row]) -> Iterator[tuple[str, TextTable | None]]:
@@ -247,6 +291,8 @@ def _tables(report: Report, rows: Sequence[Row]) -> Iterator[tuple[str, TextTabl
         for one in _mappings(row.get("phases"))
     ]
     yield "Parts of the run", _columns_of(parts, PARTS)
+    steps = [{**one, "difference": one.get("gap")} for one in summary.get("steps", [])]
+    yield "Measured and predicted", _columns_of(steps, MEASURED, "measured_s")
     yield CHANGES, _sensitivity(summary.get("sensitivity", []))
     yield "Break-even", _columns_of(summary.get("break_even", []), EVEN)
     for key, title, names in _BOUGHT:
@@ -283,7 +329,7 @@ def _tippings(changes: Sequence[Mapping[str, object]]) -> TextTable | None:
         factor = change[end]
         if not isinstance(factor, float):
             return ["", ""]
-        return [f"{100 * (factor - 1):+.2g} %", str(change[f"{end}_to"] or "none keeps it")]
+        return [change_text(factor), str(change[f"{end}_to"] or "none keeps it")]
 
     rows = [
         [
@@ -302,10 +348,12 @@ def _purchase(plan: Mapping[str, object]) -> str:
     return f"{plan['nodes']} x {plan['instance']}, {plan['purchase']}: {days} days, {cost}"
 
 
-def _columns_of(rows: Sequence[Row], keys: Sequence[str]) -> TextTable | None:
+def _columns_of(
+    rows: Sequence[Row], keys: Sequence[str], needed: str = "instance"
+) -> TextTable | None:
     """A table of the keys that rows have, equal rows once; None where they have too few."""
     present = [key for key in keys if any(row.get(key) not in (None, "") for row in rows)]
-    if "instance" not in present or len(present) < 3:
+    if needed not in present or len(present) < 3:
         return None
     shown_columns = tuple(Column(figure=figure_or_key(key)) for key in present)
     known = {tuple(str(row.get(key)) for key in present): row for row in rows}
@@ -330,9 +378,11 @@ def _texts(value: Cell | object) -> list[str]:
 
 
 def _assumed(value: object) -> list[str]:
-    return [
-        f"{_plain(one['name'])} {_plain(one['value'])}: {one['why']}" for one in _mappings(value)
+    told = [
+        Assumption(name=str(one["name"]), value=one["value"], why=str(one["why"]))  # type: ignore[arg-type]
+        for one in _mappings(value)
     ]
+    return assumed_lines(told)
 
 
 def _said(value: object) -> bool:

@@ -198,3 +198,9 @@ def cell_text(value: Cell, figure: Figure, scale: Scale | None = None) -> str:
             return ", ".join(f"{key} {item}" for key, item in value.items())
         case _:
             return figure.joint.join(map(str, value))
+
+
+def change_text(factor: float) -> str:
+    """A multiple as a change in percent: -12 %."""
+    change = 100 * (factor - 1)
+    return f"{change:+.1f} %" if abs(change) < 10 else f"{change:+.0f} %"

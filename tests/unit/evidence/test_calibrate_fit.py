@@ -307,3 +307,12 @@ def test_a_part_of_a_step_tells_what_the_whole_does_not():
     # Errors and scatters of a stack are those of whole steps.
     assert len(both.rows) == 3
     assert len([one for one in both.rows if one.row.quantity == "step"]) == 2
+
+
+def test_a_lone_row_narrows_the_level_and_leaves_the_scatter_as_it_was():
+    # 40 % slower than predicted: a level, not the distance between two configurations.
+    found = calibrate([row("a", Work(10.0), 1.4 * 12.5, scatter=0.01)])
+    (factor,) = (one for one in found.parameters if one.parameter.key == "factor")
+    assert factor.value > factor.parameter.prior.value
+    assert factor.width < 0.5
+    assert found.spreads["training-x"] == STACK.spread

@@ -106,11 +106,11 @@ def test_points_have_both_intervals_the_deadline_and_the_winner():
 def test_parts_and_estimates_have_lengths_in_proportion():
     weights, rest = drawn(BARS, "rect", "f0")[0], drawn(BARS, "rect", "f1")[0]
     assert float(weights["width"]) + 1 == pytest.approx(3 * (float(rest["width"]) + 1), abs=0.3)
-    (bar,) = drawn(DAYS, "rect", "f0")
-    left, wide = float(bar["x"]), float(bar["width"])
-    (over,) = drawn(DAYS, "path", "ends")
-    reached = float(over["d"].partition("H")[2].partition("M")[0])
-    assert reached - left == pytest.approx(1.5 * wide, abs=0.2)
+    (dot,) = drawn(DAYS, "circle", "f0")
+    (over,) = drawn(DAYS, "path", "l0 wide")
+    low, high = (float(over["d"].partition(sign)[2].split()[0].partition("M")[0]) for sign in "MH")
+    assert float(dot["cx"]) - low == pytest.approx(high - float(dot["cx"]), abs=0.2)
+    assert high > low
 
 
 def test_everything_is_on_the_paper():

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trnbench.facts.records import replace
 from trnbench.facts.units import Dimension
 from trnbench.show.charts.record import (
     Bar,
@@ -18,6 +19,7 @@ from trnbench.show.charts.record import (
     Series,
     axis_of,
     parts_of,
+    without_small,
 )
 from trnbench.show.charts.text import HEIGHT, bar_lines, cells_of, chart_text
 from trnbench.show.charts.ticks import MOST_TICKS, labels_of, tag_place, ticks_of
@@ -202,7 +204,7 @@ def test_bars_stand_on_one_scale_with_limit_total_and_shares():
     assert "R rest 25.0%" in rows[3]
 
 
-def test_an_estimate_is_a_bar_with_its_interval_and_the_deadline_a_stroke():
+def test_an_estimate_is_a_dot_on_its_interval_and_the_deadline_a_stroke():
     data = BarChart(
         title="days",
         caption="with intervals",
@@ -213,15 +215,35 @@ def test_an_estimate_is_a_bar_with_its_interval_and_the_deadline_a_stroke():
         ),
         limit="deadline",
     )
-    # Room: 57 - 3 of labels - 12 + 2 of "20 (10-30)" = 42; 40 days, so that 1 day is 1.05 cells.
+    # Room: 57 - 3 of labels - 12 + 2 of "20 (10-30)" = 42, for 5 to 40 days and 1.75 more at
+    # each end: 38.5 days, so that 1 day is 1.091 cells. 10 lies at 7, 20 at 18, 30 at 29.
     rows = drawn_bars(data, 57)
     assert (
         rows[0]
-        == " a " + "=" * 10 + "|" + "=" * 10 + "o" + "-" * 10 + "|" + " " * 9 + "| 20 (10-30)"
+        == " a " + " " * 7 + "[" + "-" * 10 + "o" + "-" * 10 + "]" + " " * 10 + "| 20 (10-30)"
     )
-    assert rows[1].startswith(" b =====o ")
-    assert rows[1].endswith("| 5")
+    assert rows[1] == " b " + " " * 2 + "o" + " " * 37 + "| 5"
+    inside = replace(data, bars=(replace(data.bars[0], limit=15.0),))
+    # 10 to 30 days and 1 at each end: 1 day is 1.909 cells, 15 lies at 11.
+    assert drawn_bars(inside, 57)[0] == " a   [--------|---------o------------------] 20 (10-30)"
     assert rows[-1].strip() == "| deadline"
+
+
+def test_parts_below_a_hundredth_of_every_bar_are_other():
+    parts = {"matrix": 60.0, "tensor": 39.0, "data": 0.6, "fixed": 0.4}
+    a, b = (Bar(label="a", parts=parts), Bar(label="b", parts={**parts, "tensor": 0.0}))
+    kept = without_small((a,))[0].parts
+    assert kept == {"matrix": 60.0, "tensor": 39.0, "other": pytest.approx(1.0)}
+    assert sum(kept.values()) == a.total
+    # Of 61.0 a hundredth is 0.61: still little in both; tensor is not in the first.
+    assert without_small((a, b))[1].parts == {
+        **{"matrix": 60.0, "tensor": 0.0},
+        "other": pytest.approx(1.0),
+    }
+    # A single little part keeps its name.
+    assert without_small((Bar(label="c", parts={"matrix": 99.5, "data": 0.5}),))[0].parts == {
+        **{"matrix": 99.5, "data": 0.5}
+    }
 
 
 def test_parts_are_named_in_words():

@@ -6,13 +6,14 @@ import pytest
 
 from tests.unit.verbs.test_what_if import CATALOG, ONE, RUN, TWO
 from trnbench.errors import InputError
+from trnbench.show.report import change_text
 from trnbench.verbs.asking.run_parts import Part
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.compare.run import compare_run
 from trnbench.verbs.plan.question import PlanQuestion
 from trnbench.verbs.plan.run import plan_run
 from trnbench.verbs.quotes.question import RunRequest
-from trnbench.verbs.quotes.tipping import Tipping, change_text, tipping_chart
+from trnbench.verbs.quotes.tipping import Tipping, tipping_chart
 from trnbench.verbs.quotes.what_if import WhatIf
 
 PRICES = {ONE: 1.5, TWO: 4.0}

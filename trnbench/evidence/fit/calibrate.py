@@ -202,8 +202,11 @@ def calibrate(rows: Sequence[Measured], *, held: Collection[str] = ()) -> Calibr
         rows=judged,
         better=better,
         correlations=_correlations(found) if better else (),
+        # One configuration tells a level; how far others lie about it is as before.
         spreads={
-            stack: spread_of(rows_of) if better else rows_of[0].row.efficiency.stack.spread
+            stack: spread_of(rows_of)
+            if better and not alone
+            else rows_of[0].row.efficiency.stack.spread
             for stack, rows_of in large.items()
         },
         small_spreads={

@@ -26,6 +26,8 @@ DECADES = 1e4
 """An axis that reaches further than this has no one prefix that suits all of it."""
 MARGIN = 0.05
 """Room around the points, as a share of an axis."""
+LITTLE = 0.01
+"""Part of a bar below which it has no name of its own."""
 DIGITS = 3
 SENSITIVITY = "sensitivity of the choice"
 """Title of the chart of moved inputs."""
@@ -37,7 +39,7 @@ PART_MARKS: Mapping[str, tuple[str, int]] = {
     **{"data": ("D", 4), "optimizer": ("O", 5), "generation": ("G", 1), "host": ("H", 6)},
     **{"fixed": ("X", 3), "weights": ("W", 0), "gradients": ("G", 1), "activations": ("A", 2)},
     **{"communication": ("C", 3), "scratch": ("S", 4), "cache": ("K", 6), "runtime": ("R", 6)},
-    **{"fragmentation": ("F", 7)},
+    **{"fragmentation": ("F", 7), "other": ("Z", 2)},
 }
 """Letter and colour of each category in every figure.
 
@@ -241,6 +243,28 @@ def parts_of(names: Iterable[str]) -> tuple[BarPart, ...]:
     return tuple(parts[name] for name in named)
 
 
+def without_small(bars: Sequence[Bar]) -> tuple[Bar, ...]:
+    """The bars with parts that are little in every bar put together as the last, `other`."""
+    names = dict.fromkeys(name for bar in bars for name in bar.parts)
+    small = {
+        name
+        for name in names
+        if all(bar.parts.get(name, 0.0) < LITTLE * bar.total for bar in bars if bar.total)
+    }
+    if sum(any(bar.parts.get(name) for bar in bars) for name in small) < 2:
+        return tuple(bars)
+    return tuple(
+        replace(
+            bar,
+            parts={
+                **{name: size for name, size in bar.parts.items() if name not in small},
+                "other": math.fsum(size for name, size in bar.parts.items() if name in small),
+            },
+        )
+        for bar in bars
+    )
+
+
 class Bar(Record):
     """A bar: its parts by name, or an estimate with its interval.
 
@@ -265,8 +289,11 @@ class Bar(Record):
     @property
     def ends(self) -> Ends:
         """From where to where anything of the bar is drawn."""
-        far = (self.estimate.low, self.estimate.high) if self.estimate else ()
-        reached = (self.start, self.start + self.total, *far, self.limit or self.start)
+        if self.estimate:
+            marks = (self.estimate.low, self.estimate.value, self.estimate.high)
+            reached = (*marks, *([] if self.limit is None else [self.limit]))
+        else:
+            reached = (self.start, self.start + self.total, self.limit or self.start)
         finite = [value for value in reached if math.isfinite(value)]
         return min(finite), max(finite)
 
@@ -298,7 +325,11 @@ class BarChart(Record):
 
     @property
     def span(self) -> Ends:
+        """From where to where the bars reach; those with parts begin at 0, estimates need not."""
         ends = [end for bar in self.bars for end in bar.ends]
+        if self.estimates:
+            room = MARGIN * (max(ends) - min(ends)) or MARGIN * abs(max(ends)) or 1.0
+            return max(min(ends) - room, 0.0), max(ends) + room
         return min([0.0, *ends]), max([0.0, *ends])
 
     def text_of(self, bar: Bar) -> str:

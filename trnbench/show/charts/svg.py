@@ -221,23 +221,31 @@ def _bars(chart: BarChart) -> tuple[list[str], float]:
     texts = [chart.text_of(bar) for bar in chart.bars]
     left = min(max([len(bar.label) for bar in chart.bars], default=0) * LETTER + 16, WIDTH // 2)
     room = WIDTH - left - max(map(len, texts), default=0) * LETTER - 12
-    unit = max(room, 80) / ((high - low) or 1.0)
+    room = max(room, 80)
+    unit = room / ((high - low) or 1.0)
     body: list[str] = []
     y = 4.0
     for bar, text in zip(chart.bars, texts, strict=True):
         kind = "strong" * bar.strong
         body.append(_text(left - 8, y + 15, bar.label, "end", kind))
         start = left + (bar.start - low) * unit
+        end = left + room
         if bar.estimate is None:
             end = _bar_parts(chart, bar, (start, y, unit), body)
         else:
-            end = _estimate(bar, (left - low * unit, y, unit), body)
+            body.append(_line("rule", left, y + BAR / 2, left + room, y + BAR / 2))
+            body += _estimate(bar, (left - low * unit, y, unit))
         if bar.limit is not None:
             at = left + (bar.limit - low) * unit
             body.append(_line("guide", at, y - GAP / 2, at, y + BAR + GAP / 2))
             end = max(end, at) if abs(at - end) < LETTER * len(text) + 6 else end
         body.append(_text(end + 6, y + 15, text, kind=kind))
         y += BAR + GAP
+    if chart.estimates:
+        axis = replace(chart.axis, kind="linear")
+        ends = (left, left + room)
+        body += _ticked(axis, (low, high), lambda at: left + (at - low) * unit, y, ends)
+        y += 28
     if chart.limit and any(bar.limit is not None for bar in chart.bars):
         body.append(_line("guide", left - 20, y + 6, left, y + 6))
         body.append(_text(left + 6, y + 10, chart.limit))
@@ -260,21 +268,18 @@ def _bar_parts(
     return x
 
 
-def _estimate(bar: Bar, place: tuple[float, float, float], body: list[str]) -> float:
-    """Draw a bar up to an estimate, and its interval over it; the end of both."""
+def _estimate(bar: Bar, place: tuple[float, float, float]) -> Iterator[str]:
+    """A dot at an estimate, on the line of its interval."""
     assert bar.estimate is not None
     zero, y, unit = place
     low, value, high = (
         zero + end * unit for end in (bar.estimate.low, bar.estimate.value, bar.estimate.high)
     )
     middle = y + BAR / 2
-    body.append(_box(bar.hue, zero, y, (max(value - zero, 0.5), BAR)))
     if low < high:
-        # On the bar in the colour of the paper, beside it in ink.
-        inner = f"M{low:.1f} {y + 5:.1f}v{BAR - 10}M{low:.1f} {middle:.1f}H{value:.1f}"
-        outer = f"M{value:.1f} {middle:.1f}H{high:.1f}M{high:.1f} {y + 5:.1f}v{BAR - 10}"
-        body += [f'<path class="inner" d="{inner}"/>', f'<path class="ends" d="{outer}"/>']
-    return max(value, high)
+        caps = "".join(f"M{end:.1f} {middle - 5:.1f}v10" for end in (low, high))
+        yield f'<path class="l{bar.hue} wide" d="M{low:.1f} {middle:.1f}H{high:.1f}{caps}"/>'
+    yield f'<circle class="f{bar.hue}" cx="{value:.1f}" cy="{middle:.1f}" r="6"/>'
 
 
 def _part_legend(parts: Sequence[BarPart], y: float) -> Iterator[str]:

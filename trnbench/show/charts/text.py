@@ -195,7 +195,7 @@ def bar_lines(chart: BarChart, width: int, *, filled: bool = False) -> list[list
     for bar in chart.bars:
         mark = ">" if bar.strong else " "
         line = [Segment(f"{mark}{bar.label:<{left - 1}}", strong=bar.strong)]
-        line += _interval(bar, column, filled=filled) if bar.estimate else []
+        line += _interval(bar, column) if bar.estimate else []
         line += [] if bar.estimate else _parts(chart, bar, (column(bar.start), scale), filled)
         drawn = sum(len(one.text) for one in line[1:])
         limit = column(bar.limit or 0.0)
@@ -217,20 +217,19 @@ def _parts(chart: BarChart, bar: Bar, place: tuple[int, float], filled: bool) ->
             yield Segment(text, part.hue)
 
 
-def _interval(bar: Bar, column: Callable[[float], int], *, filled: bool) -> Iterator[Segment]:
-    """A bar up to the estimate, and over it the interval: ====|===o---|."""
+def _interval(bar: Bar, column: Callable[[float], int]) -> Iterator[Segment]:
+    """A dot on the line of its interval, and the limit where that lies before its end: [--o-|-]."""
     assert bar.estimate is not None
     ends = (bar.estimate.low, bar.estimate.value, bar.estimate.high)
     low, middle, high = (column(end) if math.isfinite(end) else column(ends[0]) for end in ends)
-    letters = [" " if filled else "="] * (middle + 1) + [" "] * (high - middle)
-    for at in range(low, high + 1):
-        letters[at] = "-" if at > middle or filled else "="
+    letters = [" "] * low + ["-"] * (high + 1 - low)
     if low != high:
-        letters[low] = letters[high] = "|"
+        letters[low], letters[high] = "[", "]"
+    if bar.limit is not None and column(bar.limit) <= high:
+        letters[column(bar.limit)] = LIMIT
     letters[middle] = "o"
-    yield Segment("".join(letters[: middle + 1]), bar.hue)
-    if high > middle:
-        yield Segment("".join(letters[middle + 1 :]))
+    yield Segment("".join(letters[:low]))
+    yield Segment("".join(letters[low:]), bar.hue)
 
 
 def _bar_legend(chart: BarChart, width: int, filled: bool) -> list[list[Segment]]:

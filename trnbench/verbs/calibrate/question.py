@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.verbs.asking.given_run import GivenRun
+from trnbench.verbs.asking.option import Given
 from trnbench.verbs.asking.question import Question, group, option
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ class CalibrateQuestion(Question):
     """
 
     measurements: tuple[Path, ...] = option(
-        "CSV files of measured steps; or logs and folders of them, with --model and --on; "
-        "what nccom-test and nccl-tests print, with --on, and CSV files of collectives.",
+        "CSV files of measured steps; or a folder of `launch` or `plan --pilot`, then logs "
+        "of its job; or logs and folders of them, with --model and --on; what nccom-test and "
+        "nccl-tests print, with --on, and CSV files of collectives.",
         metavar="MEASUREMENTS...",
         several="repeated",
         argument=True,
@@ -56,6 +58,20 @@ class CalibrateQuestion(Question):
     def __post_init__(self) -> None:
         if self.stack is None and self.start is not None:
             raise InputError("--from says how one stack begins: name it with --stack")
+
+    @classmethod
+    def filled(cls, given: Given, catalog: Catalog) -> Given:
+        """The options, with those that the folder of a job says of its logs."""
+        from trnbench.verbs.explain.question import is_job, options_of_job
+
+        files = given.get("measurements") or ()
+        folder, *logs = map(Path, [files] if isinstance(files, str | Path) else files or [Path()])
+        if not is_job(folder):
+            return given
+        if not logs:
+            raise InputError(f"{folder}: give what its run has logged too: {folder} LOG")
+        said = {name: value for name, value in given.items() if value is not None}
+        return {**options_of_job(folder), **said, "measurements": tuple(logs)}
 
     @property
     def day(self) -> datetime.date:

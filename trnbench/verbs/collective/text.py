@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from trnbench.facts.records import replace
 from trnbench.facts.units import Dimension, counted, show
 from trnbench.show.charts.record import PointChart, Series, axis_of
 from trnbench.show.charts.text import first_chart
@@ -88,7 +89,10 @@ def _draw(
     several = len({(a.op, a.instance, a.nodes, a.ranks, a.group_size) for a in answers}) > 1
     what = "several collectives" if several else _heading(answers[0])
     heading = f"{what}; GB/s are 1e9 bytes/s"
-    blocks = [style.strong(heading), draw_rows(report, style)]
+    # The clusters stand side by side at each size; machines read them as asked.
+    order = sorted(range(len(answers)), key=lambda n: (answers[n].op, answers[n].size_bytes))
+    table = replace(report, rows=tuple(report.rows[n] for n in order))
+    blocks = [style.strong(heading), draw_rows(table, style)]
     notes = dict.fromkeys(note for answer in answers for note in _notes(answer))
     if notes:
         blocks.append(style.lines(notes))

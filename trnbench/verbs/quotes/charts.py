@@ -24,6 +24,7 @@ from trnbench.show.charts.record import (
     Series,
     axis_of,
     parts_of,
+    without_small,
 )
 from trnbench.show.row import Interval
 
@@ -277,11 +278,12 @@ def _labelled(
 def _part_bars(
     axis: ChartAxis, caption: str, bars: Sequence[Bar], here: TrainAnswer | None
 ) -> BarChart:
+    bars = without_small(bars)
     return BarChart(
         title=axis.title,
         caption=caption + ("; percentages: marked row" if here else ""),
         axis=axis,
-        bars=tuple(bars),
+        bars=bars,
         parts=parts_of(dict.fromkeys(name for bar in bars for name in bar.parts)),
         shares=here is not None or len(bars) == 1,
         limit="available",
@@ -291,7 +293,9 @@ def _part_bars(
 
 def run_charts(quotes: Sequence[Quote], cost: PointChart, picked: Picked) -> tuple[AnyChart, ...]:
     steps = [quote.step for quote in quotes if quote.step.step is not None]
-    bars = (cost_bars(quotes, picked), _coloured(time_chart(quotes, picked), picked))
+    # Both in the order of cost, so that rows of one cluster stand side by side.
+    ranked = sorted(quotes, key=lambda one: one.cost_usd.value if one.cost_usd else math.inf)
+    bars = (cost_bars(ranked, picked), _coloured(time_chart(ranked, picked), picked))
     charts = (cost, *bars, step_bars(steps), memory_bars(steps))
     return tuple(one for one in charts if not one.empty)
 

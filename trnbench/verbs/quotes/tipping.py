@@ -21,6 +21,7 @@ from trnbench.money.market import Market
 from trnbench.money.objective import Limits
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.show.charts.record import SENSITIVITY, Bar, BarChart, ChartAxis, parts_of
+from trnbench.show.report import change_text
 from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
 from trnbench.verbs.quotes.draws import fastest_work_s
@@ -246,12 +247,6 @@ def tipping_block(found: Sequence[Tipping], style: Style) -> str:
 
 def _told(factor: float | None, to: str | None) -> tuple[str, str]:
     return ("", "") if factor is None else (change_text(factor), to or NONE)
-
-
-def change_text(factor: float) -> str:
-    """A multiple as a change in percent: -12 %."""
-    change = 100 * (factor - 1)
-    return f"{change:+.1f} %" if abs(change) < 10 else f"{change:+.0f} %"
 
 
 def tipping_chart(found: Sequence[Tipping]) -> BarChart:

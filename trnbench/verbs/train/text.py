@@ -15,6 +15,7 @@ from trnbench.show.charts.record import AnyChart
 from trnbench.show.report import Column, Report, columns, draw_rows
 from trnbench.show.text_table import Style
 from trnbench.verbs.quotes.notes import assumed_block
+from trnbench.verbs.quotes.verdict import MOST_WORDS, words_of
 from trnbench.verbs.train.answer import TrainAnswer
 from trnbench.verbs.train.beside import versus_block, why_cells, why_lines
 from trnbench.verbs.train.tables import memory_table, phases_table, step_scale, time_table
@@ -55,16 +56,54 @@ def train_report(
         rows=tuple(answer.row() for answer in answers),
         columns=_columns(answers),
         summary={
+            "verdict": train_verdict(answers),
             "conventions": CONVENTIONS,
             "chosen": [_chosen(answer) for answer in answers],
             "feasible": sum(answer.feasible for answer in answers),
             "rows": len(answers),
             "assumed": [one.plain for one in _assumed(answers)],
         },
-        notes=tuple(dict.fromkeys(line for one in answers for line in why_lines(one))),
+        notes=tuple(
+            dict.fromkeys(
+                f"{_machines(one)}: {line}" if len(answers) > 1 else line
+                for one in answers
+                for line in why_lines(one)
+            )
+        ),
         people=lambda report, style: _draw(report, tuple(answers), plot, style),
         charts=_charts(answers),
     )
+
+
+def train_verdict(answers: Sequence[TrainAnswer]) -> str:
+    """Sentences on the fastest case: its step, its speed beside the next, whether all fit."""
+    cases = [one for one in answers if one.engine == answers[0].engine]
+    able = [(one, one.step) for one in cases if one.feasible and one.step is not None]
+    if not able:
+        why = f": {cases[0].reasons[0]}" if cases[0].reasons else ""
+        no = f"No: {cases[0].model} does not run on {_machines(cases[0])}"
+        return f"{no}{why}." if words_of(f"{no}{why}") <= MOST_WORDS else f"{no} as asked."
+    pace = [one.per_s(step.step_time_s) for one, step in able]
+    by_pace = sorted(range(len(able)), key=lambda place: -pace[place])
+    best, step = able[by_pace[0]]
+    told = f"{_machines(best)} takes {show(step.step_time_s, Dimension.SECONDS, digits=3)} per step"
+    if best.memory is not None:
+        used, free = (
+            show(size, Dimension.BYTES, digits=3)
+            for size in (best.memory.total_bytes, best.memory.available_bytes)
+        )
+        told += f" at {100 * step.mfu:.0f} % MFU and needs {used} of {free} per rank"
+    sentences = [told]
+    if len(able) > 1 and len({one.model for one, _ in able}) == 1:
+        times, other = pace[by_pace[0]] / pace[by_pace[1]], able[by_pace[1]][0]
+        sentences.append(f"It is {significant(times, 3)}x as fast as {_machines(other)}")
+    if len(able) < len(cases):
+        sentences.append(f"{len(cases) - len(able)} of {counted(len(cases), 'case')} cannot run")
+    return " ".join(f"{one}." for one in sentences)
+
+
+def _machines(answer: TrainAnswer) -> str:
+    return f"{answer.nodes:,} x {answer.instance}"
 
 
 def _charts(answers: Sequence[TrainAnswer]) -> tuple[AnyChart, ...]:
