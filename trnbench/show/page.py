@@ -153,7 +153,7 @@ def _if(report: Report) -> str:
     told = [
         f"{name.replace('_', ' ')} {text}"
         for name in ("speed", "mfu", "prices", "migration_cost")
-        for text in _texts(report.inputs.get(name))  # type: ignore[arg-type]
+        for text in _texts(report.inputs.get(name))
     ]
     return f"; supposed: {', '.join(told)}" if told else ""
 

@@ -229,7 +229,7 @@ def _bars(chart: BarChart) -> tuple[list[str], float]:
         kind = "strong" * bar.strong
         body.append(_text(left - 8, y + 15, bar.label, "end", kind))
         start = left + (bar.start - low) * unit
-        end = left + room
+        end: float = left + room
         if bar.estimate is None:
             end = _bar_parts(chart, bar, (start, y, unit), body)
         else:
