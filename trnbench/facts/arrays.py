@@ -33,7 +33,7 @@ def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
         flat = values.ravel().tolist()
         ordered = sorted({*flat})
         # NaN differs from itself and has no key in a dictionary: numpy counts it.
-        if all(number == number for number in ordered):  # nothing that is not a number
+        if not math.isnan(sum(ordered)):
             number_of = {number: place for place, number in enumerate(ordered)}
             places_of = np.array([number_of[number] for number in flat], dtype=np.int64)
             return np.array(ordered, dtype=values.dtype), places_of.reshape(values.shape)

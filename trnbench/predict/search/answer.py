@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ from trnbench.facts.calibration.coverage import DEGREES
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import KNOBS, RANK_DEGREES, Layout
+from trnbench.facts.workload.model import Model
 from trnbench.predict.job_rates import host_states_refusal
 from trnbench.predict.search.counts import Counts
 from trnbench.predict.search.legality import nearest_refusal
@@ -21,7 +23,7 @@ from trnbench.predict.search.ranking import Entries, LayoutRanking
 from trnbench.predict.search.result import ClusterResult, Found, NearestMiss, Ranked, SearchResult
 from trnbench.predict.search.runs import Run
 from trnbench.predict.search.space import Space
-from trnbench.program.step import training_step
+from trnbench.program.step import StepProgram, training_step
 
 Best: TypeAlias = Literal["of each", "of all"]
 """Clusters among which the best layouts are looked for: each for itself, or all together."""
@@ -171,9 +173,15 @@ def _ideal_rank_s(question: SearchQuestion) -> float:
     """Seconds of a step on one rank at its peak: every layout has the same FLOP."""
     plain = {name: knob.default for name, knob in KNOBS.items() if knob.on_request}
     alone = {**plain, **dict.fromkeys((*RANK_DEGREES, "dp", "micro_batch"), 1)}
-    program = training_step(question.model, replace(question.completed, **alone), known_legal=True)
+    program = _program(question.model, replace(question.completed, **alone))
     size, ideal = question.logical_size, np.array(1.0)
     return float(mfu(program, question.platform, ideal, logical_size=size))
+
+
+@lru_cache(maxsize=16)
+def _program(model: Model, layout: Layout) -> StepProgram:
+    # Searches on several instance types ask for the same program.
+    return training_step(model, layout, known_legal=True)
 
 
 def _nearest(state: SearchState, entries: Entries) -> NearestMiss:
