@@ -135,7 +135,7 @@ def test_options_of_the_command_are_arguments_of_the_verb(verb):
         ("numerics", {"steps": 0}, "steps"),
         ("numerics", {"global_batch": 0}, "global_batch must be at least 1, found 0"),
         ("compare", {"model": "llama2-7b", "tokns": "1T"}, "did you mean 'tokens'"),
-        ("plan", {"model": "llama2-7b", "tokens": "1T", "on": "trn1"}, "unknown"),
+        ("plan", {"model": "llama2-7b", "tokens": "1T", "on": "trn9"}, "unknown"),
         ("train", {"model": "llama2-7b", "on": "trn1.32xlarge", "recompute": "ful"}, "'full'"),
         ("train", {"model": "llama2-7b", "on": "trn1.32xlarge", "tp": 0}, "--tp must be from 1"),
         ("search_layouts", {**CLUSTER, "recmpute": "full"}, "did you mean 'recompute'"),

@@ -198,7 +198,7 @@ def test_no_is_an_answer_with_reasons(run, arguments, said):
         (("128x128x64", "--suite", "square", "--on", "trn2"), 2, "one of the two"),
         (("128x128x64",), 2, "on which chip?"),
         (("128x128", "--on", "trn2"), 2, "'128x128' is not a product"),
-        (("-1x128x64", "--on", "trn2"), 2, "No such option"),
+        (("-1x128x64", "--on", "trn2"), 2, "matrix has no -1"),
         (("0x128x64", "--on", "trn2"), 2, "`m` must be from 1"),
         (("9999999999999x1x1", "--on", "trn2"), 2, "is not a product"),
         (("999999999999x1x1", "--on", "trn2"), 2, "`m` must be from 1"),

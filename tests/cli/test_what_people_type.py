@@ -10,9 +10,11 @@ import json
 
 import pytest
 
+from trnbench.cli.option_groups import GROUPS, options_of
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import open_catalog, plain_name
 from trnbench.facts.parsing import deadline, duration
+from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.library import load_model
 from trnbench.verbs.asking.names import understood
 from trnbench.verbs.compare.question import CompareQuestion
@@ -178,3 +180,39 @@ def test_a_deadline_may_be_a_date():
     assert deadline("--deadline")(f"{later}-10d") == 30 * DAY_S
     with pytest.raises(InputError, match="not in the future"):
         deadline("--deadline")(today.isoformat())
+
+
+def test_knobs_in_one_text_are_those_of_the_single_options():
+    catalog = open_catalog()
+    asked = {"model": MODEL, "on": "trn2:4"}
+    alone = TrainQuestion.asked(catalog, {**asked, "tp": "8", "pp": "4", "micro_batch": "2"})
+    for text in ("tp=8,pp=4,micro-batch=2", "tp=8, pp=4, mbs=2"):
+        assert TrainQuestion.asked(catalog, {**asked, "layout": text}) == alone
+    both = {**asked, "layout": "tp=8,pp=4", "tp": "4"}
+    with pytest.raises(InputError, match="--layout and --tp differ"):
+        TrainQuestion.asked(catalog, both)
+    with pytest.raises(InputError, match="names 'warp', which is not a knob"):
+        TrainQuestion.asked(catalog, {**asked, "layout": "warp=9"})
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_options_are_listed_by_what_they_are_about(run, group):
+    done = run("help", "options", group)
+    assert done.code == 0
+    assert all(option.flag in done.out for option in options_of(group))
+    assert options_of(group)
+
+
+def test_every_knob_is_in_one_group():
+    groups = [{o.name for o in options_of(name)} for name in ("layout", "jobs", "adapters", "rl")]
+    assert all(sum(knob in group for group in groups) == 1 for knob in KNOBS)
+
+
+def test_a_file_of_rows_has_twenty_columns_unless_all_are_asked_for(run):
+    line = ("train", MODEL, "--on", "trn2", "--tp", "8", "--no-keep", "--format", "csv")
+    few = run(*line).out.splitlines()[0].split(",")
+    every = run(*line, "--all-columns").out.splitlines()[0].split(",")
+    assert len(few) == 20
+    assert {*few} < {*every}
+    refused = run(*line[:-1], "json", "--all-columns")
+    assert (refused.code, "has every column" in refused.err) == (2, True)

@@ -22,7 +22,7 @@ VERB_GROUPS: Mapping[str, Sequence[str]] = {
 """Verbs by what they are for, in the order of the help."""
 _OUTPUT = ("report", "json", "output")
 _JOB = ("sequence", "global-batch", "precision", "stack")
-_DEGREES = ("tp", "pp", "micro-batch", "recompute", "zero")
+_DEGREES = ("layout", "tp", "pp", "micro-batch", "recompute")
 FIRST: Mapping[str, Mapping[str, Sequence[str]]] = {
     "compare": {
         "Question": ("tokens", "on", "nodes", *_JOB),
@@ -48,7 +48,7 @@ FIRST: Mapping[str, Mapping[str, Sequence[str]]] = {
     },
     "calibrate": {
         "Question": ("stack", "from", "all-rows", "model", "on"),
-        "Layout of a log": ("tp", "pp", "global-batch", "sequence", "precision"),
+        "Layout of a log": ("layout", "tp", "pp", "global-batch", "sequence", "precision"),
         "Output": ("into", "force", "json", "output"),
     },
     "explain": {
@@ -84,7 +84,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "train": (
         "trnbench train llama3.1-8b --on trn2.48xlarge:4",
-        "trnbench train llama3.1-8b --on trn1.32xlarge:4 --tp 8 --memory",
+        "trnbench train llama3.1-8b --on trn1.32xlarge:4 --layout tp=8,pp=1 --memory",
     ),
     "validate": ("trnbench validate", "trnbench validate --evidence steps.csv --stack mine"),
     "calibrate": (
@@ -148,8 +148,8 @@ class FewOptions(typer.core.TyperCommand):
         others = sum(one.param_type_name == "option" for one in self.get_params(ctx)) - shown
         formatter.write_paragraph()
         formatter.write_text(
-            f"{others} more options: trnbench {self.name} --help-all. trnbench help explains "
-            "layouts, jobs, purchase and every word."
+            f"{others} more options: trnbench {self.name} --help-all, or by what they are about: "
+            "trnbench help options. trnbench help explains every word."
         )
 
 

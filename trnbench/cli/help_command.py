@@ -5,13 +5,14 @@ from __future__ import annotations
 import pydoc
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
 from trnbench.cli.derived_options import asks
 from trnbench.cli.output import terminal_width
-from trnbench.errors import InputError
+from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.facts.terminal_text import shown_lines
 from trnbench.verbs.asking.question import Question, option
@@ -20,10 +21,12 @@ from trnbench.verbs.asking.question import Question, option
 class HelpQuestion(Question):
     """A page of the guide, or a word to be explained."""
 
-    topic: str | None = option(
-        "A page, a concept, a word of the glossary, a knob, or a command; default: list them.",
+    topic: tuple[str, ...] = option(
+        "A page, a concept, a word of the glossary, a knob, or a command; or options GROUP, "
+        "options by what they are about; default: list them.",
         metavar="TOPIC",
         argument=True,
+        several="repeated",
         completes=("topics",),
     )
     all: bool = option("All pages of the guide, and the glossary.")
@@ -35,7 +38,7 @@ def concepts(context: typer.Context, question: HelpQuestion) -> None:
     """Print a page of the guide, or explain a concept, a word, an option or a command."""
     from trnbench.show.guide import whole_guide
 
-    topic = question.topic
+    topic = " ".join(question.topic) or None
     if question.all and topic is not None:
         raise InputError(f"help --all prints every page; leave out {topic!r}")
     text = whole_guide() if question.all else _explained(context, topic)
@@ -47,6 +50,22 @@ def concepts(context: typer.Context, question: HelpQuestion) -> None:
         typer.echo(shown_lines(text).rstrip())
 
 
+_OPTIONS = "options"
+
+
+def _options(names: Sequence[str]) -> str:
+    """The options of a group, or the groups that there are."""
+    from trnbench.cli.option_groups import GROUPS, group_text
+
+    if not names:
+        lines = [f"  {name.ljust(10)}{title}" for name, title in GROUPS.items()]
+        return "\n".join(["trnbench help options GROUP lists the options of:", "", *lines])
+    name = " ".join(names)
+    if name not in GROUPS:
+        raise UnknownNameError("group of options", name, GROUPS)
+    return group_text(name, terminal_width())
+
+
 def _explained(context: typer.Context, topic: str | None) -> str:
     """A word, a knob, a page or a command; without a topic, the list of pages and words."""
     from trnbench.cli.main import VERBS, application
@@ -56,6 +75,8 @@ def _explained(context: typer.Context, topic: str | None) -> str:
     from trnbench.show.guide import page, pages
 
     titles = pages()
+    if topic is not None and topic.split()[:1] == [_OPTIONS]:
+        return _options(topic.split()[1:])
     if topic is None:
         return list_text({**topic_titles(), **titles}, glossary(), terminal_width())
     if topic in VERBS and topic not in titles:

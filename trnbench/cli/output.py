@@ -61,6 +61,7 @@ class Printed(Question):
         short="-o",
         metavar="FILE",
     )
+    all_columns: bool = option("Every column in a table, CSV or Markdown, not the usual few.")
     quiet: bool = option("No narration on stderr.", short="-q")
     spec_dirs: tuple[Path, ...] = SPEC_DIRS
 
@@ -79,6 +80,8 @@ class Output(Record):
     said_format: OutputFormat | None = None
     destination: str = STDOUT
     quiet: bool = False
+    all_columns: bool = False
+    """True when rows are wanted with everything known of them."""
     said: bool = False
     """True when the user said where, and did not leave it open."""
     silent: bool = False
@@ -107,11 +110,16 @@ class Output(Record):
         self.reports.append(report)
         if self.silent:
             return
-        from trnbench.show.formats import render
+        from trnbench.show.formats import few_columns, render, with_all_columns
 
+        drawn = report
+        if self.all_columns:
+            drawn = with_all_columns(report)
+        elif self.format is OutputFormat.CSV:
+            drawn = few_columns(report)
         to_terminal = self.destination == STDOUT and sys.stdout.isatty()
-        data = render(report, self.format.value, _style(to_terminal))
-        if self.format is OutputFormat.TABLE and report.people is not None:
+        data = render(drawn, self.format.value, _style(to_terminal))
+        if self.format is OutputFormat.TABLE and drawn.people is not None:
             # (A drawing of its own has no place for notes.)
             data += "".join(f"{shown(line)}\n" for line in remarks).encode()
         self.write_bytes(data)
@@ -145,12 +153,16 @@ def chosen_output(printed: Printed) -> Output:
         raise InputError(f"--json contradicts --format {output_format}; give one of them")
     if destination != STDOUT:
         _check_writable(Path(destination))
-    return Output(
+    chosen = Output(
         said_format=OutputFormat.JSON if printed.json else output_format,
         destination=destination,
         quiet=printed.quiet,
+        all_columns=printed.all_columns,
         said=printed.destination is not None,
     )
+    if chosen.all_columns and chosen.format in (OutputFormat.JSON, OutputFormat.JSONL):
+        raise InputError(f"--format {chosen.format} has every column; leave out --all-columns")
+    return chosen
 
 
 def check_outputs(

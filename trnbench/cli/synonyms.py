@@ -57,6 +57,7 @@ _MEANT: Mapping[str, str] = {
     "--confidence SHARE": "probability sure certainty percentile",
     "--baseline INSTANCE": "base reference-instance relative-to",
     "--plot": "chart graph draw",
+    "--layout KNOB=VALUE,...": "parallelism parallel degrees strategy",
 }
 _BY_WORD: Mapping[str, tuple[str, ...]] = {
     word: tuple(meant for meant, words in _MEANT.items() if word in words.split())

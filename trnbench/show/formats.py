@@ -14,8 +14,15 @@ from trnbench.errors import EnvironmentFault
 from trnbench.facts.catalog.whole_file import put_whole
 from trnbench.facts.records import replace
 from trnbench.facts.terminal_text import json_shown, markdown_text, shown, shown_lines
-from trnbench.show.figures import LOW, figure_of
-from trnbench.show.report import Column, Report, as_table, cell_text, draw_rows
+from trnbench.show.figures import HIGH, LOW, figure_of
+from trnbench.show.report import (
+    Column,
+    Report,
+    as_table,
+    cell_text,
+    draw_rows,
+    figure_or_key,
+)
 from trnbench.show.row import Cell
 from trnbench.show.text_table import Style, markdown
 
@@ -70,6 +77,35 @@ def _jsonl(report: Report, style: Style) -> str:
 
 def _one_line(value: object) -> str:
     return json_shown(json.dumps(finite(value), ensure_ascii=False, allow_nan=False))
+
+
+FEW_COLUMNS = 20
+"""Columns of a CSV file where nobody asks for all of them."""
+
+_OF_A_BILL = (
+    *("instance", "nodes", "days", "cost_usd", "cheapest_probability", "purchase", "feasible"),
+    *("tokens_per_s", "mfu", "tp", "pp", "dp", "cp"),
+)
+"""Columns of a file about what a run takes and costs."""
+
+
+def few_columns(report: Report) -> Report:
+    """The report with at most 20 keys in each row: what its table shows, with intervals, first."""
+    known = dict.fromkeys(key for row in report.rows for key in row)
+    named = _OF_A_BILL if {*_OF_A_BILL} <= known.keys() else [one.key for one in report.columns]
+    shown_first = [
+        key for name in named for key in (name, f"{LOW}{name}", f"{HIGH}{name}") if key in known
+    ]
+    keys = list(dict.fromkeys([*shown_first, *known]))[:FEW_COLUMNS]
+    rows = tuple({key: row[key] for key in keys if key in row} for row in report.rows)
+    return replace(report, rows=rows)
+
+
+def with_all_columns(report: Report) -> Report:
+    """The report as a table of every key of its rows."""
+    keys = dict.fromkeys(key for row in report.rows for key in row)
+    every = tuple(Column(figure=figure_or_key(key)) for key in keys)
+    return replace(report, columns=every or report.columns, people=None)
 
 
 def _csv(report: Report, style: Style) -> str:

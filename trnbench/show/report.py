@@ -103,7 +103,7 @@ def draw_rows(report: Report, style: Style, *, bold: Collection[int] = ()) -> st
         table, bold = folded(table, style.width, bold)
     lines = [draw(table, style, bold=bold)]
     if missing:
-        told = f"hidden, terminal too narrow: {', '.join(missing)} (--format csv has all)"
+        told = f"hidden, terminal too narrow: {', '.join(missing)} (--all-columns has all)"
         lines += map(style.faint, style.wrap(told).splitlines())
     return "\n".join(lines)
 

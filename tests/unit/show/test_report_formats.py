@@ -69,7 +69,9 @@ def test_a_narrow_terminal_is_told_what_it_does_not_see():
     assert wide == text("table")
     narrow = render(spare, "table", Style(width=24, terminal=True)).decode()
     assert max(map(len, narrow.splitlines())) <= 24
-    assert "hidden, terminal too narrow: ok, why (--format csv has all)" in " ".join(narrow.split())
+    assert "hidden, terminal too narrow: ok, why (--all-columns has all)" in " ".join(
+        narrow.split()
+    )
     assert render(spare, "table", Style(width=24)).decode() == text("table")
 
 

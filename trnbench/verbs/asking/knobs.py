@@ -5,16 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trnbench.errors import InputError, UnknownNameError
+from trnbench.errors import InputError, UnknownNameError, did_you_mean
 from trnbench.facts.workload.layout import ANY, KNOBS, Knob, Value
 from trnbench.facts.workload.partial_layout import PartialLayout, knob_parser
 from trnbench.program.precision import recipe_named
 from trnbench.verbs.asking.function import signature_of
 from trnbench.verbs.asking.option import Given, Option
 
+LAYOUT = "layout"
+"""Option with several knobs in one text."""
+_SHORT = {"mbs": "micro_batch", "gbs": "global_batch", "seq": "sequence"}
+
 
 def layout_of(**knobs: Any) -> PartialLayout:  # noqa: ANN401
-    return _read(knobs)
+    return KNOB_OPTIONS.value(knobs)
+
+
+def knob_texts(what: str, text: str) -> dict[str, str]:
+    """Knobs and their texts in KNOB=VALUE,...; a word without = goes on with the value before."""
+    given: dict[str, str] = {}
+    name = ""
+    for word in text.split(","):
+        key, sign, value = (part.strip() for part in word.partition("="))
+        if sign and key and value:
+            name = key.lstrip("-").replace("-", "_").casefold()
+            name = _SHORT.get(name, name)
+            if name not in KNOBS:
+                near = did_you_mean(name, KNOBS)
+                raise InputError(f"{what}: {text!r} names {key!r}, which is not a knob{near}")
+            if name in given:
+                raise InputError(f"{what}: {text!r} says {key} twice")
+            given[name] = value
+        elif name and not sign and key:
+            given[name] += f",{key}"
+        else:
+            raise InputError(f"{what} {text!r} is not KNOB=VALUE,..., e.g. tp=8,pp=4")
+    return given
 
 
 def refuse_wanted(names: Iterable[str]) -> None:
@@ -53,12 +79,24 @@ class _Knobs:
         self.about = about
 
     def options(self) -> Mapping[str, Option]:
-        return {name: _option(knob, self.about) for name, knob in KNOBS.items()}
+        several = Option(
+            name=LAYOUT,
+            field=LAYOUT,
+            help=f"{self.about}Knobs in one text: tp=8,pp=4,cp=1; the options below say the same.",
+            metavar="KNOB=VALUE,...",
+        )
+        return {LAYOUT: several} | {n: _option(knob, self.about) for n, knob in KNOBS.items()}
 
     def value(self, given: Given) -> PartialLayout:
+        text = given.get(LAYOUT)
+        together: dict[str, Any] = dict(knob_texts("--layout", text)) if text else {}
+        alone = {n: value for n, value in given.items() if n != LAYOUT and value is not None}
+        for name in together.keys() & alone.keys():
+            if _read({name: together[name]}) != _read({name: alone[name]}):
+                raise InputError(f"--layout and {KNOBS[name].option} differ; give one of them")
         if self.about:
-            refuse_wanted(name for name, value in given.items() if value == ANY)
-        return _read(given)
+            refuse_wanted(n for n, value in (together | alone).items() if value == ANY)
+        return _read(together | alone)
 
     def said(self, layout: PartialLayout) -> dict[str, Any]:
         return dict(layout.said)

@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trnbench.errors import InputError, did_you_mean
+from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.facts.parsing import count_text, read
 from trnbench.facts.records import MAX_SIZE, Record, field
 from trnbench.facts.units import Dimension
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.partial_layout import PartialLayout
-from trnbench.verbs.asking.knobs import layout_of
+from trnbench.verbs.asking.knobs import knob_texts, layout_of
 from trnbench.verbs.asking.option import Given, Option
 from trnbench.verbs.asking.question import Question, option
 
@@ -86,7 +86,7 @@ def parts_of(
 
 
 def _phase(text: str, whole: float | None) -> Part:
-    length, *knobs = text.split(",")
+    length, _, knobs = text.partition(",")
     amount, sign, sequence = length.partition("@")
     if not sign:
         raise InputError(f"--phase: {text!r} is not {FORM}")
@@ -94,30 +94,8 @@ def _phase(text: str, whole: float | None) -> Part:
         tokens = parsing.count("--phase")(amount)
     else:
         tokens = whole * parsing.quantity("--phase", Dimension.RATIO)(amount)
-    return Part(
-        tokens=tokens, sequence=parsing.sequence("--phase")(sequence), layout=_knobs(text, knobs)
-    )
-
-
-def _knobs(text: str, words: Sequence[str]) -> PartialLayout:
-    """Return the knobs of a phase; a word without = goes on with the value before it."""
-    given: dict[str, str] = {}
-    name = ""
-    for word in words:
-        key, sign, value = word.partition("=")
-        if sign:
-            name = key.strip().lstrip("-").replace("-", "_").casefold()
-            if name not in KNOBS:
-                near = did_you_mean(name, KNOBS)
-                raise InputError(f"--phase: {text!r} names {key.strip()!r}, no knob{near}")
-            if name in given:
-                raise InputError(f"--phase: {text!r} says {key.strip()} twice")
-            given[name] = value.strip()
-        elif name:
-            given[name] += f",{word.strip()}"
-        else:
-            raise InputError(f"--phase: {text!r} is not {FORM}")
-    return layout_of(**given)
+    layout = layout_of(**knob_texts("--phase", knobs)) if knobs else PartialLayout()
+    return Part(tokens=tokens, sequence=parsing.sequence("--phase")(sequence), layout=layout)
 
 
 def part_text(part: Part, tokens_text: str) -> str:

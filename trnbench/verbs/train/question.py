@@ -15,7 +15,7 @@ from trnbench.facts.workload.layout import KNOBS
 from trnbench.facts.workload.partial_layout import PartialLayout, TrainCase
 from trnbench.predict.settled import Prefer
 from trnbench.show.row import cells
-from trnbench.verbs.asking.knobs import KNOB_OPTIONS
+from trnbench.verbs.asking.knobs import KNOB_OPTIONS, LAYOUT, knob_texts
 from trnbench.verbs.asking.option import Given
 from trnbench.verbs.asking.question import Question, group, option
 from trnbench.verbs.asking.run_parts import LENGTH_IF_ANY, Part
@@ -58,13 +58,7 @@ def _straggler(text: str) -> Straggler:
 
 def _versus(text: str) -> PartialLayout:
     """The knobs of a text KNOB=VALUE,..."""
-    given = {}
-    for part in text.split(","):
-        name, equals, value = (word.strip() for word in part.partition("="))
-        if not (name and equals and value):
-            raise InputError(f"--vs {text!r} is not KNOB=VALUE,..., e.g. tp=8,pp=4")
-        given[name.removeprefix("--").replace("-", "_")] = value
-    return KNOB_OPTIONS.value(given)
+    return KNOB_OPTIONS.value(knob_texts("--vs", text))
 
 
 def _knobs_text(layout: PartialLayout) -> str:
@@ -302,7 +296,9 @@ class TrainQuestion(Question):
         if said.get("config") and said.get("on") and not said.get("suite"):
             from trnbench.verbs.train.configured import of_configuration
 
-            layout = KNOB_OPTIONS.value({name: said[name] for name in KNOBS if name in said})
+            layout = KNOB_OPTIONS.value(
+                {name: said[name] for name in (LAYOUT, *KNOBS) if name in said}
+            )
             found = of_configuration(catalog, said["on"], Path(said["config"]), layout)
             said |= {"on": (found[0],), **found[1].said}
         return said
