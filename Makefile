@@ -68,12 +68,13 @@ fuzz: $(TOOLS) ## damage inputs and command lines at random for two minutes, kil
 	@$(BIN)/python -m tests.fuzz.run kills $(SEED) 1000000 $(FUZZ_S)
 	@$(BIN)/python -m tests.fuzz.run keys $(SEED) 1000000 $(FUZZ_S)
 
-check: $(TOOLS) ## format, lint, types, import rules and budgets of size, as CI does
+check: $(TOOLS) ## format, lint, types, import rules, budgets of size and plain words, as CI does
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python .ci/budget.py
+	@$(BIN)/python .ci/words.py
 
 fmt: $(TOOLS) ## format and fix what can be fixed by itself
 	@$(BIN)/ruff format .

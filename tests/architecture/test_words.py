@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,30 @@ def test_no_text_has_a_word_that_another_stands_for():
         if re.search(banned, text)
     ]
     assert not faults
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("page.md", "# Page\n\nThe price stands below it.\n", "'stands': write 'is'"),
+        ("page.md", f"{' '.join(['word'] * 36)}.\n", "36 words in one sentence"),
+        ("a.py", "raise InputError(f'{name} is no folder')", "'is no folder': write 'is not'"),
+        ("a.py", "field = option('What it is held against.')", "'held against'"),
+    ],
+)
+def test_the_check_of_words_refuses_riddles_and_sentences_too_long(tmp_path, name, text, told):
+    check = runpy.run_path(str(PACKAGE.parent / ".ci" / "words.py"))
+    planted = tmp_path / name
+    planted.write_text(text)
+    ((_, message, refused),) = check["faults"](planted)
+    assert told in message
+    assert refused
+    planted.write_text("# Page\n\nThe price is below.\n" if name.endswith("md") else "pass")
+    assert not list(check["faults"](planted))
+
+
+def test_the_texts_that_people_read_pass_the_check_of_words():
+    check = runpy.run_path(str(PACKAGE.parent / ".ci" / "words.py"))
+    pages = [PACKAGE.parent / "README.md", *sorted(check["GUIDE"].glob("*.md")), check["GLOSSARY"]]
+    assert [one for page in pages for one in check["faults"](page) if one[2]] == []
+    assert check["unexplained"]() == []

@@ -146,7 +146,7 @@ def test_a_hyphen_prints_the_stack_and_writes_none(run, tmp_path):
 def test_a_stacks_name_is_that_of_a_file(run, tmp_path, name):
     refused = run("calibrate", sweep(tmp_path, dict), f"--stack={name}")
     assert refused.code == 2
-    assert "is no name for a file" in refused.err
+    assert "is not a file name" in refused.err
 
 
 def test_rows_of_which_none_can_be_read_say_why(run, tmp_path):

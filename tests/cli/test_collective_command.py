@@ -205,8 +205,8 @@ def test_sizes_below_an_element_a_rank_are_refused_alone(run):
         (("all-reduce", "--on", "p5.48xlarge", "--ranks", "0"), "--ranks"),
         (("all-reduce", "--on", "p5.48xlarge", "--groups", "0"), "1 rank or more"),
         (("all-reduce", "--on", "p5.48xlarge", "--groups", "4@0"), "1 rank or more"),
-        (("all-reduce", "--on", "p5.48xlarge", "--groups", "7-0"), "'7-0' is no range"),
-        (("all-reduce", "--on", "p5.48xlarge", "--groups", "0-999999999"), "is no range"),
+        (("all-reduce", "--on", "p5.48xlarge", "--groups", "7-0"), "'7-0' is not a range"),
+        (("all-reduce", "--on", "p5.48xlarge", "--groups", "0-999999999"), "is not a range"),
         (("all-reduce", "--on", "p5.48xlarge", "--groups", "0-7", "--ranks", "4"), "leave out"),
         (("all-reduce", "--on", "p5.48xlarge", "--algorithm", "ring:tree"), "cannot read"),
         (

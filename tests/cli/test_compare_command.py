@@ -332,7 +332,7 @@ def test_kept_checkpoints_are_billed(run):
         ((*RUN, *TWO, "--scaling", "weak", "--equal-cost"), "scaling"),
         ((*RUN, *TWO, "--equal-cost", "--nodes", "2,4"), "one number"),
         ((*RUN, *TWO, "--samples", "5"), "one of these"),
-        ((*RUN, *TWO, "--failures-per-node-day", "-1"), "is no rate of machines"),
+        ((*RUN, *TWO, "--failures-per-node-day", "-1"), "is not a failure rate"),
         (("llama2-7b", "--phase", "1T", *TWO), "TOKENS@SEQUENCE"),
         (("llama2-7b", "--phase", "1T@0", *TWO), "--phase must be from 1"),
         ((*RUN, *TWO, "--price", "p5.48xlarge=3"), "not among --on"),

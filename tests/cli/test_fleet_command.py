@@ -155,7 +155,7 @@ def test_spot_on_a_base_is_played_and_not_promised(run, write):
     ("text", "says"),
     [
         ('\n[[job]]\nname = "a"\nmodel = "tinyllama-1.1b"\n', "expected one of `tokens`"),
-        (job() + job(), "'a' stands twice"),
+        (job() + job(), "'a' is given twice"),
         (job(model="tinylama"), "did you mean"),
         ('\n[[month]]\nmonth = "2027-13"\nusd = "1 USD"\n', "is not one such as 2027-01"),
         ("\nunknown = 1\n", "unknown key"),

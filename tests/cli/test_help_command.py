@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -15,10 +14,8 @@ from trnbench.cli.main import VERBS
 from trnbench.facts.catalog.concepts import concept, glossary, topic_titles
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.show.guide import pages
-from trnbench.show.text_table import TextTable, markdown
 
 ROOT = Path(__file__).parents[2]
-GLOSSARY = re.compile(r"(?<=## Glossary\n).*?(?=\n## )", re.DOTALL)
 
 
 def test_the_bare_command_shows_five_examples_that_fit_a_terminal(run):
@@ -97,21 +94,14 @@ def test_help_of_a_knob_says_what_its_option_says(run, name):
     assert KNOBS[name].option in said
 
 
-def test_the_glossary_of_contributing_is_that_of_help():
-    path = ROOT / "CONTRIBUTING.md"
-    text = path.read_text()
-    rows = tuple(glossary().items())
-    table = markdown(TextTable(headings=("word", "means"), rows=rows, right=(False, False)))
-    intro = (
-        "One word for one thing, in code, outputs and docs. Words of the field come first; house "
-        "words are few.\n`trnbench help WORD` shows them from "
-        "`trnbench/facts/catalog/concepts.toml`."
-    )
-    if os.environ.get("TRNBENCH_UPDATE_GOLDEN"):
-        text = GLOSSARY.sub(lambda _: f"\n{intro}\n\n{table}\n", text)
-        path.write_text(text)
-    (found,) = GLOSSARY.findall(text)
-    assert found.strip() == f"{intro}\n\n{table}"
+@pytest.mark.parametrize(
+    ("name", "most_lines", "most_bytes"),
+    [("README.md", 220, 14_336), ("CONTRIBUTING.md", 250, 24_000), ("CHANGELOG.md", 80, 12_000)],
+)
+def test_what_is_read_first_is_short(name, most_lines, most_bytes):
+    text = (ROOT / name).read_text()
+    assert len(text.splitlines()) <= most_lines
+    assert len(text.encode()) <= most_bytes
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ def test_a_plan_that_cannot_be_launched_is_refused_before_it_is_made(run, option
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
-        ("{}", (), "is no answer in JSON"),
+        ("{}", (), "is not a JSON answer"),
         ('{"schema": "trnbench.plan/1", "rows": []}', (), "has no rows"),
         ('{"schema": "trnbench.plan/1", "rows": [{}]}', (), "cannot run"),
         ('{"schema": "trnbench.plan/1", "rows": [{}]}', ("--row", "2"), "has 1 row"),

@@ -29,7 +29,7 @@ NEEDS_JAX = pytest.mark.skipif(find_spec("jaxlib") is None, reason="JAX is not i
         (("matrix", "-o", "rows.txt"), "written to .csv or .json"),
         (("train", "--decoder", "layers"), "expected NAME=VALUE"),
         (("train", "--decoder", "layer=2"), "did you mean 'layers'"),
-        (("train", "--decoder", "tp=2,tp=2"), "tp stands twice"),
+        (("train", "--decoder", "tp=2,tp=2"), "tp is given twice"),
         (("train", "--decoder", "heads=0"), "heads must be from 1"),
         (("train", "--decoder", "attention=flash"), "known: fused, naive"),
         (("matrix", "--decoder", "tp=2"), "measure all or train, not matrix"),

@@ -178,7 +178,7 @@ def test_without_jax_the_exact_install_line_is_given(monkeypatch):
     [
         ("tp=3", "tp 3 does not divide devices 8"),
         ("tp=8", "tp 8 does not divide heads 4"),
-        ("heads=3", "hidden 256 is no even number for each of 3 heads"),
+        ("heads=3", "hidden 256 is not an even number for each of 3 heads"),
     ],
 )
 def test_a_decoder_that_does_not_lie_on_the_devices_is_refused(sizes, said):

@@ -102,8 +102,8 @@ def test_a_file_of_several_kinds_is_read_back_by_kinds(tmp_path, ending):
     ("text", "said"),
     [
         ("{", "not valid JSON"),
-        ("[]", "is no JSON of measured rows"),
-        ('{"schema": "trnbench.measured/1", "rows": [{"a": 1}]}', "cells are no texts"),
+        ("[]", "is not a JSON file of measured rows"),
+        ('{"schema": "trnbench.measured/1", "rows": [{"a": 1}]}', "cells are not texts"),
     ],
 )
 def test_another_json_is_refused(tmp_path, text, said):

@@ -25,7 +25,7 @@ class CompareShowing(Question):
     """Columns and files of a comparison, and the kept run it is held against."""
 
     scenario: Path | None = option(
-        "A scenario that the terminal UI saved; options beside it win.",
+        "A scenario that the terminal UI saved; options of the command line win.",
         metavar="FILE",
         fills=scenario_file_options,
     )

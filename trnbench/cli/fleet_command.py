@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def fleet(out: Output, catalog: Catalog, question: FleetQuestion) -> int:
     """Plan many jobs together: on what each runs from when, and what to buy on which day.
 
-    Commitments, blocks on offer, quotas and budgets are shared. The plan is proved by a
-    mixed-integer programme to be within a gap of the least cost; one made job by job starts it, and
-    stands in where it finds none. What cannot be done says what stands in the way.
+    Commitments, blocks on offer, quotas and budgets are shared. A mixed-integer programme proves
+    the plan to be within a gap of the least cost. It starts from a greedy plan, which is also the
+    fallback. If no plan is feasible, the answer names the constraint.
     """
     from trnbench.verbs.fleet.run import fleet_run
     from trnbench.verbs.fleet.text import fleet_report

@@ -37,8 +37,8 @@ class InfoQuestion(Question):
 def info(out: Output, catalog: Catalog, question: InfoQuestion) -> None:
     """Show versions, the folders searched, what was found in them, and your defaults.
 
-    Defaults stand in trnbench.toml: in your config folder, then in the working folder, then in
-    TRNBENCH_* variables; what a command line says wins.
+    Defaults come from trnbench.toml in your config folder, then in the working folder, then from
+    TRNBENCH_* variables. The command line wins.
     """
     from trnbench.verbs.info import run, text
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def launch(out: Output, catalog: Catalog, question: LaunchQuestion, showing: LaunchShowing) -> int:
     """Write the files that start a layout: configuration, job, environment, README, prediction.
 
-    Degrees and modes that are not given are chosen: the fastest layout that fits, by the training
-    stack that stands for the framework on the instance. What only you know stands in values.env.
+    Degrees and modes that are not given are chosen: the fastest layout that fits, by the
+    framework's calibration on the instance. Paths, images and subnets go into values.env.
     """
     from trnbench.verbs.launch.folders import refuse_full, write_launch
     from trnbench.verbs.launch.run import pairs, run

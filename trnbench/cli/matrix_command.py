@@ -40,7 +40,7 @@ def matrix(out: Output, catalog: Catalog, question: MatrixQuestion, showing: Mat
     if showing.array is not None:
         alone = question == MatrixQuestion(products=question.products)
         if not alone or showing != MatrixShowing(array=showing.array):
-            raise InputError("--array stands alone: give it products and an output, no more")
+            raise InputError("--array takes products and an output, and no other option")
         return _bare_array(out, question.products, showing.array)
     if showing.plot:
         out.refuse_plot()

@@ -70,10 +70,10 @@ class Beside(Question):
         if self.chart is not None and self.chart.suffix != CHART:
             raise InputError(f"--plot-file: {self.chart} must end in {CHART}")
         if self.redacted and self.page is None:
-            raise InputError("--redact-prices is about a file to hand on: give --report FILE.html")
+            raise InputError("--redact-prices needs a report: give --report FILE.html")
 
         if self.author is not None and self.page is None:
-            raise InputError("--author stands in a file to hand on: give --report FILE.html")
+            raise InputError("--author is written into a report: give --report FILE.html")
 
     @property
     def outputs(self) -> dict[str, Path]:

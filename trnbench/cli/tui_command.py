@@ -37,7 +37,7 @@ class TuiQuestion(Question):
         "With --serve: default: 8000.", read=partial(parsing.whole, most=65535)
     )
     idle_s: float | None = option(
-        "With --serve: end a tab that nobody uses for so long; default: 30min.",
+        "With --serve: end an unused tab after this time; default: 30min.",
         read=parsing.duration,
     )
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def verify(out: Output, catalog: Catalog, question: VerifyQuestion) -> int:
     """Say whether a launched run goes as predicted: the first line of `explain FOLDER LOG`.
 
-    The median step of each log, once it is warm, is held against the 80 % interval that is
-    predicted for the job. Exit 1 where one lies outside.
+    The median warm step of each log is compared with the 80 % interval predicted for the job.
+    Exit code 1 if one is outside.
 
     Rows of --json: id, measured_s, predicted_s, low_s, high_s, difference, verdict. Its summary:
     as_predicted, largest_terms, explain, remarks.

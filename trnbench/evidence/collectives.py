@@ -233,7 +233,7 @@ def _op(row: EvidenceRow) -> Op:
     try:
         return op_named(bare)
     except InputError:
-        raise RowFault(f"{text!r} is no collective that is modelled") from None
+        raise RowFault(f"{text!r} is not a collective that is modelled") from None
 
 
 def _time_s(row: EvidenceRow, op: Op, ranks: int, size_bytes: float) -> float:

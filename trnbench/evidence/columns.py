@@ -250,8 +250,8 @@ def csv_of_json(path: Path, text: str) -> str:
     document = json_value(path, text)
     rows = document.get("rows") if isinstance(document, dict) else None
     if not isinstance(rows, list) or document.get("schema") != SCHEMA:
-        raise refused(path, f"is no JSON of measured rows: its schema is not {SCHEMA}")
+        raise refused(path, f"is not a JSON file of measured rows: its schema is not {SCHEMA}")
     texts = (isinstance(row, dict) and all(type(x) is str for x in row.values()) for row in rows)
     if not all(texts):
-        raise refused(path, "has rows whose cells are no texts")
+        raise refused(path, "has rows whose cells are not texts")
     return measured_text([{"kind": "", **row} for row in rows])

@@ -260,7 +260,7 @@ def _rows(
         if len(cells) != len(columns):
             fault = f"line {line} has {len(cells)} cells, and there are {len(columns)} columns"
         elif name in first:
-            fault = f"the id stands twice, first on line {first[name]}"
+            fault = f"the id is given twice, first on line {first[name]}"
         first.setdefault(name, line)
         rows.append(EvidenceRow(id=name, line=line, cells=named, fault=fault))
     return rows

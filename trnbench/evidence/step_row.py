@@ -74,7 +74,7 @@ def step_of(row: EvidenceRow) -> StepRow:
         raise RowFault(f"the {away} ran on the host: only offloaded activations are scored")
     outcome = row.text("outcome").lower() or "measured"
     if outcome not in get_args(RunOutcome):
-        raise RowFault(f"outcome: {outcome!r} is none of {', '.join(get_args(RunOutcome))}")
+        raise RowFault(f"outcome: {outcome!r} is not one of {', '.join(get_args(RunOutcome))}")
     step_time_s, memory = row.positive_if_said("step_time_s"), _memory(row)
     if outcome == "measured" and step_time_s is None and memory is None:
         raise RowFault("step_time_s: not given, and nothing else was measured")
@@ -135,5 +135,5 @@ def _value(row: EvidenceRow, column: str, knob: Knob) -> Value:
             raise RowFault(f"{column}: {fault}") from fault
     choices = {str(choice): choice for choice in knob.choices}
     if choices and text not in choices:
-        raise RowFault(f"{column}: {text!r} is none of {', '.join(choices)}")
+        raise RowFault(f"{column}: {text!r} is not one of {', '.join(choices)}")
     return choices.get(text, text)

@@ -184,7 +184,7 @@ def date(what: str) -> Callable[[str], datetime.date]:
 def file_name(text: str) -> str:
     """Check a file name: letters, digits and `._-`, without a path to another folder."""
     if not _FILE_NAME.fullmatch(text):
-        raise InputError(f"{text!r} is no name for a file: use letters, digits, '.', '_' and '-'")
+        raise InputError(f"{text!r} is not a file name: use letters, digits, '.', '_' and '-'")
     return text
 
 

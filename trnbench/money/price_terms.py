@@ -176,7 +176,7 @@ def parse_assumption(text: str) -> tuple[str, Multiple]:
             f"assumed price {text!r}: the multiple must be above 0, and {MOST:,.0f} at most"
         )
     if match["name"] == match["of"]:
-        raise InputError(f"assumed price {text!r}: a multiple of itself is no price")
+        raise InputError(f"assumed price {text!r}: a multiple of itself is not a price")
     return match["name"], Multiple(times=times, of=match["of"])
 
 

@@ -55,7 +55,7 @@ def of_release(
 def _apart(catalog: Catalog) -> Spread:
     population = load_population(catalog)
     if population is None or population.releases is None:
-        raise InputError("--release: nothing is known of how far releases lie apart; leave it out")
+        raise InputError("--release: no spread between releases is known; leave it out")
     return population.releases.spread
 
 

@@ -92,6 +92,8 @@ _OF_A_BILL = (
 def few_columns(report: Report) -> Report:
     """The report with at most 20 keys in each row: what its table shows, with intervals, first."""
     known = dict.fromkeys(key for row in report.rows for key in row)
+    if len(known) <= FEW_COLUMNS:
+        return report
     named = _OF_A_BILL if {*_OF_A_BILL} <= known.keys() else [one.key for one in report.columns]
     shown_first = [
         key for name in named for key in (name, f"{LOW}{name}", f"{HIGH}{name}") if key in known

@@ -74,7 +74,7 @@ def test_gains_as_advantages():
     ("text", "told"),
     [
         (GOOD.replace('by = "s"', 'by = "t"'), "source 't' is not in [sources]"),
-        (GOOD + GOOD, "'one' stands twice"),
+        (GOOD + GOOD, "'one' is given twice"),
         (GOOD.replace("512 GB", "512"), None),
         (GOOD.replace("512 GB", "512 parsecs"), "is not a quantity"),
         (GOOD + 'untold = { why = "x" }\n', "found figure, untold"),

@@ -127,7 +127,7 @@ def test_ragged_lines_and_ids_that_stand_twice_are_faults_of_the_row(tmp_path):
     text = "id," + KERNELS + "a,trn1,matmul,512^3,bf16,1\na,trn1,matmul,512^3,bf16,1\nb,trn1\n"
     first, second, short = read_evidence(written(tmp_path, text)).rows
     assert first.fault is None
-    assert second.fault == "the id stands twice, first on line 2"
+    assert second.fault == "the id is given twice, first on line 2"
     assert short.fault == "line 4 has 2 cells, and there are 6 columns"
 
 

@@ -51,7 +51,7 @@ def test_numbers_by_key_are_those_that_have_ranges(stack):
 @pytest.mark.parametrize(
     ("line", "bad", "said"),
     [
-        ('id = "network-latency"', 'id = "network-bandwidth"', "stands twice"),
+        ('id = "network-latency"', 'id = "network-bandwidth"', "is given twice"),
         ('knob = "recompute"', 'knob = "recmpute"', "a layout has no 'recmpute'"),
         ('part = "network"', 'part = "nic"', "'nic'"),
         ("low = 0.25, high = 0.85", "low = 0.25", "needs a range"),

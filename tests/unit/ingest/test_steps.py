@@ -70,10 +70,10 @@ def test_a_csv_log_has_a_column_of_steps(tmp_path, text, expected_s):
         ("3,500 tokens/s/gpu", "a rate of one device"),
         ("tokens per second per device: 3500", "a rate of one device"),
         ("step,step_time_s\n1,fast\n", "line 2: step_time_s 'fast' is not a number"),
-        ("step,step_time_s\n1,-3\n", "-3 is no time and no rate"),
-        ("step,step_time_s\n1,nan\n", "nan is no time and no rate"),
-        ("step time: 0 s", "0 is no time and no rate"),
-        ("Epoch 2 5e-324 tokens/s", "is no time and no rate"),
+        ("step,step_time_s\n1,-3\n", "-3 is neither a time nor a rate"),
+        ("step,step_time_s\n1,nan\n", "nan is neither a time nor a rate"),
+        ("step time: 0 s", "0 is neither a time nor a rate"),
+        ("Epoch 2 5e-324 tokens/s", "is neither a time nor a rate"),
     ],
 )
 def test_a_log_without_steps_is_refused(tmp_path, text, said):

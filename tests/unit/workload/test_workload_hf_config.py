@@ -240,7 +240,7 @@ def test_a_name_that_cannot_be_a_file_is_refused(name):
         (b"3", "expected a JSON object"),
         (b'{"hidden_size": NaN}', "NaN is not a JSON number"),
         (b'{"hidden_size": -Infinity}', "-Infinity is not a JSON number"),
-        (b'{"a": 1, "a": 2}', "key 'a' stands twice"),
+        (b'{"a": 1, "a": 2}', "key 'a' is given twice"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (b"[" * 200_000, "nested too deeply"),
         (b"\xff\xfe{}", "is not valid UTF-8"),

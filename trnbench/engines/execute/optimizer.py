@@ -47,7 +47,7 @@ class AdamW(Record):
                 raise InputError(f"{name} must be positive, found {getattr(self, name)}")
         for name in ("mean_decay", "square_decay"):
             if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} must lie in 0 .. 1, found {getattr(self, name)}")
+                raise InputError(f"{name} must be from 0 to 1, found {getattr(self, name)}")
 
     def rate(self, step: int) -> float:
         return self.learning_rate * min(1.0, (step + 1) / max(self.warm_up, 1))

@@ -366,7 +366,7 @@ def _unknown(claims: ClaimList) -> Iterator[Fault]:
     runs = [run.name for run in claims.run]
     for i, statement in enumerate(claims.statement):
         if statement.id in ids[:i]:
-            yield Fault(path=f"statement[{i}].id", message=f"{statement.id!r} stands twice")
+            yield Fault(path=f"statement[{i}].id", message=f"{statement.id!r} is given twice")
         for j, saying in enumerate(statement.said):
             if saying.by not in claims.provenance.sources:
                 hint = did_you_mean(saying.by, claims.provenance.sources)

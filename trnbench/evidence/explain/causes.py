@@ -204,7 +204,7 @@ class CauseList(Sourced):
         ids = [cause.id for cause in self.cause]
         for name in ids:
             if ids.count(name) > 1:
-                raise ValueError(f"{name!r} stands twice")
+                raise ValueError(f"{name!r} is given twice")
         for name in ("nothing", "second", "repeat", "memory", "calibration"):
             if not 0 < getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be above 0 and below 1")

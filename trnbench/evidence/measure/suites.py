@@ -223,7 +223,7 @@ def decoder_sizes(text: str) -> DecoderSizes:
             keys = [key.replace("_", "-") for key in (*_COUNTS, *_WORDS)]
             raise UnknownNameError("size of a decoder", key, keys)
         if name in sizes:
-            raise InputError(f"--decoder: {key} stands twice")
+            raise InputError(f"--decoder: {key} is given twice")
         what = f"--decoder: {key}"
         if name in _WORDS:
             sizes[name] = parsing.one_of(what, _WORDS[name])(value)
@@ -250,6 +250,6 @@ def _case(sizes: DecoderSizes, can: Capabilities) -> DecoderCase:
             raise InputError(f"--decoder: tp {tp} does not divide {name} {size}")
     if case.hidden % (2 * case.heads):
         raise InputError(
-            f"--decoder: hidden {case.hidden} is no even number for each of {case.heads} heads"
+            f"--decoder: hidden {case.hidden} is not an even number for each of {case.heads} heads"
         )
     return case

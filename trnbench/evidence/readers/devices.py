@@ -209,7 +209,7 @@ def _profile(path: Path) -> DeviceSummary:
             most = _LONGEST_RUN_S if key == "total_time" else 1.0
             value = one.get(key, 1.0)
             if not isinstance(value, int | float) or not 0 <= value <= most:
-                raise refused(path, f"{key}: {value!r:.40} is no number between 0 and {most:g}")
+                raise refused(path, f"{key}: {value!r:.40} is not a number between 0 and {most:g}")
     longest = max(several, key=lambda one: float(one["total_time"]))
     return DeviceSummary(
         path=path,

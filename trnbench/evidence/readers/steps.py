@@ -116,7 +116,7 @@ def read_steps(path: Path, run: RunSize | None = None, *, block_bytes: int = 0) 
     times = _times_s(path, readings, run)
     for end in (float(times.min()), float(times.max())):
         if not SHORTEST_STEP_S <= end <= LONGEST_STEP_S:
-            raise refused(path, f"a step of {end:.3g} s is no step of training")
+            raise refused(path, f"a step of {end:.3g} s is not a step of training")
     warm_up = _warm_up(times)
     drift = _drift(times[warm_up:])
     # Drift is computed before, because the order is lost here.
@@ -185,7 +185,7 @@ def _times_s(path: Path, readings: Readings, run: RunSize) -> FloatArray:
     steps = np.frombuffer(readings.steps, dtype=np.int32) if readings.steps else None
     for end in (float(values.min()), float(values.max())):
         if not _LEAST < end < 1 / _LEAST:
-            raise refused(path, f"{end:g} is no time and no rate")
+            raise refused(path, f"{end:g} is neither a time nor a rate")
     if steps is not None and not (steps[1:] > steps[:-1]).all():
         _refuse_disagreement(path, readings, steps, values)
         steps, first = np.unique(steps, return_index=True)

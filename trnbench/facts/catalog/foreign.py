@@ -179,6 +179,6 @@ def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
     table: dict[str, object] = {}
     for key, value in pairs:
         if key in table:
-            raise ValueError(f"key {key!r:.60} stands twice in one object")
+            raise ValueError(f"key {key!r:.60} is given twice in one object")
         table[key] = value
     return table

@@ -164,7 +164,7 @@ class FleetFile(Sourced):
         ):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
-                raise ValueError(f"the {what} {twice[0]!r} stands twice")
+                raise ValueError(f"the {what} {twice[0]!r} is given twice")
         if not 1 <= self.horizon_days <= LONGEST_DAYS:
             raise ValueError(f"`horizon` is from 1 to {LONGEST_DAYS} days")
         if not FIRST_YEAR <= self.starts_on.year <= LAST_YEAR:

@@ -61,7 +61,7 @@ class SearchQuestion(Record):
         if not self.nodes or not all(1 <= count < MAX_SIZE for count in self.nodes):
             raise InputError(f"node counts must be from 1 to {MAX_SIZE - 1}: {self.nodes}")
         if len(set(self.nodes)) != len(self.nodes):
-            raise InputError(f"a node count stands twice: {self.nodes}")
+            raise InputError(f"a node count is given twice: {self.nodes}")
         share = self.headroom
         if share is not None and not (isfinite(share) and 0 <= share < 1):
             raise InputError(f"the memory headroom must be from 0 to below 1: {self.headroom}")

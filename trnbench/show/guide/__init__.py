@@ -6,9 +6,19 @@ from collections.abc import Mapping
 from importlib import resources
 
 _ORDER = (
-    *("quickstart", "commands", "purchase", "tui", "layout", "knobs", "jobs", "precision"),
+    *(
+        "quickstart",
+        "commands",
+        "purchase",
+        "uncertainty",
+        "tui",
+        "layout",
+        "knobs",
+        "jobs",
+        "precision",
+    ),
     *("engines", "numerics", "measure", "calibration", "launch", "history", "defaults", "claims"),
-    *("own-cluster", "own-chip", "accuracy", "support"),
+    *("own-cluster", "own-chip", "data-files", "accuracy", "support"),
 )
 """Names of the pages, in the order in which a newcomer reads them."""
 

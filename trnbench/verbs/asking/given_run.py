@@ -21,7 +21,7 @@ class GivenPlace(Question):
     """The model of a run, and its cluster."""
 
     model: str | None = option(
-        "Of a log, or a file without a column of it: the model.",
+        "The model, if the file does not say.",
         default=None,
         completes=("models",),
     )

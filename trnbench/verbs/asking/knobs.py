@@ -121,5 +121,5 @@ def _option(knob: Knob, about: str) -> Option:
 
 
 KNOB_OPTIONS = _Knobs()
-GIVEN_KNOBS = _Knobs("Of a log, or a file without a column of it: ")
+GIVEN_KNOBS = _Knobs("If the file does not say: ")
 layout_of.__signature__ = signature_of(KNOB_OPTIONS.options(), PartialLayout)  # type: ignore[attr-defined]

@@ -48,10 +48,10 @@ class Part(Record):
             )
         for name in self.layout.said:
             if name == "sequence":
-                raise InputError("--phase: the sequence stands behind the @, not as a knob")
+                raise InputError("--phase: write the sequence behind the @, not as a knob")
             if name == "job" or KNOBS[name].of_jobs:
                 raise InputError(
-                    f"--phase: {KNOBS[name].option} is of the whole run; give it beside --phase"
+                    f"--phase: {KNOBS[name].option} is of the whole run; give it next to --phase"
                 )
 
 

@@ -69,7 +69,7 @@ def listed_groups(text: str) -> IntArray:
             first, last = int(match[1]), int(match[2] or match[1])
             if not first <= last < first + MOST_LISTED:
                 raise InputError(
-                    f"--groups: {item.strip()!r} is no range of 1 to {MOST_LISTED:,} ranks"
+                    f"--groups: {item.strip()!r} is not a range of 1 to {MOST_LISTED:,} ranks"
                 )
             ranks += range(first, last + 1)
         groups.append(ranks)

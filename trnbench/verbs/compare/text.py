@@ -194,7 +194,7 @@ def _verdict_table(report: Report, answer: CompareAnswer, style: Style) -> str:
         *columns("tokens_per_s", spare=True),
     )
     legend = ["* lowest mean cost" if best is not None and marks[best] == "*" else ""]
-    legend += ["no: does not do what is asked, see below" if "no" in marks else ""]
+    legend += ["no: cannot do it, see below" if "no" in marks else ""]
     legend += ["in brackets: 80 % intervals", "more: --details, --all-columns"]
     table = replace(report, rows=rows, columns=shown)
     return draw_marked(table, "; ".join(filter(None, legend)), style)

@@ -27,9 +27,9 @@ class ExplainQuestion(Question):
     """
 
     measurements: tuple[Path, ...] = option(
-        "A folder of `trnbench launch`, then logs of its job; or CSV files of measured steps of "
-        "one cluster; or logs and folders of them, with --model and --on; beside them "
-        "neuron-monitor, neuron-profile or nvidia-smi files.",
+        "A folder of `trnbench launch`, then logs of its job. Or CSV files of measured steps of "
+        "one cluster. Or logs and folders of them, with --model and --on. Files of neuron-monitor, "
+        "neuron-profile and nvidia-smi may follow.",
         default=(),
         metavar="MEASUREMENTS...",
         several="repeated",
@@ -118,5 +118,5 @@ def launched(folder: Path) -> tuple[Mapping[str, Any], str]:
         or any(row.get(key) is None for key in _NEEDED)
         or not isinstance(row.get("step_time_s"), float)
     ):
-        raise refused(path, f"is no prediction of `trnbench launch` ({_SCHEMA})")
+        raise refused(path, f"is not a prediction of `trnbench launch` ({_SCHEMA})")
     return with_plain_cells(path, 1, row), str(told.get("version"))

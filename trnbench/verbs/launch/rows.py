@@ -28,7 +28,7 @@ def options_of_answer(catalog: Catalog, path: Path, number: int = 1) -> dict[str
     rows = answer.get("rows")
     if answer.get("schema") not in [f"trnbench.{verb}/1" for verb in _ANSWERS]:
         verbs = ", ".join(_ANSWERS)
-        raise refused(path, f"is no answer in JSON of {verbs}: `trnbench plan ... --json`")
+        raise refused(path, f"is not a JSON answer of {verbs}: `trnbench plan ... --json`")
     if not isinstance(rows, list) or not rows:
         raise refused(path, "has no rows: nothing kept what was asked")
     if not 1 <= number <= len(rows):

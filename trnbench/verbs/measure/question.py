@@ -56,13 +56,13 @@ class MeasureQuestion(Question):
         "auto, cpu, cuda or neuron: what JAX is to run on.", default="auto", metavar="<str>"
     )
     host_devices: int = option(
-        "Devices that are made of a host without others.",
+        "Virtual devices on a CPU-only host.",
         default=_HOST_DEVICES,
         read=lambda what: parsing.whole(what, most=512),
         metavar="N",
     )
     budget_s: float = option(
-        "Nothing begins after so long: 90s, 5m.",
+        "Time budget: no case starts after it: 90s, 5m.",
         default=300.0,
         read=parsing.duration,
         write=_budget_text,

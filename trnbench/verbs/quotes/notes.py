@@ -93,7 +93,7 @@ def _by_instance(quotes: Iterable[Quote], words: Callable[[Quote], str]) -> list
 
 def interrupted(unseen: Sequence[str]) -> str:
     left = f"; not looked at: {', '.join(unseen)}" if unseen else ""
-    return f"interrupted: the best of what was looked at{left}"
+    return f"interrupted: the best so far{left}"
 
 
 def _price_basis(quote: Quote) -> str:

@@ -202,7 +202,7 @@ class RunRequest(Question):
         rate = self.failures_per_node_day
         if rate and not LEAST_FAILURES <= rate <= MOST_FAILURES:
             raise InputError(
-                f"--failures-per-node-day {rate:g} is no rate of machines: give 0, or "
+                f"--failures-per-node-day {rate:g} is not a failure rate: give 0, or "
                 f"{LEAST_FAILURES:g} to {MOST_FAILURES:g}"
             )
         if self.checkpoint_interval_s is not None and not 0 < self.checkpoint_interval_s < math.inf:

@@ -245,7 +245,7 @@ def refusal_text(quotes: Sequence[Quote], asked: Wanted) -> str:
             f"No: the budget of {dollars(budget)} is not enough{sure}. "
             f"The nearest, {cluster_text(least)}, {time}costs {dollars(least.cost_usd.value)}."
         )
-    return f"No: {running[0].instance} does not do what is asked. {_first(running[0].reasons[0])}."
+    return f"No: {running[0].instance} cannot do it. {_first(running[0].reasons[0])}."
 
 
 def _first(reason: str) -> str:

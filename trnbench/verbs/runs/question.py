@@ -55,7 +55,9 @@ class RunDiffQuestion(Question):
     """Two kept answers, or answers in files."""
 
     first: str = option("As for show, or a JSON file.", metavar="RUN", argument=True, required=True)
-    second: str = option("What it is held against.", metavar="RUN", argument=True, required=True)
+    second: str = option(
+        "The run that it is compared with.", metavar="RUN", argument=True, required=True
+    )
 
 
 class RunsQuestion(Question):

@@ -55,7 +55,7 @@ class LayoutsQuestion(Question):
     whole_nodes: bool = option("Only layouts that use every rank of the nodes.", default=True)
     top: int = option("Layouts of each number of nodes to return.", default=20)
     best: int | None = option(
-        "Only so many, the fastest on all numbers of nodes; the rest is counted, not priced."
+        "Price only this number of layouts, the fastest; the others are counted."
     )
 
 

@@ -36,7 +36,9 @@ class VerifyQuestion(Question):
     def settled(self, catalog: Catalog) -> VerifyQuestion:
         """The question; refuse a folder that was not launched."""
         if self.folder.is_file():
-            raise InputError(f"{self.folder}: is no folder; what `launch` wrote comes before logs")
+            raise InputError(
+                f"{self.folder}: is not a folder; the folder that `launch` wrote comes before logs"
+            )
         launched(self.folder)
         return self
 
