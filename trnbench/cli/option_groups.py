@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from trnbench.cli.output import Printed
 from trnbench.cli.printing import Beside, Keeping
-from trnbench.facts.workload.layout import ADAPTED, KNOBS, REINFORCED
+from trnbench.facts.workload.choices import ADAPTED, REINFORCED
+from trnbench.facts.workload.layout import KNOBS
 from trnbench.show.text_table import GAP, wrap
 from trnbench.verbs.asking.knobs import KNOB_OPTIONS
 from trnbench.verbs.asking.option import Option
