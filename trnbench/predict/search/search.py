@@ -81,7 +81,7 @@ CHUNK = 32_768
 
 GRID = 1 << 19
 """Points of a grid, chunks aside, for which a program's arrays are made at once."""
-NEAR = 1.5
+NEAR = 3.0
 """Layouts with bounds up to this multiple of the least ones are priced first."""
 KEPT_BYTES = 30 << 20
 """Size of the array in `_keep_pages`: below 32 MiB, the largest size that glibc adapts to."""
@@ -139,7 +139,8 @@ def search(
         # layouts.
         state.expected = state.counts.legal * len(every) // (number + 1)
         if any(len(family.legal) for family in valid):
-            for part in parts(block, valid, most=GRID):
+            # The best of all are mostly on large clusters: what these have leaves out the others.
+            for part in [*parts(block, valid, most=GRID)][:: -1 if best == "of all" else 1]:
                 state.go(*part)
     state.keep_forms()
     return answer(state, top=top, elapsed_s=time.perf_counter() - started)
@@ -215,10 +216,12 @@ class _Search(SearchState):
         covered = self.question.stack.covers is not None and self.best == "of each"
         each = [Bounded.of(batch, floors, covered) for batch in fitting]
         # Most of the best are found among the layouts whose bounds are near the least ones.
-        most = self._least(each, self.top, sure=False), self._least(each, 1, sure=True)
-        left = self._priced(space, each, products, [NEAR * least for least in most])
+        least = self._least(each, self.top, sure=False), self._least(each, 1, sure=True)
+        worst = [self.ranking.worst, self.sure.worst]
+        most = [np.minimum(NEAR * one, known) for one, known in zip(least, worst, strict=True)]
+        left = self._priced(space, each, products, most)
         # What these found leaves out the others, but for a few.
-        left = self._priced(space, left, products, [self.ranking.worst, self.sure.worst])
+        left = self._priced(space, left, products, worst)
         for one in left if not self.has_stopped else ():
             self.counts.outpace(one.clusters)
         self._tell()
