@@ -24,3 +24,8 @@ def test_of_three_the_next_is_named():
 
 def test_without_a_rival_nothing_is_said():
     assert faster_text([("a", "x", 1.0), ("a", "x", 2.0), ("b", "y", 2.0)]) == ""
+
+
+def test_a_single_rival_is_named_where_that_is_not_plain():
+    timed = [("h100", "x", 1.0), ("trainium2 (1 core)", "x", 10.0)]
+    assert faster_text(timed, named=True) == "h100 is 10x faster than trainium2 (1 core) at x."

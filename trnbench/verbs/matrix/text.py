@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from trnbench.engines.analytic.matrix.systolic import ArrayConventions, ArrayTime
 from trnbench.engines.analytic.matrix.time import roofline
 from trnbench.engines.emulate.tensor_engine.matrix import OUTPUT_ROOM
-from trnbench.facts.units import Dimension, show, significant
+from trnbench.facts.units import Dimension, counted, show, significant
 from trnbench.facts.workload.library import Product
 from trnbench.show.charts.record import ChartAxis, PointChart, Series, axis_of
 from trnbench.show.charts.text import first_chart
@@ -59,12 +59,16 @@ def matrix_report(
 
 
 def matrix_verdict(answers: Sequence[MatrixAnswer]) -> str:
-    """Sentence of the chip that is faster at the first and the last product."""
+    """Sentence of the chip, or cores of it, that is faster at the first and the last product."""
     timed = [one for one in answers if one.feasible and one.engine == answers[0].engine]
     what = [f"{one.shape} {one.number_format}" for one in timed]
     wanted = {*what[:1], *what[-1:]}
-    told = zip((one.chip for one in timed), what, (one.time_s for one in timed), strict=True)
-    return faster_text(one for one in told if one[1] in wanted)
+    who = [
+        one.chip if one.kernel is None else f"{one.chip} ({counted(one.cores, 'core')})"
+        for one in timed
+    ]
+    told = zip(who, what, (one.time_s for one in timed), strict=True)
+    return faster_text((one for one in told if one[1] in wanted), named=True)
 
 
 def matrix_trace(answers: Sequence[MatrixAnswer]) -> bytes:
