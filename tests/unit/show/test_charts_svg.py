@@ -106,6 +106,7 @@ def test_points_have_both_intervals_the_deadline_and_the_winner():
 def test_parts_and_estimates_have_lengths_in_proportion():
     weights, rest = drawn(BARS, "rect", "f0")[0], drawn(BARS, "rect", "f1")[0]
     assert float(weights["width"]) + 1 == pytest.approx(3 * (float(rest["width"]) + 1), abs=0.3)
+    assert ">4 B of 8 B</text>" in chart_svg(BARS)
     (dot,) = drawn(DAYS, "circle", "f0")
     (over,) = drawn(DAYS, "path", "l0 wide")
     low, high = (float(over["d"].partition(sign)[2].split()[0].partition("M")[0]) for sign in "MH")

@@ -218,7 +218,12 @@ def _mark(hue: int, x: float, y: float) -> str:
 
 def _bars(chart: BarChart) -> tuple[list[str], float]:
     low, high = chart.span
-    texts = [chart.text_of(bar) for bar in chart.bars]
+    # Behind the stroke of its limit a number alone would be taken for the limit.
+    texts = [
+        chart.text_of(bar)
+        + (f" of {chart.axis.text(bar.limit)}" if bar.limit is not None and bar.parts else "")
+        for bar in chart.bars
+    ]
     left = min(max([len(bar.label) for bar in chart.bars], default=0) * LETTER + 16, WIDTH // 2)
     room = WIDTH - left - max(map(len, texts), default=0) * LETTER - 12
     room = max(room, 80)
