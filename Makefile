@@ -22,7 +22,7 @@ WORKERS ?= 2
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock resolve run test test-fast soak fuzz check lines fmt bench bench-matrix bench-collective bench-train bench-self snapshots calibration lowest isolated audit wheel clean
+.PHONY: help setup lock resolve run test test-fast soak fuzz check lines fmt bench bench-matrix bench-collective bench-train bench-self snapshots demo calibration lowest isolated audit wheel clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -106,6 +106,9 @@ bench-self: $(TOOLS) ## measure trnbench's own speed against its bars
 snapshots: $(TOOLS) ## rewrite the golden files and the pictures of screens after a change that is meant
 	@TRNBENCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/golden $(ARGS)
 	@$(BIN)/python -m pytest tests/tui/test_snapshots.py --snapshot-update $(ARGS)
+
+demo: $(TOOLS) ## play a scripted session of the terminal UI: its pictures and a recording of asciinema into docs/
+	@mkdir -p docs; $(BIN)/python -m tests.tui.demo docs $(ARGS)
 
 calibration: $(READY) ## fit the shipped calibrations anew: GPUs to rows marked fit, Trainium to all rows, TorchNeuron by itself, strangers last
 	@$(BIN)/trnbench calibrate workloads/published/gpu_steps.csv workloads/published/mlperf_lora.csv \

@@ -78,7 +78,7 @@ def test_the_verdict_says_what_is_best_and_what_was():
     steps = {("price", "trn2.48xlarge"): 20}
     turned = found(steps, plan("p5.48xlarge", 2e6, 0.7), plan("trn2.48xlarge", 2.1e6, 0.3))
     told = verdict_text(turned)
-    assert told.startswith("Lowest mean cost: 4 x p5.48xlarge at $2M, cheapest with 70 %.")
+    assert told.startswith("Lowest mean cost: 4 x p5.48xlarge at $2M, cheapest in 70 % of draws.")
     assert told.endswith("As it is, 4 x trn2.48xlarge at $1M is best.")
     assert "As it is" not in verdict_text(found({}))
 

@@ -11,12 +11,11 @@ from rich.text import Text
 from textual.app import App
 
 from trnbench.facts.units import Dimension, show
-from trnbench.show.charts.record import Bar, BarChart, BarPart, ChartAxis, parts_of
+from trnbench.show.charts.record import BarPart, parts_of
 from trnbench.show.charts.text import Segment, cells_of, legend_lines
 from trnbench.show.drawing import loaded_torus
 
 if TYPE_CHECKING:
-    from trnbench.engines.analytic.step.memory_timeline import MemoryInstant
     from trnbench.verbs.collective.answer import Plane
 
 LEVELS = (0.25, 0.5, 0.75, 0.9)
@@ -242,21 +241,3 @@ def stretches(count: int, columns: int) -> list[range]:
 
 def _total(parts: Mapping[str, float]) -> float:
     return sum(parts.values())
-
-
-def block_bars(instant: MemoryInstant, title: str) -> BarChart:
-    """Bytes of each block at an instant, by category, the largest first."""
-    blocks: dict[str, dict[str, float]] = {}
-    for (block, category), size in instant.held.items():
-        if size:
-            parts = blocks.setdefault(block or "no block", {})
-            parts[str(category)] = parts.get(str(category), 0.0) + size
-    order = sorted(blocks, key=lambda name: -_total(blocks[name]))
-    names = dict.fromkeys(name for block in order for name in blocks[block])
-    return BarChart(
-        title=title,
-        caption="the largest first",
-        axis=ChartAxis(title="memory", dimension=Dimension.BYTES),
-        bars=tuple(Bar(label=name, parts=blocks[name]) for name in order),
-        parts=parts_of(names),
-    )

@@ -142,7 +142,7 @@ class Exporting(ViewModes):
 
     def export_svg(self) -> None:
         name = self.view.NAME if self.view is not None else "screen"
-        self._write(name, "svg", self.export_screenshot().encode())
+        self._write(name, "svg", _FONTS.sub("", self.export_screenshot()).encode())
 
     def copy_rows(self) -> None:
         """Copy the visible rows as CSV."""

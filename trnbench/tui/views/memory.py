@@ -9,8 +9,8 @@ from textual import on
 from textual.binding import BindingType
 
 from trnbench.facts.units import Dimension, show, significant
-from trnbench.tui.cluster_view import ClusterView
-from trnbench.tui.drawings import block_bars, draw_area
+from trnbench.tui.cluster_view import FIRST_CLUSTER, ClusterView
+from trnbench.tui.drawings import draw_area
 from trnbench.tui.questions.layouts import MemoryFound, memory_question, memory_slots
 from trnbench.tui.view import evidence_facts
 from trnbench.tui.widgets.bars import StackedBars, hue_styles
@@ -18,6 +18,7 @@ from trnbench.tui.widgets.field import Field
 from trnbench.tui.widgets.frame import offered
 from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
+from trnbench.verbs.quotes.charts import block_bars
 
 if TYPE_CHECKING:
     from trnbench.engines.analytic.step.memory_timeline import MemoryInstant
@@ -44,6 +45,11 @@ class MemoryView(ClusterView):
             "blocks here": StackedBars(),
             "blocks at the peak": StackedBars(),
         }
+
+    def begin(self) -> None:
+        """Show the layout that another view has marked, if any has."""
+        chosen = self.trnbench.cluster is not FIRST_CLUSTER
+        self.take_cluster() if chosen else super().begin()
 
     def take_cluster(self) -> None:
         super().take_cluster()

@@ -182,7 +182,9 @@ def verdict_text(found: WhatIfFound) -> str:
     if not priced:
         return "No instance type with a price keeps the limits."
     best = priced[0]
-    told = f"Lowest mean cost: {_plan_text(best)}, cheapest with {100 * best.cheapest:.0f} %."
+    told = (
+        f"Lowest mean cost: {_plan_text(best)}, cheapest in {100 * best.cheapest:.0f} % of draws."
+    )
     if len(priced) > 1:
         told += f" Next: {_plan_text(priced[1])} ({100 * priced[1].cheapest:.0f} %)."
     if was is not None and found.steps:
@@ -210,9 +212,8 @@ def cost_bars(found: WhatIfFound) -> BarChart:
     for number, (plan, cost) in enumerate(priced):
         was = before.get(plan.instance)
         change = cost.value / was.value - 1 if was else 0.0
-        moved = f" {100 * change:+.0f} %" if abs(change) >= 0.005 else ""
-        text = f"{axis.text(cost.value)} ({axis.text(cost.low)}-{axis.text(cost.high)}){moved}"
-        bars.append(_bar(plan, cost, number == 0, text=text))
+        moved = f"{100 * change:+.0f} %  " if abs(change) >= 0.005 else ""
+        bars.append(_bar(plan, cost, number == 0, text=f"{moved}{axis.text(cost.value)}"))
     return BarChart(
         title="mean cost to train",
         caption="with 80 % of the draws",

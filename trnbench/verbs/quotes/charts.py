@@ -29,6 +29,7 @@ from trnbench.show.charts.record import (
 from trnbench.show.row import Interval
 
 if TYPE_CHECKING:
+    from trnbench.engines.analytic.step.memory_timeline import MemoryInstant
     from trnbench.verbs.quotes.answer import Quote
     from trnbench.verbs.quotes.text import TimeUnit
     from trnbench.verbs.train.answer import TrainAnswer
@@ -266,6 +267,24 @@ def memory_bars(
     ]
     axis = ChartAxis(title="memory per rank", dimension=Dimension.BYTES)
     return _part_bars(axis, "of the worst stage", bars, here)
+
+
+def block_bars(instant: MemoryInstant, title: str) -> BarChart:
+    """Bytes of each block at an instant, by category, the largest first."""
+    blocks: dict[str, dict[str, float]] = {}
+    for (block, category), size in instant.held.items():
+        if size:
+            parts = blocks.setdefault(block or "no block", {})
+            parts[str(category)] = parts.get(str(category), 0.0) + size
+    order = sorted(blocks, key=lambda name: -math.fsum(blocks[name].values()))
+    names = dict.fromkeys(name for block in order for name in blocks[block])
+    return BarChart(
+        title=title,
+        caption="the largest first",
+        axis=ChartAxis(title="memory", dimension=Dimension.BYTES),
+        bars=tuple(Bar(label=name, parts=blocks[name]) for name in order),
+        parts=parts_of(names),
+    )
 
 
 def _labelled(
