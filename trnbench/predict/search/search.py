@@ -328,17 +328,20 @@ class _Search(SearchState):
             left, mine, count = piece, piece.looked_at(look), piece.count
             if mine is not None:
                 count = self._by_cluster(run.space, piece.points.some(mine))
+            roles = piece.roles(memory.program)
+            known: list[FloatArray] = []
             if piece.piped:
                 # Cheap filter: of most layouts that do not fit, the first stage already does not
                 # fit.
-                (needed,) = self._needed(
-                    memory, piece, self.lost[:1], piece.roles(memory.program)[0]
-                )
-                fits = needed <= self.available_bytes
+                known, roles = self._needed(memory, piece, self.lost, roles[0]), roles[1:]
+                fits = known[0] <= self.available_bytes
                 mine = fits if mine is None else fits & mine
             if mine is not None:
                 left = replace(piece, points=piece.points.some(mine), flights={})
-            needed, *expected = self._needed(memory, left, self.lost, *left.roles(memory.program))
+                known = [of_first[mine] for of_first in known]
+            needed, *expected = self._needed(memory, left, self.lost, *roles)
+            if known:
+                needed, *expected = map(np.maximum, known, (needed, *expected))
             fits = needed <= self.available_bytes
             held = platform.instance.host.memory_bytes or np.inf
             hosted = left.points.pick(on_host) <= held
