@@ -71,11 +71,11 @@ class WhatIf(Question):
         def own(flag: str, texts: Sequence[str]) -> tuple[str, ...]:
             found = []
             for text in texts:
-                given, _, value = text.partition("=")
+                given, equals, value = text.partition("=")
                 name = catalog.find("instances", given.strip()).name
                 if name not in named:
                     raise InputError(f"{flag} names {given.strip()}, which is not among --on")
-                found.append(f"{name}={value.strip()}")
+                found.append(f"{name}{equals}{value.strip()}")
             return tuple(found)
 
         found = WhatIf(
@@ -104,7 +104,7 @@ def _by_name(
 def _speed(flag: str, text: str) -> tuple[str, float]:
     found = parsing.changed_name(f"{flag} {text!r}", text, FASTEST)
     if found is None:
-        raise InputError(f"{flag} {text!r} is not NAME=CHANGE, e.g. trn2.48xlarge=-10%")
+        raise InputError(f"{flag} {text!r} is not NAME=CHANGE, e.g. trn2.48xlarge=-10% or +5%")
     return found
 
 
