@@ -26,8 +26,8 @@ class CalibrateQuestion(Question):
     """
 
     measurements: tuple[Path, ...] = option(
-        "CSV files of measured steps; or a folder of `launch` or `plan --pilot`, then logs "
-        "of its job; or logs and folders of them, with --model and --on; what nccom-test and "
+        "CSV files of measured steps. Or a folder of `launch` or `plan --pilot`, then logs "
+        "of its job. Or logs and folders of them, with --model and --on. Or what nccom-test and "
         "nccl-tests print, with --on, and CSV files of collectives.",
         metavar="MEASUREMENTS...",
         several="repeated",
