@@ -100,7 +100,7 @@ def test_a_log_alone_leaves_several_causes_and_names_a_run(tmp_path, capsys):
     assert main(["explain", str(log), *run, *knobs]) == 0
     shown = capsys.readouterr().out
     assert "equally well" in shown
-    assert "To tell them apart, run run with" in shown
+    assert "To tell them apart, repeat run with" in shown
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ def test_memory_is_told_slot_by_slot(run):
     assert [start for start, _ in times] == sorted(start for start, _ in times)
     assert rows[-1]["start_s"] is None
     text = run(*asked).out
-    assert "holds most first in slot" in text
+    assert "peak memory: " in text
     assert "at the peak" in text
 
 

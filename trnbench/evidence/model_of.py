@@ -269,7 +269,7 @@ def _matches(model: Model, shape: Shape) -> bool:
 
 
 def _named_shapes(model: Model) -> Assumption:
-    return Assumption(name="shapes", value=model.name, why="those of the model's name")
+    return Assumption(name="shapes", value=model.name, why="from the model's name")
 
 
 def _like(

@@ -337,7 +337,7 @@ def _warned(platform: Platform, degrees: LegalDegrees, grid: Grid) -> Reason:
         "tensor parallel",
         np.isin(grid.tp, degrees.tensor_parallel_warned),
         lambda at: (
-            f"tensor parallelism of {at['tp']} ranks is not supported everywhere on {name}; "
+            f"tp={at['tp']} is not supported by all software on {name}; "
             f"tp={_nearest(degrees.tensor_parallel, at['tp'])} is"
         ),
     )

@@ -418,8 +418,8 @@ def _zone_warnings(sizes: Sequence[int], nodes: int) -> tuple[str, ...]:
     if len(sizes) < 2 or nodes < 2:
         return ()
     return (
-        f"{added(sizes)} machines in separate blocks may lie in different zones, which no network "
-        "of a step joins: buy them in one zone",
+        f"needs {added(sizes)} machines in separate Capacity Blocks in one Availability Zone; "
+        "EFA does not cross zones",
     )
 
 

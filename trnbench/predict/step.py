@@ -370,8 +370,8 @@ def _uneven_chunks(setup: TrainSetup, layout: Layout) -> list[str]:
     if transformer is None or layout.vpp == 1 or transformer.layers % chunks == 0:
         return []
     return [
-        f"{transformer.layers} layers in pp {layout.pp} x vpp {layout.vpp} make uneven chunks, "
-        "priced as even ones: Megatron takes them only with a layout of stages of one's own"
+        f"{transformer.layers} layers do not divide into {layout.pp} x {layout.vpp} chunks; "
+        "predicted as if they did. Megatron needs --pipeline-model-parallel-layout"
     ]
 
 

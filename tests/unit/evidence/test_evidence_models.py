@@ -91,7 +91,7 @@ def test_a_head_size_of_its_own(models):
 def test_a_name_is_known_whatever_its_capitals_and_punctuation(models, name):
     answer = models.of(name, Shape(), None)
     assert answer.model.name == "llama3.1-8b"
-    assert [one.why for one in answer.assumed] == ["those of the model's name"]
+    assert [one.why for one in answer.assumed] == ["from the model's name"]
 
 
 def test_shapes_that_are_said_win_over_those_of_the_name(models):

@@ -148,7 +148,7 @@ def test_a_row_becomes_a_layout(reader):
     assert found.setup.stack.name == "training-nemo-hopper"
     assert found.setup.own_stack
     assert texts(found) == [
-        "shapes llama3.1-8b: those of the model's name",
+        "shapes llama3.1-8b: from the model's name",
         "vpp 1: the row names none",
         "zero 1: habit of nemo-hopper",
         "sequence parallel on: habit of nemo-hopper",

@@ -332,7 +332,7 @@ class _Bars(State):
         return any(len(bar.steps) > _MANY for bar in self.bars.values())
 
     def readings(self) -> Readings:
-        found = Readings(format="progress bar", remark="timed by a bar of whole seconds")
+        found = Readings(format="progress bar", remark="from a progress bar with 1 s resolution")
         if self.bars:
             longest = max(self.bars, key=lambda total: self.bars[total].span_s)
             found.values.extend(self.bars[longest].paces())

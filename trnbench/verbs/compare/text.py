@@ -269,7 +269,7 @@ def _looked(answer: CompareAnswer) -> list[str]:
 
 def _other_stack_line(one: OtherStack) -> str:
     quote = one.quote
-    where = f"{quote.instance} with stack {one.stack}, measured on it too"
+    where = f"{quote.instance} with stack {one.stack} instead (measured on it)"
     if quote.elapsed_s is None:
         return f"{where}: {', '.join(quote.reasons)}"
     cost = f", {money_text(quote.cost_usd.value)}" if quote.cost_usd else ""

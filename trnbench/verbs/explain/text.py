@@ -111,7 +111,7 @@ def _draw(report: Report, answer: Explanation, style: Style) -> str:
     blocks.append(style.strong(style.wrap(says(answer))))
     if answer.suspects:
         if answer.verdict == "as predicted":
-            blocks.append("If one is at work all the same, the likeliest are:")
+            blocks.append("If something is wrong anyway, check first:")
         likely = sum(one.probability >= _LEAST for one in answer.suspects[:_SHOWN])
         blocks.append(draw_rows(replace(report, rows=report.rows[: max(likely, 1)]), style))
         if answer.verdict != "as predicted":
@@ -198,7 +198,7 @@ def _telling(run: TellingRun, style: Style) -> str:
         for name, time_s in sorted(run.by_cause, key=lambda one: one[1])
     ]
     text = (
-        f"To tell them apart, run {run.of} with {run.change}: {'; '.join(times)}; "
+        f"To tell them apart, repeat {run.of} with {run.change}: {'; '.join(times)}; "
         f"{show(run.predicted_s, Dimension.SECONDS, digits=4)} without any"
     )
     return style.wrap(text)

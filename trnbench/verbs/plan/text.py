@@ -265,7 +265,7 @@ def _changes(answer: PlanAnswer) -> list[str]:
     ]
     if not moved:
         return ["the best plan at any price, speed and failure rate looked at (--details)"]
-    return [f"another plan is better with {', '.join(moved)} (--details)"]
+    return [f"the recommendation changes with {', '.join(moved)} (--details)"]
 
 
 def _headline(answer: PlanAnswer, style: Style) -> str:
@@ -278,7 +278,7 @@ def _headline(answer: PlanAnswer, style: Style) -> str:
         lines += [style.wrap(one) for one in told]
     elif answer.nearest is not None:
         lines = [style.strong(style.wrap(plan_verdict_text(answer)))]
-        lines += [style.wrap(f"limiting: {reason}") for reason in answer.binding]
+        lines += [style.wrap(f"limit: {reason}") for reason in answer.binding]
         lines.append(style.wrap(f"nearest: {sentence(answer.nearest)}"))
     else:
         lines = [style.strong("no plan: nothing was looked at to the end")]

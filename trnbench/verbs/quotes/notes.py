@@ -62,7 +62,7 @@ def basis_text(quote: Quote) -> str:
 def evidence_lines(quotes: Sequence[Quote]) -> list[str]:
     """Return the basis of each row's speed, equal ones together, and the weakest evidence."""
     lines = _by_instance(quotes, _speed_basis)
-    weakest = _by_instance(quotes, lambda one: f"weakest input {one.step.evidence.word}")
+    weakest = _by_instance(quotes, lambda one: f"some inputs are {one.step.evidence.word}")
     if len(weakest) == 1:
         weakest = [weakest[0].partition(": ")[2]]
     return [*lines, *(f"{one} (trnbench help evidence)" for one in weakest)]

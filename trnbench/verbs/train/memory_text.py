@@ -81,9 +81,9 @@ def _peak_words(answer: TrainAnswer, held: MemoryTimeline, memory: RankMemory) -
     chunk = f", chunk {peak.chunk}" if answer.layout.degree("vpp") > 1 else ""
     low, high = (show(size, Dimension.BYTES) for size in (memory.low_bytes, memory.high_bytes))
     return [
-        f"a rank of {stage} holds most first in slot {peak.slot}, {peak.phase} of micro-batch "
-        f"{peak.micro_batch}{chunk}{when}: {show(peak.total_bytes, Dimension.BYTES)} of "
-        f"{show(memory.available_bytes, Dimension.BYTES)} available",
+        f"peak memory: {show(peak.total_bytes, Dimension.BYTES)} of "
+        f"{show(memory.available_bytes, Dimension.BYTES)} per rank of {stage}, in slot "
+        f"{peak.slot}, {peak.phase} of micro-batch {peak.micro_batch}{chunk}{when}",
         f"80 % interval {low} to {high}; fits with a probability of "
         f"{significant(100 * memory.fit_probability, 3)} %",
     ]
