@@ -74,7 +74,7 @@ def test_explain_shows_what_the_devices_did(run, tmp_path):
         (b'{"log_history": [{"train/step', "not valid JSON"),
         (b"step 7 step_time 4.1s\nstep 7 step_time 8.3s\n", "its ranks disagree"),
         (b"step 1 step_time 9s\nstep 2 step_time nans\n", "first line 2"),
-        (b"step 99999999999999999999 step_time 1e999s\n", "inf is no time"),
+        (b"step 99999999999999999999 step_time 1e999s\n", "inf is neither a time"),
     ],
 )
 def test_bad_files_are_one_line_and_nothing_is_written(run, tmp_path, verb, text, said):

@@ -183,7 +183,7 @@ def test_the_circle_from_a_plan_closes_at_the_planned_speed_and_breaks_at_70_per
     [
         (None, "step time: 1 s\n", "no such file"),
         ("{", "step time: 1 s\n", "not valid JSON"),
-        ('{"schema": "trnbench.train/1", "rows": [{}]}', "step time: 1 s\n", "is no prediction"),
+        ('{"schema": "trnbench.train/1", "rows": [{}]}', "step time: 1 s\n", "is not a prediction"),
         ("own", "no times\n", "has no step time"),
         ("own", "\0\1", "binary"),
     ],
@@ -207,7 +207,7 @@ def test_what_cannot_be_verified_is_refused_in_a_line(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("verify", "LOG", "JOB"), "is no folder"),
+        (("verify", "LOG", "JOB"), "is not a folder"),
         (("explain", "LOG", "JOB"), "name it first, then its logs"),
         (("explain", "JOB"), "give what its run has logged too"),
     ],

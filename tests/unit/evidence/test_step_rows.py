@@ -201,7 +201,7 @@ def test_a_row_of_lora_has_the_usual_adapters_unless_it_says_others(reader):
     assert found.layout.adapter_rank == 16
     assert "adapter rank 16: usual of --job lora" in texts(found)
     assert not any(what.startswith("adapters on") for what in texts(found))
-    assert "job: 'rloo' is none of pretrain, finetune, lora" in str(read(reader, job="rloo"))
+    assert "job: 'rloo' is not one of pretrain, finetune, lora" in str(read(reader, job="rloo"))
 
 
 def test_a_row_without_software_takes_the_machines_stack_and_unknown_software_is_eager(reader):
@@ -242,12 +242,12 @@ def test_logical_cores_of_another_size(reader):
         ({"tp": ""}, "tp: not given"),
         ({"gbs": ""}, "gbs: not given"),
         ({"seq": ""}, "seq: not given"),
-        ({"zero": "4"}, "zero: '4' is none of 0, 1, 2, 3"),
+        ({"zero": "4"}, "zero: '4' is not one of 0, 1, 2, 3"),
         ({"recompute": "some"}, "recompute: 'some' is none of none, selective, full"),
         ({"sequence_parallel": "maybe"}, "sequence_parallel: 'maybe' is neither of yes"),
         ({"instance": "p5.47xlarge"}, "unknown instance 'p5.47xlarge'; did you mean"),
         ({"precision": "int3"}, "unknown precision 'int3'"),
-        ({"outcome": "odd"}, "outcome: 'odd' is none of measured, crashed_or_oom"),
+        ({"outcome": "odd"}, "outcome: 'odd' is not one of measured, crashed_or_oom"),
         ({"step_time_s": ""}, "step_time_s: not given, and nothing else was measured"),
         ({"step_time_s": "-2"}, "step_time_s: '-2' is not a positive number"),
         ({"trust": "none", "notes": "a typo; more"}, "its collector doubts it: a typo"),

@@ -76,7 +76,7 @@ def test_nvidia_smi(tmp_path):
         (SMI + "x, 0, [N/A], 3 MiB\n", "1 of 1 samples of nvidia-smi cannot be read, first line 2"),
         (
             '{"a": {"total_time": 1.0, "tensor_engine_active_time_percent": 18.06}}',
-            "18.06 is no number between",
+            "18.06 is not a number between",
         ),
         ('{"a": {"total_time": 1.0, "x_active_time": 18', "not valid JSON"),
         ("step time: 1 s\n", "is of no known monitor"),
