@@ -27,6 +27,7 @@ from trnbench.tui.widgets.plot import Plot
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_model import TableSource
 from trnbench.tui.widgets.table_pane import TablePane
+from trnbench.tui.work_process import TableFound
 from trnbench.verbs.compare.scenario import read_scenario
 
 pytestmark = pytest.mark.asyncio
@@ -759,6 +760,24 @@ async def test_a_plot_without_room_stands_still(opened):
     plot.action_pan_up()
     plot.action_zoom_in()
     assert app.is_running
+
+
+async def test_a_new_question_of_ranked_rows_begins_at_the_first_and_the_same_keeps_its_row(
+    made, silent, unplotted, until, canned
+):
+    app = made("layouts")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.view is not None)
+        report = canned.ranked_report(30)
+        app.view.show_table(TableFound(report=report), "name")
+        await pilot.press("end")
+        marked = app.view.table.key
+        assert marked == "row 29"
+        app.view.show_table(TableFound(report=report), "name")
+        assert app.view.table.key == marked
+        other = replace(report, inputs={"nodes": 4})
+        app.view.show_table(TableFound(report=other), "name")
+        assert app.view.table.cursor == 0
 
 
 async def test_a_text_is_cut_where_it_has_no_room_and_a_number_never():
