@@ -21,7 +21,7 @@ NEEDS_JAX = pytest.mark.skipif(find_spec("jaxlib") is None, reason="JAX is not i
         (("matrix", "--device", "tpu"), "known: auto, cpu, cuda, neuron"),
         (("matrix", "--budget", "5"), "--budget"),
         (("matrix", "--host-devices", "0"), "--host-devices must be from 1"),
-        (("all", "--write-spec", "a/b"), "no name for a file"),
+        (("all", "--write-spec", "a/b"), "is not a file name"),
         (("all", "--write-spec", "h100"), "is the name of a chip already"),
         (("matrix", "--write-spec", "mine"), "needs rows of all kinds"),
         (("all", "--force"), "goes with --write-spec"),

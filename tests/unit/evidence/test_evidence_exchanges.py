@@ -77,7 +77,7 @@ def test_a_forced_ring_is_slower_than_adding_in_the_switch():
         ({"gpus": "16"}, "8 ranks a node"),
         ({"gpus": "9", "nodes": "2"}, "do not spread evenly"),
         ({"size_bytes": ""}, "size_bytes: not given"),
-        ({"collective": "gossip"}, "no collective that is modelled"),
+        ({"collective": "gossip"}, "not a collective that is modelled"),
         ({"algo": "nvlstree"}, "is not modelled"),
         ({"busbw_GBps": ""}, "algbw_GBps: not given"),
         ({"time_stat": "p50 host-timed"}, "timed on the host"),
