@@ -90,11 +90,10 @@ class Bounded(Record, eq=False):
         """How far the least bound lies above another one of its cluster, as a multiple of it."""
         return float(np.min(self.floor_s / least[self.clusters]))
 
-    def parted(self, most: Sequence[FloatArray]) -> tuple[Bounded, Bounded]:
-        """Layouts with bounds up to the `most` of their cluster, or of those sure, and the rest."""
+    def within(self, most: Sequence[FloatArray]) -> BoolArray:
+        """True of layouts with bounds up to the `most` of their cluster, or of those sure."""
         best, sure = (self.floor_s <= one[self.clusters] for one in most)
-        mask = best | self.sure & sure
-        return self.some(mask), self.some(~mask)
+        return np.asarray(best | self.sure & sure)
 
     def some(self, mask: BoolArray) -> Bounded:
         points, size = self.batch.points.some(mask), self.batch.memory_bytes[mask]

@@ -215,27 +215,23 @@ class _Search(SearchState):
         floors = Floors(self.question, products)
         covered = self.question.stack.covers is not None and self.best == "of each"
         each = [Bounded.of(batch, floors, covered) for batch in fitting]
-        # Most of the best are found among the layouts whose bounds are near the least ones.
         least = self._least(each, self.top, sure=False), self._least(each, 1, sure=True)
-        worst = [self.ranking.worst, self.sure.worst]
-        most = [np.minimum(NEAR * one, known) for one, known in zip(least, worst, strict=True)]
-        left = self._priced(space, each, products, most)
-        # What these found leaves out the others, but for a few.
-        left = self._priced(space, left, products, worst)
-        for one in left if not self.has_stopped else ():
-            self.counts.outpace(one.clusters)
+        worst = self.ranking.worst, self.sure.worst
+        near = [np.minimum(NEAR * one, known) for one, known in zip(least, worst, strict=True)]
+        waiting = [np.ones(len(one), dtype=np.bool_) for one in each]
+        # Most of the best are found among the layouts whose bounds are near the least ones; what
+        # these found leaves out the others, but for a few.
+        for most in (near, worst):
+            masks = [left & one.within(most) for one, left in zip(each, waiting, strict=True)]
+            some = [one.some(mask) for one, mask in zip(each, masks, strict=True) if mask.any()]
+            # The most promising come first: they may leave out others without a price.
+            some.sort(key=lambda one: one.above(least[0]))
+            if some:
+                self._price(space, [one.batch for one in some], products, some)
+            waiting = [left & ~mask for left, mask in zip(waiting, masks, strict=True)]
+        for one, left in zip(each, waiting, strict=True) if not self.has_stopped else ():
+            self.counts.outpace(one.clusters[left])
         self._tell()
-
-    def _priced(
-        self, space: Space, each: list[Bounded], products: Products, most: list[FloatArray]
-    ) -> list[Bounded]:
-        """Price layouts with bounds up to the `most` of their cluster; the others are left."""
-        pairs = [one.parted(most) for one in each]
-        # The most promising come first: what they find may leave out others without a price.
-        some = sorted((one for one, _ in pairs if len(one)), key=lambda one: one.above(most[0]))
-        if some:
-            self._price(space, [one.batch for one in some], products, some)
-        return [one for _, one in pairs]
 
     def _least(self, each: list[Bounded], count: int, *, sure: bool) -> FloatArray:
         """The `count`-th least bound of each cluster, or of all, infinite where there are fewer."""
@@ -263,11 +259,11 @@ class _Search(SearchState):
         prices: dict[tuple[Variant, bool], JobPrices] = {}
         for number, batch in enumerate(fitting):
             if bounded:
-                left, outpaced = bounded[number].parted([self.ranking.worst, self.sure.worst])
-                self.counts.outpace(outpaced.clusters)
-                if not len(left):
+                mask = bounded[number].within((self.ranking.worst, self.sure.worst))
+                self.counts.outpace(bounded[number].clusters[~mask])
+                if not mask.any():
                     continue
-                batch = left.batch
+                batch = batch if mask.all() else bounded[number].some(mask).batch
             variant = batch.run.variant
             groups = group_modes(variant)
             shared = exchanges.of(groups, partial(self._exchanges, space, fitting, groups))
