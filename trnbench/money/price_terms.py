@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, get_args
 
-from trnbench.errors import InputError, UnitError, UnknownNameError, did_you_mean
+from trnbench.errors import InputError, UnitError, UnknownNameError
 from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.instance import PurchaseOption
@@ -201,8 +201,9 @@ def check_region(catalog: Catalog, region: str) -> None:
     """Raise for a region in which no price list has a row."""
     known = [name for name, _ in regions(catalog)]
     if region not in known:
-        hint = f"with prices: {', '.join(known)}"
-        raise InputError(f"unknown region {region!r}{did_you_mean(region, known)}", hint=hint)
+        unknown = UnknownNameError("region", region, known)
+        unknown.hint = f"with prices: {', '.join(known)}"
+        raise unknown
 
 
 def regions(catalog: Catalog) -> list[tuple[str, int]]:

@@ -41,7 +41,7 @@ def test_a_part_is_written_as_it_is_read(text):
         ((None, None, ("50%@8k",)), "share of --tokens"),
         (("1T", None, ("50%@8k", "1B@8k")), "every part"),
         (("1T", None, ("50%@8k", "40%@8k")), "90 %"),
-        ((None, None, ("1B@8k,cp",)), "TOKENS@SEQUENCE"),
+        ((None, None, ("1B@8k,cp",)), "KNOB=VALUE"),
         ((None, None, ("1B",)), "TOKENS@SEQUENCE"),
         ((None, None, ("1B@8k,cp=2,cp=4",)), "twice"),
         ((None, None, ("1B@8k,sequence=4k",)), "behind the @"),
