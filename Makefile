@@ -107,8 +107,8 @@ snapshots: $(TOOLS) ## rewrite the golden files and the pictures of screens afte
 	@TRNBENCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/golden $(ARGS)
 	@$(BIN)/python -m pytest tests/tui/test_snapshots.py --snapshot-update $(ARGS)
 
-demo: $(TOOLS) ## play a scripted session of the terminal UI: its pictures and a recording of asciinema into docs/
-	@mkdir -p docs; $(BIN)/python -m tests.tui.demo docs $(ARGS)
+demo: $(TOOLS) ## play a scripted session of the terminal UI, and write its pictures and a recording
+	@mkdir -p tests/tui/pictures; $(BIN)/python -m tests.tui.demo tests/tui/pictures $(ARGS)
 
 calibration: $(READY) ## fit the shipped calibrations anew: GPUs to rows marked fit, Trainium to all rows, TorchNeuron by itself, strangers last
 	@$(BIN)/trnbench calibrate workloads/published/gpu_steps.csv workloads/published/mlperf_lora.csv \

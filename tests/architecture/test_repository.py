@@ -16,6 +16,19 @@ PACKAGE = sorted((ROOT / "trnbench").rglob("*.py"))
 BAGS = {"utils", "util", "helpers", "helper", "common", "misc", "core", "base"}
 
 
+TOP = {
+    *("pyproject.toml", "trnbench", "specs", "workloads", "tests", "Makefile"),
+    *("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".ci", ".gitignore"),
+}
+
+
+def test_the_top_level_has_only_what_belongs_there():
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("no checkout of git")
+    assert {name.partition("/")[0] for name in done.stdout.splitlines()} == TOP
+
+
 def test_no_module_is_a_bag():
     assert not [path for path in PACKAGE if path.stem in BAGS]
 
