@@ -23,7 +23,9 @@ TOP = {
 
 
 def test_the_top_level_has_only_what_belongs_there():
-    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         pytest.skip("no checkout of git")
     assert {name.partition("/")[0] for name in done.stdout.splitlines()} == TOP

@@ -15,7 +15,17 @@ from trnbench.predict.setup import train_setup
 from trnbench.program.step import training_step
 
 CATALOG = open_catalog(environment={})
+
+
+def counted(stack):
+    """The stack with software that holds nothing beside its tensors."""
+    told = stack.provenance
+    known = {key: one for key, one in told.evidence.items() if not key.startswith("memory.")}
+    return replace(stack, memory=MemoryOverheads(), provenance=replace(told, evidence=known))
+
+
 SETUP = train_setup(CATALOG, "llama2-7b", "p5.48xlarge", 1)
+STACK = counted(SETUP.stack)
 PROGRAM = training_step(
     SETUP.model,
     Layout(tp=8, global_batch=64, sequence=4096, micro_batch=4, precision="bf16-master"),
@@ -27,7 +37,7 @@ def chance(capacity_bytes):
         SETUP.platform.chip.memory, capacity_per_chip_bytes=float(capacity_bytes)
     )
     chip = replace(SETUP.platform.chip, memory=memory_of_chip)
-    return of(SETUP.stack, replace(SETUP.platform, chip=chip)).fit_probability
+    return of(STACK, replace(SETUP.platform, chip=chip)).fit_probability
 
 
 def of(stack, platform=SETUP.platform, program=PROGRAM):
@@ -39,7 +49,7 @@ def needed(ratio):
 
 
 def test_it_is_below_half_where_what_is_expected_just_fits():
-    reserve, lost = reserve_range(SETUP.platform), fragmentation_range(SETUP.stack)
+    reserve, lost = reserve_range(SETUP.platform), fragmentation_range(STACK)
     assert reserve.low < reserve.value < reserve.high
     # Both ranges reach further up than down.
     assert 0.25 < chance(needed(lost.value) + reserve.value) < 0.5
@@ -48,7 +58,7 @@ def test_it_is_below_half_where_what_is_expected_just_fits():
 
 
 def test_the_upper_ends_leave_little_doubt():
-    reserve, lost = reserve_range(SETUP.platform), fragmentation_range(SETUP.stack)
+    reserve, lost = reserve_range(SETUP.platform), fragmentation_range(STACK)
     # Each end is passed in a tenth of the cases; both at once make it less.
     assert 0.9 < chance(needed(lost.high) + reserve.high) < 1.0
 
@@ -61,21 +71,21 @@ def test_more_room_is_never_less_likely_to_do():
 
 def with_memory(low=None, high=None, **numbers):
     """Return the stack with other overheads; `low` and `high` are those of the first of them."""
-    evidence = dict(SETUP.stack.provenance.evidence)
+    evidence = dict(STACK.provenance.evidence)
     if low is not None:
         kind = evidence["fragmentation"]
         path = f"memory.{next(iter(numbers)).removesuffix('_bytes')}"
         evidence[path] = replace(kind, low=low, high=high)
     return replace(
-        SETUP.stack,
+        STACK,
         memory=MemoryOverheads(**numbers),
-        provenance=replace(SETUP.stack.provenance, evidence=evidence),
+        provenance=replace(STACK.provenance, evidence=evidence),
     )
 
 
 def test_the_interval_holds_the_value_and_grows_with_what_is_not_known():
-    plain, unsure = of(SETUP.stack).held(), of(with_memory(0.8, 1.4, whole=1.0)).held()
-    assert plain.value == unsure.value == needed(SETUP.stack.fragmentation)
+    plain, unsure = of(STACK).held(), of(with_memory(0.8, 1.4, whole=1.0)).held()
+    assert plain.value == unsure.value == needed(STACK.fragmentation)
     assert unsure.low < plain.low < plain.value < plain.high
     # The share itself is wider than what the allocator loses: its own ends are nearly reached.
     assert unsure.low == pytest.approx(0.8 * plain.value, rel=0.03)
@@ -97,8 +107,8 @@ def test_a_chip_holds_its_ranks_whatever_stage_they_are_on():
     platform = train_setup(CATALOG, "llama2-7b", "trn2.48xlarge", 1).platform
     assert platform.chip.ranks() == 4
     layout = Layout(tp=2, pp=4, global_batch=64, sequence=4096, precision="bf16-master")
-    piped = of(SETUP.stack, platform, training_step(SETUP.model, layout))
-    held = memory(piped.program, platform, fragmentation_ratio=SETUP.stack.fragmentation)
+    piped = of(STACK, platform, training_step(SETUP.model, layout))
+    held = memory(piped.program, platform, fragmentation_ratio=STACK.fragmentation)
     first, light = (float(stage.total_bytes) for stage in held.stages[:2])
     assert piped.held("first").value == first
     assert piped.held("worst").value == float(held.total_bytes)
@@ -108,12 +118,12 @@ def test_a_chip_holds_its_ranks_whatever_stage_they_are_on():
     assert buffers.held("worst").value == float(held.total_bytes) + 3000
     assert piped.held("chip").value == 2 * first + 2 * light
     alone = Layout(tp=2, global_batch=64, sequence=4096, precision="bf16-master")
-    half = of(SETUP.stack, platform, training_step(SETUP.model, alone))
+    half = of(STACK, platform, training_step(SETUP.model, alone))
     assert half.held("chip").value == 2 * half.held().value
 
 
 def test_numbers_may_be_rows_of_samples():
-    found = of(SETUP.stack)
+    found = of(STACK)
     rows = found.bytes_by({"memory.states": np.array([1.0, 1.1]), "fragmentation": 0.0})
     each = [found.bytes_by({"memory.states": one, "fragmentation": 0.0}) for one in (1.0, 1.1)]
     assert rows.tolist() == [float(one) for one in each]
