@@ -254,8 +254,8 @@ def test_a_table_without_its_model_is_given_one(run, tmp_path):
         (",".join(COLUMNS) + "\n", "and no row"),
         (",".join(COLUMNS) + "\n" + "x" + "," * 13 + "\n", "no row can be fitted: x: "),
         (
-            "collective,instance,nodes,ranks,size_bytes,time_us\nallreduce,trn1,1,2,8,9\n",
-            "no collective can be fitted: line 2: unknown system 'trn1'",
+            "collective,instance,nodes,ranks,size_bytes,time_us\nallreduce,trn9,1,2,8,9\n",
+            "no collective can be fitted: line 2: unknown system 'trn9'",
         ),
     ],
 )

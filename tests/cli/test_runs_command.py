@@ -47,7 +47,7 @@ def test_a_refused_question_is_not_kept_and_an_answer_of_no_is(kept):
     assert kept("train", "llama2-70b", "--on", "trn1.2xlarge", "--global-batch", "64").code == 1
     (row,) = kept("runs", "list", "--json").json["rows"]
     assert row["verb"] == "train"
-    assert row["headline"].startswith("no: ")
+    assert row["headline"].startswith("No: ")
 
 
 @pytest.mark.slow

@@ -835,7 +835,7 @@ async def test_nothing_is_dim_in_a_theme_of_high_contrast(opened):
 
     def colours():
         strips = app.screen._compositor.render_strips()
-        (drawn,) = (one for strip in strips for one in strip if "not drawn" in one.text)
+        (drawn, *_) = (one for strip in strips for one in strip if "not drawn" in one.text)
         return drawn.style.color.triplet, drawn.style.bgcolor.triplet
 
     app.theme = "textual-dark"
