@@ -22,7 +22,7 @@ from trnbench.store.runs import listed
 from trnbench.verbs.runs.run import read_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.xdist_group("browser")]
-KEYS = {"Enter": 13, "Escape": 27}
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27}
 
 
 def until_open(port):
@@ -130,7 +130,7 @@ def test_the_served_ui_opens_types_plans_again_and_exports(tmp_path):
             first = await until(lambda: newest(tmp_path))
             rows = await exported(tab, downloads, days_of(first))
             await tab.picture(tmp_path / "served-1300.png")
-            await press(tab, "f", "ctrl+u", "llama2-7b", "Enter", "Escape")
+            await press(tab, "f", "Tab", "ctrl+u", "llama2-7b", "Enter", "Escape")
             asked = ("llama2-7b",)
             second = await until(lambda: (one := newest(tmp_path)).run.models == asked and one)
             await tab.show(700, 500)

@@ -196,7 +196,7 @@ def test_an_interval_across_a_limit_is_a_warning(run):
     row = chosen(answer(run, *RUN, *TWO, "--deadline", "60d"))
     budget = (row["cost_usd"] + row["high_cost_usd"]) / 2
     done = run("plan", *RUN, *TWO, "--deadline", "60d", "--budget", budget)
-    assert " may miss the deadline or budget; " in " ".join(done.out.split())
+    assert " may miss the deadline or budget (" in " ".join(done.out.split())
     roomy = run("plan", *RUN, *TWO, "--deadline", "60d", "--budget", "1B")
     assert "budget" not in roomy.out.splitlines()[0]
 

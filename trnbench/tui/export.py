@@ -33,9 +33,10 @@ COPY_WIDTH = 54
 
 
 def rows_as(report: Report, output_format: str) -> bytes:
-    from trnbench.show.formats import render
+    from trnbench.show.formats import few_columns, render
 
-    return render(report, output_format, PLAIN)
+    drawn = few_columns(report) if output_format == "csv" else report
+    return render(drawn, output_format, PLAIN)
 
 
 def free_path(

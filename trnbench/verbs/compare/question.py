@@ -8,7 +8,7 @@ from trnbench.errors import InputError
 from trnbench.facts import parsing
 from trnbench.verbs.asking.option import Given
 from trnbench.verbs.asking.question import Question, group, option
-from trnbench.verbs.quotes.question import DEADLINE_S, SENSITIVITY, RunRequest, with_usual
+from trnbench.verbs.quotes.question import DEADLINE_S, SENSITIVITY, RunRequest
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -76,6 +76,8 @@ class CompareQuestion(Question):
     @classmethod
     def filled(cls, given: Given, catalog: Catalog) -> Given:
         """Return the options with those of a fleet's job, and usual ones where none are said."""
+        from trnbench.verbs.quotes.usual import with_usual
+
         whole, assumed = with_usual(catalog, given)
         if not whole.get("nodes") or whole.get("equal_cost"):
             whole["deadline"] = parsing.moved_text(DEADLINE_S, whole.get("deadline"))

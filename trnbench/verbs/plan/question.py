@@ -11,7 +11,7 @@ from trnbench.money import Objective
 from trnbench.verbs.asking.option import Given
 from trnbench.verbs.asking.question import Question, group, option
 from trnbench.verbs.asking.shared_options import DETAILS
-from trnbench.verbs.quotes.question import DEADLINE_S, SENSITIVITY, RunRequest, with_usual
+from trnbench.verbs.quotes.question import DEADLINE_S, SENSITIVITY, RunRequest
 
 if TYPE_CHECKING:
     from trnbench.facts.catalog.search import Catalog
@@ -86,6 +86,8 @@ class PlanQuestion(Question):
     @classmethod
     def filled(cls, given: Given, catalog: Catalog) -> Given:
         """Return the options with those of a fleet's job, and usual ones where none are said."""
+        from trnbench.verbs.quotes.usual import with_usual
+
         whole, assumed = with_usual(catalog, given)
         if whole.get("objective") in (None, "cost"):
             whole["deadline"] = parsing.moved_text(DEADLINE_S, whole.get("deadline"))

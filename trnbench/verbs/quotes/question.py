@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from trnbench.errors import InputError
 from trnbench.facts import parsing
@@ -13,8 +13,7 @@ from trnbench.facts.catalog.search import Catalog, open_catalog
 from trnbench.facts.hardware.library import load_instance
 from trnbench.facts.parsing import LEAST_SURE, MOST_SURE
 from trnbench.facts.records import MAX_SIZE
-from trnbench.facts.units import DAY_S, Dimension, show
-from trnbench.facts.workload.choices import USUAL_INSTANCES, USUAL_MODEL, USUAL_TOKENS
+from trnbench.facts.units import DAY_S
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money import Commitment, CompileCache
 from trnbench.predict.settled import Prefer
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from trnbench.money.price_terms import PriceTerms
     from trnbench.predict.setup import TrainSetup
 
-_Pair: TypeAlias = tuple[str, str]
 MAX_NODES = 512
 """Clusters are looked at up to this size, unless asked otherwise."""
 DEADLINE_S = 60 * DAY_S
@@ -277,23 +275,6 @@ class RunRequest(Question):
             del plain["sizes"]
         first = ("model", "parts", "instances", "price_date", "setting")
         return {name: plain[name] for name in first} | plain
-
-
-def with_usual(catalog: Catalog, given: Given) -> tuple[dict[str, Any], tuple[_Pair, ...]]:
-    """The options with those of a fleet's job and the usual ones, and which these are."""
-    from trnbench.verbs.fleet.jobs import with_job
-
-    asked = {**given, "model": given.get("model") or USUAL_MODEL}
-    model, options = with_job(catalog, asked.pop("model"), asked)
-    whole = {**options, "model": model}
-    assumed = [] if given.get("model") else [("model", model)]
-    if not any(whole.get(length) for length in ("tokens", "samples", "phase")):
-        whole["tokens"] = USUAL_TOKENS
-        assumed.append(("tokens", show(USUAL_TOKENS, Dimension.COUNT)))
-    if not whole.get("on"):
-        whole["on"] = USUAL_INSTANCES
-        assumed.append(("on", ", ".join(USUAL_INSTANCES)))
-    return whole, tuple(assumed)
 
 
 def _of_instance(option_name: str, text: str | None, instance: str) -> str | None:
