@@ -66,7 +66,14 @@ def test_a_moved_question_says_changes_as_its_command_does():
 def plan(name, usd, chance, nodes=4):
     cost = Interval(value=usd, low=0.8 * usd, high=1.3 * usd)
     days = Interval(value=20.0, low=18.0, high=25.0)
-    return Supposed(instance=name, nodes=nodes, days=days, cost_usd=cost, cheapest=chance)
+    return Supposed(
+        instance=name,
+        nodes=nodes,
+        days=days,
+        cost_usd=cost,
+        cheapest=chance,
+        usd_per_hour=40.0,
+    )
 
 
 def found(steps, *moved):
@@ -92,7 +99,7 @@ async def test_keys_move_the_marked_number_and_reset_all(made, silent, until, mo
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: bool(asked))
         view = app.view
-        view.answered("what_if", found({}))
+        view.answered("what if", found({}))
         await pilot.press("down", "plus", "plus", "minus")
         assert asked[-1][-1] == {("tokens", ""): 1}
         assert view.query_one(ResultTable).row["supposed"] == "2.1T (+5 %)"
@@ -102,6 +109,11 @@ async def test_keys_move_the_marked_number_and_reset_all(made, silent, until, mo
         await pilot.press("plus", "down", "plus", "0")
         assert asked[-1][-1] == {}
         assert "--tokens 2T" in view.command()
+        table = view.query_one(ResultTable)
+        await pilot.press("down", "down", "down", "plus")
+        assert table.row["number"] == "price of trn2.48xlarge"
+        assert table.row["is"] == "40 USD/h"
+        assert table.row["supposed"] == "42 USD/h (+5 %)"
 
 
 def test_estimates_are_dots_on_intervals_with_the_limit_in_its_column():

@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from trnbench.facts import parsing
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.units import counted
-from trnbench.facts.workload.choices import USUAL_INSTANCES
+from trnbench.facts.workload.choices import USUAL_INSTANCES, USUAL_MODEL, USUAL_TOKENS
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.tui.cluster_view import OF_JOBS, knob_field
 from trnbench.tui.forms import (
@@ -69,8 +69,14 @@ def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
     jobs = (*CARDS, *ALIKE)
     return [
         field("job", plain(parsing.one_of("job", jobs)), advice="pretrain", choices=jobs),
-        name_field(catalog, "model", "llama3.1-70b"),
-        field("tokens", parsing.count, "2T", advice="none; or samples", group=RUN),
+        name_field(catalog, "model", USUAL_MODEL),
+        field(
+            "tokens",
+            parsing.count,
+            parsing.count_text(USUAL_TOKENS),
+            advice="none; or samples",
+            group=RUN,
+        ),
         field("samples", parsing.count, advice="none; e.g. 50K", group=RUN),
         knob_field(KNOBS["adapter_rank"]),
         knob_field(KNOBS["response"]),
@@ -81,7 +87,7 @@ def scenario_fields(catalog: Catalog, today: datetime.date) -> list[FieldSpec]:
             choices=SEQUENCES,
             group=RUN,
         ),
-        field("deadline", parsing.duration, advice="60 d", choices=DAYS, group=RUN),
+        field("deadline", parsing.deadline, advice="60 d", choices=DAYS, group=RUN),
         field(
             "instances",
             instances,

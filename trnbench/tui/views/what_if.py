@@ -9,7 +9,7 @@ from textual.binding import BindingType
 
 from trnbench.facts.parsing import count_text, share_text
 from trnbench.facts.records import replace
-from trnbench.facts.units import Dimension, significant
+from trnbench.facts.units import DAY_S, Dimension, significant
 from trnbench.show.charts.record import Bar, BarChart, ChartAxis, axis_of
 from trnbench.show.figures import Figure
 from trnbench.show.report import Column, Report
@@ -25,7 +25,6 @@ from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_pane import TablePane
 from trnbench.tui.work_process import TableFound
 from trnbench.verbs.compare.moves import (
-    DAY_S,
     LEAST,
     MOST,
     STEP,
@@ -40,7 +39,7 @@ _COLUMNS = tuple(
     Column(figure=Figure(key=key, title=title))
     for key, title in (("number", "number"), ("is", "is"), ("supposed", "supposed"))
 )
-TOPIC, TORNADO = "what_if", "sensitivity"
+TOPIC, TORNADO = "what if", "sensitivity"
 
 
 class WhatIfView(ScenarioView):
@@ -81,6 +80,7 @@ class WhatIfView(ScenarioView):
         """Show the plans, or the chart of what would change the choice."""
         if isinstance(value, WhatIfFound):
             self._found = value
+            self._show_numbers()
             self.verdict(verdict_text(value))
             if value.steps != self._steps:
                 self._ask_plans()
@@ -139,6 +139,9 @@ class WhatIfView(ScenarioView):
         keys = [("deadline", "")] * (limits.deadline_s is not None)
         keys += [("tokens", "")] * bool(scenario.get(length)) + [("discount", "")]
         keys += [(what, name) for what in ("price", "speed") for name in scenario["on"]]
+        rates = (
+            {one.instance: one.usd_per_hour for one in self._found.before} if self._found else {}
+        )
         rows: list[Row] = []
         for key in keys:
             what, of = key
@@ -156,6 +159,11 @@ class WhatIfView(ScenarioView):
                 discount = scenario.get("discount") or 0.0
                 then = share_text(discount_of(discount, self._steps))
                 now = share_text(discount)
+            elif what == "speed":
+                now = "as predicted"
+            elif (rate := rates.get(of)) is not None:
+                now = f"{significant(rate)} USD/h"
+                then = f"{significant(factor * rate)} USD/h{change}"
             name = f"{what} of {of}" if of else length if what == "tokens" else what
             rows.append({"number": name, "is": now, "supposed": then if count else ""})
         report = Report(verb="compare", inputs={}, rows=tuple(rows), columns=_COLUMNS)

@@ -16,7 +16,6 @@ LEAST, MOST = -18, 60
 """Steps as far as a number is moved."""
 Steps = Mapping[tuple[str, str], int]
 """Steps of 5 % by what is moved, and the instance type where it is of one."""
-DAY_S = 86400.0
 
 
 class Supposed(Record):
@@ -27,6 +26,8 @@ class Supposed(Record):
     days: Interval
     cost_usd: Interval | None
     cheapest: float
+    usd_per_hour: float | None = None
+    """Rate of an instance, before any move; None where it has no price."""
 
 
 class WhatIfFound(Record):

@@ -12,12 +12,13 @@ import numpy as np
 
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record, replace
+from trnbench.facts.units import DAY_S
 from trnbench.money.decision import least_per_group
 from trnbench.money.draws import cheapest_probabilities
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.show.row import Interval
 from trnbench.verbs.asking.use_case import Watch
-from trnbench.verbs.compare.moves import DAY_S, STEP, Steps, Supposed, WhatIfFound, discount_of
+from trnbench.verbs.compare.moves import STEP, Steps, Supposed, WhatIfFound, discount_of
 from trnbench.verbs.compare.question import CompareQuestion
 from trnbench.verbs.quotes.draws import fastest_work_s
 from trnbench.verbs.quotes.markets import Explored, explore_all
@@ -52,7 +53,6 @@ def supposed(world: World, steps: Steps) -> WhatIfFound:
 
 
 def _plans(world: World, steps: Steps) -> tuple[Supposed, ...]:
-
     best = {one.name: _best(world, one, steps) for one in world.explored}
     rivals = [(name, plan) for name, plans in best.items() for plan in plans]
     priced = [(name, bills(plan.drawn)) for name, plan in rivals if np.isfinite(plan.mean_usd)]
@@ -60,7 +60,9 @@ def _plans(world: World, steps: Steps) -> tuple[Supposed, ...]:
     shares = cheapest_probabilities([*by_type.values()], [True] * len(by_type))
     chances = dict(zip(by_type, shares, strict=True))
     plans = [
-        _supposed(name, found[0], chances.get(name, 0.0)) for name, found in best.items() if found
+        _supposed(one, best[one.name][0], chances.get(one.name, 0.0))
+        for one in world.explored
+        if best[one.name]
     ]
     return tuple(sorted(plans, key=lambda one: one.cost_usd.value if one.cost_usd else np.inf))
 
@@ -100,18 +102,20 @@ def _best(world: World, explored: Explored, steps: Steps) -> tuple[Rival, ...]:
     return tuple(sorted(found, key=lambda one: one.mean_usd))
 
 
-def _supposed(name: str, plan: Rival, chance: float) -> Supposed:
-
+def _supposed(explored: Explored, plan: Rival, chance: float) -> Supposed:
     cost, days = bills(plan.drawn), plan.drawn.elapsed_s / DAY_S
     low, high = (float(np.quantile(days, share)) for share in (0.1, 0.9))
     spent = None
     if np.isfinite(plan.mean_usd):
         least, most = (float(np.quantile(cost, share)) for share in (0.1, 0.9))
         spent = Interval(value=plan.mean_usd, low=least, high=most)
+    tariffs = explored.market.offers.tariffs if explored.market is not None else ()
+    rates = (one.usd_per_hour for one in tariffs if one.option == plan.way.option)
     return Supposed(
-        instance=name,
+        instance=explored.name,
         nodes=plan.way.nodes,
         days=Interval(value=float(np.mean(days)), low=low, high=high),
         cost_usd=spent,
         cheapest=chance,
+        usd_per_hour=next(rates, None),
     )
