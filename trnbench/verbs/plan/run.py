@@ -49,7 +49,7 @@ from trnbench.verbs.quotes.question import price_terms
 from trnbench.verbs.quotes.rivals import Rival, judged, rivals_of
 from trnbench.verbs.quotes.run import explained, quote, quote_of_none
 from trnbench.verbs.quotes.text import time_text
-from trnbench.verbs.quotes.tipping import TippingWorld, tippings
+from trnbench.verbs.quotes.tipping import Tipping, TippingWorld, tippings
 
 WORTH_A_THOUGHT = 0.5
 """Plans that train for less than this part of their time are not shown beside the chosen one."""
@@ -139,17 +139,7 @@ class _Planning(Record, eq=False):
             binding=binding,
             front=likely if front else (),
             verdict=with_pilots(found, by_name, draws),
-            sensitivity=(
-                tippings(
-                    TippingWorld(
-                        run=self.question.run, limits=limits, explored=tuple(self.explored)
-                    )
-                )
-                if objective == "cost"
-                else ()
-            )
-            if self.question.sensitivity
-            else None,
+            sensitivity=self._tippings(limits) if self.question.sensitivity else None,
             spot=self._on_spot(chosen, draws),
             capacity=capacity_checks(self.catalog, [quoted])
             if quoted is not None and self.question.run.check_capacity
@@ -326,6 +316,13 @@ class _Planning(Record, eq=False):
             elif not market.offers.tariffs:
                 reasons[one.name] = "; ".join(market.offers.reasons)
         return reasons
+
+    def _tippings(self, limits: Limits) -> tuple[Tipping, ...]:
+        """Moves that change the type; none where limits were dropped as nothing keeps them."""
+        if limits != self.limits:
+            return ()
+        run = self.question.run
+        return tippings(TippingWorld(run=run, limits=limits, explored=tuple(self.explored)))
 
     def _changes(
         self, chosen: Candidate | None, quoted: Quote | None, limits: Limits, objective: Order
