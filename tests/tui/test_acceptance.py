@@ -263,7 +263,7 @@ def test_what_is_taken_away_is_what_the_command_prints(terminal, home, monkeypat
     # One number reads the same in both.
     monkeypatch.setenv("COLUMNS", "200")
     told = spoken(*command, "--quiet").decode()
-    shown = screen.shows("2 rows", absent="letters of what")
+    shown = screen.shows("2 rows", absent="─ commands ─")
     for instance in ("trn1.32xlarge", "p5.48xlarge"):
         (of_command,) = re.findall(rf"^[* ] +{instance} +\d.*", told, re.MULTILINE)
         (of_screen,) = re.findall(rf"^.*[>* ]{instance} +\d.*", shown, re.MULTILINE)
