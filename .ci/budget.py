@@ -15,19 +15,19 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    "cli": 3_480,
-    "engines": 16_350,
-    "evidence": 14_990,
-    "facts": 12_760,
-    "launch": 3_250,
-    "machine": 6_270,
-    "money": 3_780,
-    "predict": 5_530,
-    "program": 7_360,
-    "show": 3_580,
-    "store": 2_010,
+    "cli": 4_680,
+    "engines": 17_550,
+    "evidence": 16_190,
+    "facts": 13_960,
+    "launch": 4_450,
+    "machine": 7_470,
+    "money": 4_980,
+    "predict": 6_730,
+    "program": 8_560,
+    "show": 4_780,
+    "store": 3_210,
     "tui": 9_000,
-    "verbs": 22_050,
+    "verbs": 23_250,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
