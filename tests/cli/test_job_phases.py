@@ -42,9 +42,14 @@ def test_a_step_with_answers_is_as_rough_as_published_ones():
     asked = {**ran, "global_batch": 512, "sequence": 4096, "recompute": "full", "vpp": 1}
     (plain,) = trnbench.train("llama3.2-1b", job="dpo", **asked)
     (found,) = trnbench.train("llama3.2-1b", job="grpo", **asked)
-    # Twelve published steps lie from 0.37 to 2.7 times the prediction, four of five of them.
+    # Four of five published steps lie from 0.35 to 4.4 times the prediction.
     wide, narrow = (
         one.step.high_step_time_s / one.step.step_time_s for one in (found, plain) if one.step
     )
-    assert wide >= 2.7 > narrow
-    assert any("rough: published steps with answers take 0.37 to 2.7" in one for one in found.notes)
+    assert wide >= 4.4 > narrow
+    # Answers may be shorter than said: reading weights at 80 % of the bandwidth is no least time.
+    (written,) = (one for one in found.phases if one.name == "generate")
+    assert found.step is not None
+    assert written.step_time_s is not None
+    assert found.step.low_step_time_s < found.step.step_time_s - written.step_time_s * 0.4 / 0.8
+    assert any("rough: published steps with answers take 0.35 to 4.4" in one for one in found.notes)

@@ -9,6 +9,7 @@ from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet, RowFa
 from trnbench.evidence.training_cases import EvidenceCase, Reader
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.records import replace
+from trnbench.facts.workload.choices import REINFORCED
 from trnbench.facts.workload.layout import RANK_DEGREES, Layout
 from trnbench.predict.setup import family_of
 
@@ -77,15 +78,17 @@ def _compared(
         predicted_s=found.time_s,
         low_s=found.low_s,
         high_s=found.high_s,
-        ideal_s=found.ideal_s,
+        # A utilisation counts no FLOP of writing: steps with answers are no part of baselines.
+        ideal_s=None if case.layout.job in REINFORCED else found.ideal_s,
         assumed=assumed,
     )
     return _with_memory(predictor, case, timed, found.mixture)
 
 
 def _rests_on(case: EvidenceCase, *, told: bool) -> RowClass:
-    setup = case.setup
-    if told:
+    setup, step = case.setup, case.step
+    # The width of steps with answers was set from those marked fit.
+    if told or (case.layout.job in REINFORCED and step.published and step.use == "fit"):
         return "seen"
     if not setup.own_stack and not setup.stack.frameworks:
         return "population"

@@ -36,6 +36,7 @@ STEPS = (
         "families_2026",
         "hf_one_gpu",
         "nanotron_steps",
+        "rl_steps",
     ),
 )
 KERNELS_OF = dict.fromkeys(("attention_kernels", "trainium_products_2026"), "trainium_kernels")
@@ -64,6 +65,7 @@ def test_every_line_of_a_published_file_is_a_row():
         "families_2026": 184,
         "hf_one_gpu": 14,
         "nanotron_steps": 24,
+        "rl_steps": 12,
         "trainium_kernels": 84,
         "trainium_products_2026": 27,
         "attention_kernels": 97,

@@ -54,7 +54,7 @@ SETS: Mapping[str, tuple[EvidenceSet, ...]] = {
     "compile": (COMPILATIONS,),
 }
 """What users choose from -> the kinds of rows in it."""
-FAMILIES = ("families_2026", "hf_one_gpu", "nanotron_steps")
+FAMILIES = ("families_2026", "hf_one_gpu", "nanotron_steps", "rl_steps")
 """Files of software that few rows or none are fitted to."""
 SHIPPED: Mapping[str, tuple[str, ...]] = {
     "trainium": ("trainium_steps", "trainium_steps_2026", "torchneuron_steps", "trainium_refusals"),
