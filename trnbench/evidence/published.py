@@ -16,7 +16,7 @@ from trnbench.evidence.step_row import StepRow
 from trnbench.facts.calibration.training_stack import TrainingStack
 from trnbench.facts.records import replace
 from trnbench.facts.workload.choices import OF_ADAPTERS
-from trnbench.facts.workload.layout import Layout, StageSplit, Value, ZeroStage
+from trnbench.facts.workload.layout import KNOBS, Layout, StageSplit, Value, ZeroStage
 from trnbench.facts.workload.model import Model
 from trnbench.predict.assumption import Assumption
 from trnbench.predict.settled import TAKEN, adapter_places, frozen_habit
@@ -133,6 +133,8 @@ class _Open:
         )
         if assumed is not None:
             self.assumed.append(assumed)
+        if said["loss"] is None and stack.loss != KNOBS["loss"].default:
+            self._taken("loss", stack.loss, "habit of the software")
         frozen = frozen_habit(stack, base.job, base.precision)
         if said["frozen_format"] is None and frozen is not None:
             self._taken("frozen_format", frozen)

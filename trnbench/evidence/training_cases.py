@@ -171,7 +171,7 @@ class Reader(State, kw_only=False):
         """Set-up of a case; cases on one machine and stack share their memo."""
         key = (platform.instance.name, stack.name, stack.release, stack.spread)
         alike = self._setups.of(
-            (*key, stack.habits, stack.attention, lnc),
+            (*key, stack.habits, stack.attention, stack.loss, lnc),
             lambda: train_setup(
                 self.catalog, model, platform, nodes, stack=stack, logical_size=lnc
             ),

@@ -18,6 +18,7 @@ from trnbench.facts.calibration.hosts import JobRates, load_job_rates
 from trnbench.facts.calibration.population import carried_over
 from trnbench.facts.calibration.software import (
     TrainingSoftware,
+    run_by,
     software_called,
     software_on,
 )
@@ -367,12 +368,14 @@ def training_efficiency(
     catalog: Catalog, platform: Platform, stack: str | TrainingStack | None
 ) -> TrainingEfficiency:
     """Calibration of a platform with a stack, or with the platform's own stack."""
+    named = None
     if stack is None:
         stack = training_stack_of(catalog, platform.instance.name)
     elif isinstance(stack, str):
         from trnbench.facts.calibration.stack_of import Stacks
 
-        stack = Stacks(catalog).by_name(stack, platform).stack
+        found = Stacks(catalog).by_name(stack, platform)
+        stack, named = found.stack, found.software
     stack = carried_over(catalog, stack, platform)
     network = platform.instance.network
     if stack.efa is not None and (network is None or network.transport != "efa"):
@@ -383,7 +386,7 @@ def training_efficiency(
         software = plain if plain is not None and plain.runs_on(platform) else None
     return TrainingEfficiency(
         chip=load_chip_efficiency(catalog, platform.chip.name),
-        stack=stack,
+        stack=run_by(stack, named or software),
         beyond_rows=load_beyond_rows(catalog),
         buckets=software.buckets if software else None,
     )

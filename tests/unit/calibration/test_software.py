@@ -7,7 +7,9 @@ import pytest
 from trnbench import compare, train
 from trnbench.errors import InputError
 from trnbench.facts.calibration.software import (
+    LossHabit,
     all_software,
+    run_by,
     software_called,
     software_in,
     software_on,
@@ -16,7 +18,9 @@ from trnbench.facts.calibration.stack_of import Stacks
 from trnbench.facts.calibration.training_stack import STACK_PREFIX, load_training_stack
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
+from trnbench.facts.records import replace
 from trnbench.launch.catalogue import FRAMEWORKS
+from trnbench.program.features import ACTIVATIONS_AWAY
 
 CATALOG = open_catalog(environment={})
 
@@ -166,3 +170,66 @@ def test_an_answer_says_what_was_understood_of_the_software():
     assert known.why == "as none is known for torchtune, taken as not compiled"
     unknown = Stacks(CATALOG).of("homemade", "", platform)
     assert unknown.why == "as none is known for its software"
+
+
+@pytest.mark.parametrize("name", [one.name for one in all_software(CATALOG)])
+def test_every_file_says_by_a_source_whether_activations_may_wait_on_the_host(name):
+    software = software_called(CATALOG, name)
+    assert software is not None
+    ((place, _),) = (
+        (i, line) for i, line in enumerate(software.supports) if ACTIVATIONS_AWAY in line.features
+    )
+    assert software.provenance.source_of(f"supports[{place}].status") is not None
+
+
+def test_a_loss_is_the_habit_of_releases_from_one_on():
+    habit = LossHabit(kernel="fused", since="1.7")
+    told = {"": "fused", "1.7.0": "fused", "1.14": "fused", "2": "fused", "1.6.4": None}
+    assert {release: habit.in_release(release) for release in told} == told
+    assert LossHabit(kernel="chunked").in_release("0.1.0") == "chunked"
+
+
+@pytest.mark.parametrize(
+    ("framework", "release", "loss"),
+    [
+        ("torchtune", "0.6", "chunked"),
+        ("TRL (Accelerate, FSDP2)", "1.14.1", "fused"),
+        ("TRL (Accelerate, FSDP2)", "0.24.0", "full"),
+        ("unsloth", "", "fused"),
+        ("LLaMA-Factory", "", "full"),
+        ("homemade", "", "full"),
+    ],
+)
+def test_software_that_a_kind_stands_for_has_its_own_loss(framework, release, loss):
+    found = Stacks(CATALOG).of(framework, release, load_platform(CATALOG, "p5.48xlarge"))
+    assert not found.own
+    assert found.stack.loss == loss
+
+
+def test_a_stack_names_first_what_it_runs_and_its_software_the_rest():
+    nanogpt = software_called(CATALOG, "nanogpt")
+    stack = load_training_stack(CATALOG, "training-compiled-hopper")
+    found = run_by(stack, nanogpt).support_of(ACTIVATIONS_AWAY)
+    assert found is not None
+    assert found.status == "refused"
+    assert "nanoGPT" in found.words
+    (line,) = (one for one in stack.supports if one.status == "runs")
+    named = replace(line, features=(*line.features, ACTIVATIONS_AWAY))
+    own = replace(stack, supports=(named,))
+    assert run_by(own, nanogpt) == own
+    assert run_by(stack, None) == stack
+
+
+def test_software_that_cannot_keep_activations_on_the_host_says_so_in_a_line():
+    asked = {"on": "p5.48xlarge", "tp": 1, "pp": 1, "dp": 8, "cp": 1, "micro_batch": 1}
+    (no,) = train(
+        "llama3.2-1b",
+        stack="nanogpt",
+        activation_offload="host",
+        zero=0,
+        recompute="none",
+        global_batch=8,
+        sequence=1024,
+        **asked,
+    )
+    assert any("does not run activation offload" in reason for reason in no.reasons)

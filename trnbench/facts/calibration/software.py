@@ -11,14 +11,16 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from trnbench.facts.calibration.buckets import GradientBuckets
+from trnbench.facts.calibration.supports import KEY, SupportLine
 from trnbench.facts.catalog.document import load_once
 from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import FlopPerS
 from trnbench.facts.catalog.search import Catalog
-from trnbench.facts.records import Record
-from trnbench.facts.workload.layout import AttentionKernel, ZeroStage
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.layout import AttentionKernel, LossKernel, ZeroStage
 
 if TYPE_CHECKING:
+    from trnbench.facts.calibration.training_stack import TrainingStack
     from trnbench.facts.hardware.instance import Platform
 
 SECTION = "software"
@@ -51,6 +53,24 @@ class CommandLine(Record):
         return bool(years) and int(years[0]) >= self.since
 
 
+class LossHabit(Record):
+    """Kernel of the logits and their loss, of releases from `since` on."""
+
+    kernel: LossKernel
+    since: str | None = None
+
+    def in_release(self, release: str) -> LossKernel | None:
+        """The kernel in a release, the newest where none is named; None before `since`."""
+        named = re.search(r"\d+(\.\d+)+", release)
+        if self.since is None or named is None:
+            return self.kernel
+        return self.kernel if _parts(named[0]) >= _parts(self.since) else None
+
+
+def _parts(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
 class MfuPeak(Record):
     """The rate over which a software prints its MFU, by its own convention."""
 
@@ -79,6 +99,10 @@ class TrainingSoftware(Sourced):
     """Newest release known."""
     ended: EndOfSupport | None = None
     mfu_peak: tuple[MfuPeak, ...] = ()
+    loss: LossHabit | None = None
+    """None: that of the stack that stands for it."""
+    supports: tuple[SupportLine, ...] = ()
+    """Features that it runs or refuses wherever its stack names none of them."""
     buckets: GradientBuckets | None = None
     """Messages of gradients and weights at the end of a step; None: one for each layer."""
 
@@ -104,6 +128,26 @@ class TrainingSoftware(Sourced):
         if self.ended is None:
             return None
         return f"{self.title}: support ended with {self.ended.since}; it needs {self.ended.needs}"
+
+
+def run_by(stack: TrainingStack, software: TrainingSoftware | None) -> TrainingStack:
+    """The stack with what its software runs or refuses beyond what the stack's file names."""
+    named = {feature for line in stack.supports for feature in line.features}
+    told = software.supports if software else ()
+    lines = [(i, one) for i, one in enumerate(told) if not named & set(one.features)]
+    if software is None or not lines:
+        return stack
+    sources, cited = dict(stack.provenance.sources), dict(stack.provenance.cited)
+    for place, (i, _) in enumerate(lines, len(stack.supports)):
+        source = software.provenance.source_of(f"{KEY}[{i}].status")
+        if source is not None:
+            path = f"{KEY}[{place}].status"
+            sources[path], cited[path] = source, path
+    return replace(
+        stack,
+        supports=(*stack.supports, *(one for _, one in lines)),
+        provenance=replace(stack.provenance, sources=sources, cited=cited),
+    )
 
 
 def all_software(catalog: Catalog) -> tuple[TrainingSoftware, ...]:

@@ -114,6 +114,7 @@ class Stacks(State, kw_only=False):
         known = _release(found.stack, found.stack.releases or chip.releases, release)
         if known != found.stack.release:
             found = replace(found, stack=replace(found.stack, release=known))
+        found = _with_loss(found, release)
         line = found.software.command_line if found.software else None
         if line is not None and found.own and line.holds_of(release):
             habits = replace(found.stack.habits, sequence_parallel=line.sequence_parallel)
@@ -171,7 +172,7 @@ class Stacks(State, kw_only=False):
         if found is not None:
             return FoundStack(stack=found, own=True)
         found_alike = self._of_kind(software.names[0], platform, software.execution)
-        return replace(found_alike, software=software)
+        return _with_loss(replace(found_alike, software=software))
 
     def _told(self, given: TrainingStack | str | None, platform: Platform) -> TrainingStack | None:
         if not isinstance(given, str):
@@ -258,6 +259,13 @@ def _named(stack: TrainingStack, software: str) -> int:
 def _names_in(stack: TrainingStack, software: str) -> list[str]:
     text = software.lower()
     return [name for name in stack.frameworks if name.lower() in text]
+
+
+def _with_loss(found: FoundStack, release: str = "") -> FoundStack:
+    """The stack with the loss of its software, where it only stands for that."""
+    habit = found.software.loss if found.software and not found.own else None
+    kernel = habit.in_release(release) if habit else None
+    return replace(found, stack=replace(found.stack, loss=kernel)) if kernel else found
 
 
 def _release(stack: TrainingStack, releases: Collection[str], release: str) -> str | None:
