@@ -151,9 +151,9 @@ def test_confirmed_in_the_emulator(run):
 @pytest.mark.parametrize(
     ("limits", "binds"),
     [
-        (("--deadline", "1h"), ["deadline of 1 h:"]),
+        (("--deadline", "1h"), ["deadline of 1 h:", "no more than"]),
         (("--budget", "100"), ["budget of 100 USD"]),
-        (("--budget", "100", "--deadline", "1h"), ["deadline of", "budget of"]),
+        (("--budget", "100", "--deadline", "1h"), ["deadline of", "no more than", "budget of"]),
     ],
 )
 def test_what_nothing_keeps_is_answered_with_what_comes_nearest(run, limits, binds):
@@ -173,7 +173,8 @@ def test_what_nothing_keeps_is_answered_with_what_comes_nearest(run, limits, bin
 def test_what_binds_is_the_figure_that_was_held_against_the_limit(run):
     limits = ("--budget", "100", "--deadline", "30m", "--confidence", "90%")
     summary = answer(run, *RUN, *TWO, *limits, code=1)["summary"]
-    for told, asked in zip(summary["binding"], (0.5 / 24, 100.0), strict=True):
+    deadline, _, budget = summary["binding"]
+    for told, asked in ((deadline, 0.5 / 24), (budget, 100.0)):
         ((number, unit, ratio),) = re.findall(
             r": ([\d.,]+) (days|USD) in 90% of draws on .*, ([\d.,e+]+)x", told
         )
@@ -187,8 +188,12 @@ def test_the_fastest_plan_is_not_called_the_cheapest(run):
     fastest, *_, cheapest = found["rows"]
     assert fastest["chosen_plan"]
     assert cheapest["cheapest_probability"] > 0
-    named = f"Fastest: {fastest['nodes']} x {fastest['instance']} takes "
-    assert found["summary"]["verdict"].startswith(named)
+    named = f" probability: {fastest['nodes']} x {fastest['instance']} takes "
+    told = found["summary"]["verdict"]
+    assert told.startswith("Fastest with ")
+    assert named in told
+    assert f"The cheapest, {cheapest['nodes']} x {cheapest['instance']}, takes " in told
+    assert found["summary"]["regret_usd"] is None
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,16 @@ def test_a_decision_reads_as_before(name, capfdbinary, monkeypatch, tmp_path):
         HERE.mkdir(exist_ok=True)
         held.write_bytes(out)
     assert out == held.read_bytes()
+
+
+def test_a_report_reads_as_before(capfdbinary, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    path = tmp_path / "report.md"
+    asked = ("compare", *LARGE, *TWO, "--deadline", "60d", "-q", "--author", "Ada")
+    assert main([*asked, "--report", str(path)]) == 0
+    text = path.read_text().replace(str(ROOT), "<root>").replace(str(tmp_path), "<folder>")
+    text = re.sub(r"Asked on \S+", "Asked on <day>", text)
+    held = HERE / "report.md"
+    if os.environ.get("TRNBENCH_UPDATE_GOLDEN"):
+        held.write_text(text)
+    assert text == held.read_text()

@@ -81,7 +81,7 @@ def test_exit_codes_tell_a_wrong_word_from_a_no_and_from_an_interrupt(home, capf
     for arguments, code, said in (
         (("matrx", "4096x4096x4096"), 2, "did you mean 'matrix'?"),
         (("matrix", "4096x4096x4096", "--on", "trainum2"), 2, "did you mean 'trainium2'?"),
-        ((*PLAN, "--deadline", "1h"), 1, "limit: deadline of 1 h"),
+        ((*PLAN, "--deadline", "1h"), 1, "No: the deadline of 1 h cannot be met"),
     ):
         assert main(list(arguments)) == code
         streams = capfd.readouterr()

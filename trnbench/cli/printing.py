@@ -100,6 +100,9 @@ def _write_page(path: Path, report: Report, by: str, *, redact: bool, quiet: boo
         say(f"{path}: prices or discounts of your own are inside; --redact-prices leaves them out")
     make = html_page if path.suffix == ".html" else markdown_page
     asked_on = datetime.now(tz=UTC).date().isoformat()
+    kept = report.summary.get("run")
+    if isinstance(kept, Mapping):
+        command, asked_on = str(kept["command"]), str(kept["started_at"])[:10] or asked_on
     write_whole(path, make(report, command, f"Asked on {asked_on}{f' by {by}' if by else ''}"))
 
 

@@ -117,17 +117,18 @@ def _title(report: Report) -> str:
         return (
             f"Which machines should train {model}{_asked(report)}? Prices of {prices}{_if(report)}"
         )
-    if report.verb == "train" and cases:
+    kept = report.summary.get("run")
+    verb = str(kept["verb"]) if isinstance(kept, Mapping) else report.verb.replace("-", " ")
+    if verb == "train" and cases:
         places = ", ".join(dict.fromkeys(str(one.get("on")) for one in cases))
         models = ", ".join(dict.fromkeys(str(one.get("model")) for one in cases))
         return f"How fast does {models} train on {places}, and does it fit?"
-    if report.verb == "explain":
+    if verb == "explain":
         return "Why do measured steps differ from what is predicted?"
-    if report.verb == "fleet":
+    if verb == "fleet":
         return (
             f"What should a fleet buy, and when should each job run? ({report.inputs.get('name')})"
         )
-    verb = report.verb.replace("-", " ")
     return f"trnbench {verb}: {model}" if isinstance(model, str) else f"trnbench {verb}"
 
 
@@ -190,7 +191,7 @@ def _decision(report: Report, rows: Sequence[Row]) -> Iterator[PagePart]:
     ]
     if steps:
         yield PagePart(title="Next step", lines=tuple(steps))
-    layouts = [c.key for c in report.columns if c.key not in DECISIVE]
+    layouts = [c.key for c in report.columns if c.key not in (*DECISIVE, "chosen_plan")]
     rest = replace(report, rows=rows, columns=_present(("instance", "nodes", *layouts), rows))
     yield PagePart(title="Appendix: layouts and rates", table=as_table(rest))
     if behind:
@@ -247,7 +248,7 @@ def _parts(report: Report, command: str) -> Iterator[PagePart]:
     for title, table_behind in _tables(report, rows):
         if table_behind is not None and not (chosen and title == CHANGES):
             yield PagePart(title=title, table=table_behind)
-    if lines := _lines(report, rows):
+    if lines := _lines(report, rows, ("notes",) if chosen else ("warnings", "notes")):
         yield PagePart(title="Assumptions and notes", lines=lines)
     asked = [f"{key}: {_plain(value)}" for key, value in report.inputs.items() if _said(value)]
     yield PagePart(
@@ -265,14 +266,17 @@ def _used(words: str, keys: set[str]) -> bool:
     return not figures or any(word in keys for word in figures)
 
 
-def _lines(report: Report, rows: Sequence[Row]) -> tuple[str, ...]:
-    """Assumptions and notes, each once: a row's only where no note of the report has it."""
+def _lines(report: Report, rows: Sequence[Row], keys: Sequence[str]) -> tuple[str, ...]:
+    """Assumptions and notes, each once: a row's only where no note of the report has it.
+
+    `keys` of rows have their notes; warnings among a report's notes stand where theirs do.
+    """
     lines = [f"assumed: {text}" for text in _assumed(report.summary.get("assumed"))]
-    lines += report.notes
+    lines += [one for one in report.notes if "warnings" in keys or not one.startswith("warning: ")]
     told = "\n".join(lines)
     of_rows: dict[str, dict[str, None]] = {}
     for row in rows:
-        for key in ("warnings", "notes"):
+        for key in keys:
             for text in _texts(row.get(key)):
                 of_rows.setdefault(text, {})[str(row.get("instance", ""))] = None
     places = {name for names in of_rows.values() for name in names}
@@ -315,12 +319,15 @@ def _sensitivity(changes: Sequence[Mapping[str, object]]) -> TextTable | None:
         return _tippings(changes)
     rows = []
     for change in changes:
-        cells = [str(change["moved"]), f"x {change['factor']:.3g}"]
+        factor = change["factor"]
+        cells = [f"{change['moved']} of the plan", change_text(factor) if factor else ""]  # type: ignore[arg-type]
         for name in ("same_plan", "best_plan"):
             plan = change[name]
-            cells += [_purchase(plan)] if isinstance(plan, Mapping) else ["none"]
+            same = name == "best_plan" and plan == change["same_plan"]
+            told = "stays" if same else _purchase(plan) if isinstance(plan, Mapping) else "none"
+            cells.append(told)
         rows.append(cells)
-    headings = ("moved", ">by", "the same plan", "the best plan then")
+    headings = ("input", ">change", "the plan then", "the best plan then")
     return text_table(headings, rows) if rows else None
 
 
@@ -390,7 +397,7 @@ def _said(value: object) -> bool:
 
 
 def _plain(value: object) -> str:
-    plain = finite(value)
+    plain = "yes" if value is True else finite(value)
     if isinstance(plain, float) and plain.is_integer():
         plain = int(plain)
     if isinstance(plain, Mapping):

@@ -29,6 +29,7 @@ from trnbench.verbs.quotes.verdict import (
     percent,
     short_names,
     verdict_text,
+    was_text,
     words_of,
 )
 
@@ -66,13 +67,14 @@ def rival(row: Quote, one: DrawnPurchase):
     return Rival(way=way, drawn=one)
 
 
-def judgement(pairs, limits=DEADLINE):
+def judgement(pairs, limits=DEADLINE, fastest: int | None = None):
     rivals: dict[str, list[Rival]] = {}
     for row, one in pairs:
         if row.feasible:
             rivals.setdefault(row.instance, []).append(rival(row, one))
     rows, draws = zip(*pairs, strict=True)
-    return judged(rows, draws, rivals, limits)
+    by_time = fastest is not None
+    return judged(rows, draws, rivals, limits, chosen=fastest, by_time=by_time)
 
 
 P5, TRN2, TRN1 = quote(), quote("trn2.48xlarge"), quote("trn1.32xlarge")
@@ -234,10 +236,11 @@ def seeded(seed: int) -> tuple[Verdict, tuple[Quote, ...], Wanted]:
         wide = 3 * np.exp(random.choice([0.0, 0.1, 0.5]) * random.normal(size=200))
         days = random.choice([40.0, 59.0]) + 5 * random.normal(size=200)
         pairs.append((row, drawn(wide if row.cost_usd else np.full(200, np.nan), days)))
-    found = judgement(pairs, limits)
-    first = str(random.choice(["cost", "cost", "time", "pareto"]))
+    able = [place for place, (row, _) in enumerate(pairs) if row.feasible]
+    fastest = able[0] if able and random.random() < 0.25 else None
+    found = judgement(pairs, limits, fastest)
     sure = None if random.random() < 0.6 else 0.9
-    return found.verdict, found.quotes, Wanted(limits=limits, confidence=sure, first=first)
+    return found.verdict, found.quotes, Wanted(limits=limits, confidence=sure)
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -305,6 +308,38 @@ def test_blocks_of_which_less_than_half_is_used_are_said_to_be_sold_by_the_day(u
     assert ("sold by the day here" in minimum_text(quote(bill=paid))) is told
     by_use = bill("on-demand", billed_hours=24.0, wall_s=3600 * used_h)
     assert minimum_text(quote(bill=by_use)) == ""
+
+
+def test_a_choice_that_moved_numbers_turn_is_said_beside_what_it_was():
+    before = judgement([(P5, drawn([3, 3])), (TRN2, drawn([4, 4]))])
+    turned = judgement([(P5, drawn([5, 5])), (TRN2, drawn([4, 4]))])
+    assert was_text(before, before) == ""
+    assert was_text(turned, before) == (
+        "As it is, 64 x p5.48xlarge takes 40 days and costs $3M on average."
+    )
+
+
+def test_where_time_decides_the_fastest_is_told_with_its_chance_and_no_money_is_at_risk():
+    # P5 ends first in three draws of four; Trn2 is cheaper in all.
+    found = judgement(
+        [(P5, drawn([3, 3, 3, 3], [40, 40, 40, 60])), (TRN2, drawn([2, 2, 2, 2], [50] * 4))],
+        fastest=0,
+    )
+    assert found.verdict.fastest == 0.75
+    assert (found.verdict.verdict_is, found.verdict.regret_usd) == ("tie", None)
+    assert advice_text(found.verdict) == ""
+    text = verdict_text(found.verdict, found.quotes, Wanted(limits=Limits()))
+    assert text == (
+        "Fastest with 75 % probability: 64 x p5.48xlarge takes 40 days and costs $3M. "
+        "The cheapest, 64 x trn2.48xlarge, takes 40 days and costs $3M."
+    )
+
+
+def test_long_reasons_are_told_without_details():
+    parts = ", ".join(f"part{number} {number} GiB" for number in range(12))
+    refused = quote(days=1.0, reasons=(f"needs 14x of memory: {parts}",))
+    text = verdict_text(Verdict(), (replace(refused, elapsed_s=None),), Wanted(limits=DEADLINE))
+    assert text == "No: p5.48xlarge cannot run it. Needs 14x of memory."
 
 
 def test_every_order_of_rows_gives_the_same_verdict():

@@ -33,7 +33,6 @@ from trnbench.verbs.compare.moves import (
     discount_of,
     moved_scenario,
 )
-from trnbench.verbs.quotes.verdict import dollars
 
 _COLUMNS = tuple(
     Column(figure=Figure(key=key, title=title))
@@ -81,7 +80,7 @@ class WhatIfView(ScenarioView):
         if isinstance(value, WhatIfFound):
             self._found = value
             self._show_numbers()
-            self.verdict(verdict_text(value))
+            self.verdict(value.verdict)
             if value.steps != self._steps:
                 self._ask_plans()
         else:
@@ -181,34 +180,6 @@ class WhatIfView(ScenarioView):
         if self._found is None:
             return None
         return cost_bars(self._found) if picture == "cost" else day_bars(self._found)
-
-
-def verdict_text(found: WhatIfFound) -> str:
-    """The cheapest plan with the numbers as they are supposed, and what it was without."""
-    priced = [one for one in found.moved if one.cost_usd is not None]
-    was = next((one for one in found.before if one.cost_usd is not None), None)
-    if not priced:
-        return "No instance type with a price keeps the limits."
-    best = priced[0]
-    told = (
-        f"Lowest mean cost: {_plan_text(best)}, cheapest in {100 * best.cheapest:.0f} % of draws."
-    )
-    if len(priced) > 1:
-        told += f" Next: {_plan_text(priced[1])} ({100 * priced[1].cheapest:.0f} %)."
-    if was is not None and found.steps:
-        if was.instance == best.instance:
-            told += f" As it is, the same type is best, at {_cost(was)}."
-        else:
-            told += f" As it is, {_plan_text(was)} is best."
-    return told
-
-
-def _plan_text(plan: Supposed) -> str:
-    return f"{plan.nodes} x {plan.instance} at {_cost(plan)}"
-
-
-def _cost(plan: Supposed) -> str:
-    return "no price" if plan.cost_usd is None else dollars(plan.cost_usd.value)
 
 
 def cost_bars(found: WhatIfFound) -> BarChart:

@@ -31,12 +31,13 @@ class Supposed(Record):
 
 
 class WhatIfFound(Record):
-    """Plans as the steps have them and as they were, the least mean bill first."""
+    """Plans as the steps have them and as they were, the least mean bill first, and the verdict."""
 
     steps: Steps
     moved: tuple[Supposed, ...]
     before: tuple[Supposed, ...]
     deadline_s: float | None
+    verdict: str
 
 
 def discount_of(now: float, steps: Steps) -> float:

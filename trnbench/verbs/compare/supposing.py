@@ -6,23 +6,25 @@ number is that of `compare` with the options of `moves.moved_scenario`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from trnbench.facts.arrays import FloatArray
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import DAY_S
-from trnbench.money.decision import least_per_group
-from trnbench.money.draws import cheapest_probabilities
+from trnbench.money.draws import DrawnPurchase
+from trnbench.money.market import candidates
+from trnbench.money.objective import Limits, nearest
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.show.row import Interval
 from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.compare.moves import STEP, Steps, Supposed, WhatIfFound, discount_of
 from trnbench.verbs.compare.question import CompareQuestion
-from trnbench.verbs.quotes.draws import fastest_work_s
+from trnbench.verbs.quotes.draws import WorkOf, drawn_way, fastest_work_s
 from trnbench.verbs.quotes.markets import Explored, explore_all
-from trnbench.verbs.quotes.rivals import Rival, best_of_market, bills
+from trnbench.verbs.quotes.rivals import Judged, Rival, best_of_market, bills, judged
+from trnbench.verbs.quotes.run import blank_quote, bought_quote
+from trnbench.verbs.quotes.verdict import Wanted, verdict_text, was_text
 
 
 class World(Record, eq=False):
@@ -30,7 +32,7 @@ class World(Record, eq=False):
 
     question: CompareQuestion
     explored: tuple[Explored, ...]
-    work_s: dict[tuple[str, int], Any]
+    work_s: dict[tuple[str, int], FloatArray]
 
 
 def world_of(catalog: Catalog, question: CompareQuestion, watch: Watch) -> World:
@@ -40,59 +42,88 @@ def world_of(catalog: Catalog, question: CompareQuestion, watch: Watch) -> World
 
 
 def supposed(world: World, steps: Steps) -> WhatIfFound:
-    """The plans of a question with numbers moved, beside those without."""
-    before = _plans(world, {})
-    limits = world.question.limits
-    late = 1 + STEP * steps.get(("deadline", ""), 0)
+    """The plans of a question with numbers moved, and their verdict, beside those without."""
+    limits = _limits(world, steps)
+    found, moved = _judged(world, steps, limits)
+    was, before = _judged(world, {}, _limits(world, {})) if steps else (found, moved)
+    asked = Wanted(limits=limits, confidence=world.question.run.confidence)
+    told = verdict_text(found.verdict, found.quotes, asked)
     return WhatIfFound(
         steps=steps,
-        moved=_plans(world, steps) if steps else before,
+        moved=moved,
         before=before,
-        deadline_s=None if limits.deadline_s is None else late * limits.deadline_s,
+        deadline_s=limits.deadline_s,
+        verdict=f"{told} {was_text(found, was)}".strip(),
     )
 
 
-def _plans(world: World, steps: Steps) -> tuple[Supposed, ...]:
-    best = {one.name: _best(world, one, steps) for one in world.explored}
-    rivals = [(name, plan) for name, plans in best.items() for plan in plans]
-    priced = [(name, bills(plan.drawn)) for name, plan in rivals if np.isfinite(plan.mean_usd)]
-    by_type = least_per_group(np.array([bill for _, bill in priced]), [name for name, _ in priced])
-    shares = cheapest_probabilities([*by_type.values()], [True] * len(by_type))
-    chances = dict(zip(by_type, shares, strict=True))
-    plans = [
-        _supposed(one, best[one.name][0], chances.get(one.name, 0.0))
-        for one in world.explored
-        if best[one.name]
-    ]
-    return tuple(sorted(plans, key=lambda one: one.cost_usd.value if one.cost_usd else np.inf))
+def _factor(steps: Steps, what: str, of: str = "") -> float:
+    return 1 + STEP * steps.get((what, of), 0)
 
 
-def _best(world: World, explored: Explored, steps: Steps) -> tuple[Rival, ...]:
-    if explored.market is None:
-        return ()
+def _limits(world: World, steps: Steps) -> Limits:
+    limits, factor = world.question.limits, _factor(steps, "deadline")
+    deadline_s = None if limits.deadline_s is None else factor * limits.deadline_s
+    return replace(limits, deadline_s=deadline_s)
 
-    def factor(what: str, of: str = "") -> float:
-        return 1 + STEP * steps.get((what, of), 0)
 
-    name, question = explored.name, world.question
-    bought, price = question.run.bought, factor("price", name)
-    if not any(text.startswith(f"{name}=") and "%" not in text for text in bought.prices):
-        price *= (1 - discount_of(bought.discount, steps)) / (1 - bought.discount)
-    slower = factor("tokens") / factor("speed", name)
-    limits = question.limits
-    if limits.deadline_s is not None:
-        limits = replace(limits, deadline_s=factor("deadline") * limits.deadline_s)
+def _judged(world: World, steps: Steps, limits: Limits) -> tuple[Judged, tuple[Supposed, ...]]:
+    """The verdict on the best plan of each instance type, and the plans, least mean bill first."""
+    rivals: dict[str, tuple[Rival, ...]] = {}
+    quotes, plans = [], []
+    drawn: list[DrawnPurchase | None] = []
+    for one in world.explored:
+        if one.market is None:
+            quotes.append(blank_quote(one, one.nearest_nodes, ()).refused(("no layout fits",)))
+            drawn.append(None)
+            continue
+        slower = _factor(steps, "tokens") / _factor(steps, "speed", one.name)
+        price = _price(world, one.name, steps)
+        market = one.market.changed(price=price, speed=1 / slower)
+        moved = replace(one, market=market)
+        work_s = _work_of(world, one, slower)
+        found = _best(world, moved, limits, work_s)
+        if found:
+            best, rivals[one.name] = found[0], found
+            quotes.append(bought_quote(moved, best.way))
+            plans.append((one, best))
+        else:
+            ways = candidates(market)
+            near = nearest(ways, limits) or ways[0]
+            best = Rival(way=near, drawn=drawn_way(moved, near, CommonDraws(), work_s))
+            quotes.append(bought_quote(moved, near).refused(("misses the deadline",)))
+        drawn.append(best.drawn)
+    told = judged(quotes, drawn, rivals, limits)
+    chances = {one.instance: one.cheapest_probability or 0.0 for one in told.quotes}
+    made = (_supposed(one, plan, chances[one.name]) for one, plan in plans)
+    ranked = sorted(made, key=lambda one: one.cost_usd.value if one.cost_usd else np.inf)
+    return told, tuple(ranked)
 
-    def work_s(nodes: int) -> Any:  # noqa: ANN401 - an array
-        key = (name, nodes)
+
+def _price(world: World, name: str, steps: Steps) -> float:
+    """Factor of an instance type's rate; own prices in USD have no discount."""
+    bought, price = world.question.run.bought, _factor(steps, "price", name)
+    if any(text.startswith(f"{name}=") and "%" not in text for text in bought.prices):
+        return price
+    return price * (1 - discount_of(bought.discount, steps)) / (1 - bought.discount)
+
+
+def _work_of(world: World, explored: Explored, slower: float) -> WorkOf:
+    def work_s(nodes: int) -> FloatArray:
+        key = (explored.name, nodes)
         if key not in world.work_s:
             world.work_s[key] = fastest_work_s(explored, nodes, CommonDraws())
         return slower * world.work_s[key]
 
+    return work_s
+
+
+def _best(world: World, moved: Explored, limits: Limits, work_s: WorkOf) -> tuple[Rival, ...]:
+    question = world.question
     found: list[Rival] = []
     for nodes in question.run.node_counts if question.by_nodes else (None,):
         found += best_of_market(
-            replace(explored, market=explored.market.changed(price=price, speed=1 / slower)),
+            moved,
             limits,
             nodes=nodes,
             confidence=question.run.confidence,

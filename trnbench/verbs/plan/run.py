@@ -129,7 +129,8 @@ class _Planning(Record, eq=False):
         known = [one for plans in rivals.values() for one in plans]
         drawn = [_drawn(one, known) or outcomes(by_name, [one], draws)[0] for one in rows]
         chosen_row = next((n for n, one in enumerate(rows) if one is quoted), None)
-        found = judged(rows, drawn, rivals, limits, chosen=chosen_row)
+        by_time = objective == "time"
+        found = judged(rows, drawn, rivals, limits, chosen=chosen_row, by_time=by_time)
         likely = found.quotes
         return PlanAnswer(
             model=self.question.run.model,
@@ -289,15 +290,12 @@ class _Planning(Record, eq=False):
         if not np.isfinite(near.elapsed_s):
             words.append(f"the run never ends on {near.nodes:,} x {near.instance}")
         elif "deadline" in excess and asked.deadline_s is not None:
-            most = (
-                f", and no more than {counted(near.nodes, 'node')} were looked at"
-                if largest
-                else ""
-            )
             words.append(
                 f"deadline of {time_text(asked.deadline_s)}: {time_text(end_s)}{sure} "
-                f"on {near.nodes:,} x {near.instance}, {excess['deadline']:.3g}x{most}"
+                f"on {near.nodes:,} x {near.instance}, {excess['deadline']:.3g}x"
             )
+            if largest:
+                words.append(f"no more than {counted(near.nodes, 'node')} were looked at")
         if "budget" in excess and asked.budget_usd is not None and cost_usd is not None:
             words.append(
                 f"budget of {significant(asked.budget_usd)} USD: {significant(cost_usd)} USD{sure} "

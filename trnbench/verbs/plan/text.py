@@ -70,7 +70,7 @@ def asked_of(answer: PlanAnswer) -> Wanted:
     """Limits of a plan, and the criterion by which it was chosen."""
     asked = answer.asked
     limits = Limits(deadline_s=asked.deadline_s, budget_usd=asked.budget_usd)
-    return Wanted(limits=limits, confidence=asked.confidence, first=asked.objective)
+    return Wanted(limits=limits, confidence=asked.confidence)
 
 
 def _rows(answer: PlanAnswer) -> tuple[Quote, ...]:
@@ -278,7 +278,7 @@ def _headline(answer: PlanAnswer, style: Style) -> str:
         lines += [style.wrap(one) for one in told]
     elif answer.nearest is not None:
         lines = [style.strong(style.wrap(plan_verdict_text(answer)))]
-        lines += [style.wrap(f"limit: {reason}") for reason in answer.binding]
+        lines += [style.wrap(f"limit: {reason}") for reason in _beside_verdict(answer)]
         lines.append(style.wrap(f"nearest: {sentence(answer.nearest)}"))
     else:
         lines = [style.strong("no plan: nothing was looked at to the end")]
@@ -295,6 +295,22 @@ def _headline(answer: PlanAnswer, style: Style) -> str:
             limits.append(f"with {100 * asked.confidence:g}% confidence")
         lines += [style.wrap(", ".join(limits)), style.wrap(settings_text((quote,)))]
     return "\n".join(lines)
+
+
+def _beside_verdict(answer: PlanAnswer) -> list[str]:
+    """Reasons against every plan, as far as the verdict does not give them."""
+    name, told = (
+        answer.nearest.instance if answer.nearest else "",
+        plan_verdict_text(answer).lower(),
+    )
+    own = [
+        reason.removeprefix(f"{name}: ")
+        for reason in answer.binding
+        if not reason.startswith(("deadline of", "budget of"))
+    ]
+    parts = [(one, *one.partition(": ")) for one in own]
+    left = [rest if begun.lower() in told else one for one, begun, _, rest in parts]
+    return [one for one in left if one and one.lower() not in told]
 
 
 def _table(report: Report, answer: PlanAnswer, style: Style) -> str:

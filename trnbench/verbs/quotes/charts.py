@@ -248,7 +248,7 @@ def step_bars(
         if answer.step is not None
     ]
     axis = ChartAxis(title="step time by part", dimension=Dimension.SECONDS)
-    return _part_bars(axis, "not counting overlap", bars, here)
+    return part_bars(axis, "not counting overlap", bars, here)
 
 
 def memory_bars(
@@ -266,7 +266,7 @@ def memory_bars(
         if answer.memory is not None
     ]
     axis = ChartAxis(title="memory per rank", dimension=Dimension.BYTES)
-    return _part_bars(axis, "of the worst stage", bars, here)
+    return part_bars(axis, "of the worst stage", bars, here)
 
 
 def block_bars(instant: MemoryInstant, title: str) -> BarChart:
@@ -294,9 +294,10 @@ def _labelled(
     return list(zip(answers, named, strict=True))[:MOST_BARS]
 
 
-def _part_bars(
-    axis: ChartAxis, caption: str, bars: Sequence[Bar], here: TrainAnswer | None
+def part_bars(
+    axis: ChartAxis, caption: str, bars: Sequence[Bar], here: TrainAnswer | None = None
 ) -> BarChart:
+    """Bars of parts on one scale, each up to what is available."""
     bars = without_small(bars)
     return BarChart(
         title=axis.title,
@@ -314,7 +315,7 @@ def run_charts(quotes: Sequence[Quote], cost: PointChart, picked: Picked) -> tup
     steps = [quote.step for quote in quotes if quote.step.step is not None]
     # Both in the order of cost, so that rows of one cluster stand side by side.
     ranked = sorted(quotes, key=lambda one: one.cost_usd.value if one.cost_usd else math.inf)
-    bars = (cost_bars(ranked, picked), _coloured(time_chart(ranked, picked), picked))
+    bars = (cost_bars(ranked, picked), coloured(time_chart(ranked, picked), picked.word))
     charts = (cost, *bars, step_bars(steps), memory_bars(steps))
     return tuple(one for one in charts if not one.empty)
 
@@ -329,13 +330,13 @@ def cost_bars(quotes: Sequence[Quote], picked: Picked) -> BarChart:
         if math.isfinite(cost.high)
     )
     chart = BarChart(title="cost to train", caption="with 80 % intervals", axis=axis, bars=bars)
-    return _coloured(chart, picked)
+    return coloured(chart, picked.word)
 
 
-def _coloured(chart: BarChart, picked: Picked) -> BarChart:
-    """The bars with the winner alone in colour."""
-    if picked.winner is None:
+def coloured(chart: BarChart, word: str) -> BarChart:
+    """The bars with the winner, which has this word, alone in colour."""
+    if not any(bar.strong for bar in chart.bars):
         return chart
     bars = tuple(replace(bar, hue=0 if bar.strong else GREY) for bar in chart.bars)
-    caption = f"{chart.caption}; in colour: {picked.word}"
+    caption = f"{chart.caption}; in colour: {word}"
     return replace(chart, bars=bars, caption=caption)

@@ -55,19 +55,24 @@ class Verdict(Record):
 
     `chances` of the instance types, likeliest first. `regret_usd`: what deciding now loses on
     average against the best choice. `pilots` are worth more than they cost, the best one first.
+    `fastest`: where time decides, the probability that no other quote ends before the recommended.
     """
 
     recommended: int | None = None
     chances: tuple[Chance, ...] = ()
     regret_usd: float | None = None
     pilots: tuple[Pilot, ...] = ()
+    fastest: float | None = None
 
     @property
     def verdict_is(self) -> Literal["clear", "tie", "none"]:
-        """True when the recommended quote's instance type is the cheapest in nearly all draws."""
+        """`clear` where the recommended quote is the cheapest, or fastest, in most draws."""
         if self.recommended is None:
             return "none"
-        return "clear" if self.leading is None or self.leading.cheapest >= CLEAR else "tie"
+        likely = self.fastest
+        if likely is None:
+            likely = 1.0 if self.leading is None else self.leading.cheapest
+        return "clear" if likely >= CLEAR else "tie"
 
     @property
     def leading(self) -> Chance | None:

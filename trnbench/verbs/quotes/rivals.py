@@ -104,6 +104,12 @@ class Judged(Record, eq=False):
     costs: FloatArray
     """Bills of all rivals, a row each."""
 
+    @property
+    def best(self) -> Quote | None:
+        """The recommended quote."""
+        place = self.verdict.recommended
+        return None if place is None else self.quotes[place]
+
 
 def judged(
     quotes: Sequence[Quote],
@@ -112,9 +118,11 @@ def judged(
     limits: Limits,
     *,
     chosen: int | None = None,
+    by_time: bool = False,
 ) -> Judged:
     """The verdict on quotes; `chosen` is recommended, or else the one with the least mean bill.
 
+    `by_time`: it was chosen as the fastest, and no money is risked by it.
     Where no quote keeps the limits none is recommended, and those with a price compete.
     """
     names, options = [], []
@@ -158,9 +166,20 @@ def judged(
     verdict = Verdict(
         recommended=recommended,
         chances=tuple(sorted(found, key=lambda one: (-one.cheapest, one.mean_usd, one.instance))),
-        regret_usd=None if recommended is None else rows[recommended].regret_usd,
+        regret_usd=None if recommended is None or by_time else rows[recommended].regret_usd,
+        fastest=_first_to_end(drawn, able, recommended) if by_time else None,
     )
     return Judged(quotes=rows, verdict=verdict, costs=costs)
+
+
+def _first_to_end(
+    drawn: Sequence[DrawnPurchase | None], able: Sequence[int], place: int | None
+) -> float | None:
+    """Probability that no quote of those that keep the limits ends before the one at a place."""
+    ends = {n: one.elapsed_s for n in able if (one := drawn[n]) is not None}
+    if place not in ends:
+        return None
+    return float(np.mean(ends[place] <= np.min([*ends.values()], axis=0)))
 
 
 def _likely(

@@ -43,13 +43,26 @@ def quote(
         _step(explored, place, candidate.nodes, layout, engine=engine)
         for place, layout in enumerate(layouts)
     )
-    blank = _blank(explored, candidate.nodes, steps)
+    blank = blank_quote(explored, candidate.nodes, steps)
     blank = replace(blank, main=explored.main(candidate.nodes))
     refused = tuple(dict.fromkeys(reason for step in steps for reason in step.reasons))
     if refused:
         return blank.refused(refused)
-    cost = _cost(explored.market, explored.portions, steps, candidate)
+    cost = _cost(explored.market, _phases(explored.portions, steps), candidate)
     return _with_parts(_priced(blank, explored.market, cost), explored.portions)
+
+
+def bought_quote(explored: Explored, candidate: Candidate) -> Quote:
+    """A candidate's days and bill without intervals, and without its steps."""
+    market = explored.market
+    if market is None:
+        raise ValueError(f"no clusters of {explored.name}")
+    (place,) = np.flatnonzero(market.nodes == candidate.nodes)
+    phases = [
+        RunPhase(tokens=tokens, tokens_per_s=float(per_s[place])) for tokens, per_s in market.speeds
+    ]
+    blank = blank_quote(explored, candidate.nodes, ())
+    return _priced(blank, market, _cost(market, phases, candidate))
 
 
 def quote_of_none(explored: Explored, nodes: int, *, headroom: float | None) -> Quote:
@@ -81,7 +94,7 @@ def quote_of_none(explored: Explored, nodes: int, *, headroom: float | None) -> 
             )
     if nodes in explored.refused:
         reasons = [explored.refused[nodes]]
-    blank = _blank(explored, nodes, tuple(steps))
+    blank = blank_quote(explored, nodes, tuple(steps))
     return blank.refused(tuple(dict.fromkeys(reasons)))
 
 
@@ -148,7 +161,8 @@ def _within_rows(cluster: ClusterResult) -> tuple[str, ...]:
     return (f"best layout within the stack's rows: {degrees}, {time} per step",)
 
 
-def _blank(explored: Explored, nodes: int, steps: tuple[TrainAnswer, ...]) -> Quote:
+def blank_quote(explored: Explored, nodes: int, steps: tuple[TrainAnswer, ...]) -> Quote:
+    """A quote of these steps without days and bill."""
     portions = explored.portions
     recommender = explored.setup.model.recommender is not None
     software = explored.setup.software
@@ -164,13 +178,8 @@ def _blank(explored: Explored, nodes: int, steps: tuple[TrainAnswer, ...]) -> Qu
     )
 
 
-def _cost(
-    market: Market,
-    portions: tuple[Portion, ...],
-    steps: tuple[TrainAnswer, ...],
-    candidate: Candidate,
-) -> TrainingCost:
-    """Return the USD and days of a run of these steps under the candidate's option, with ranges."""
+def _phases(portions: tuple[Portion, ...], steps: tuple[TrainAnswer, ...]) -> list[RunPhase]:
+    """Tokens of each part of a run, and its speed in tokens per second with its interval."""
     phases = []
     for portion, answer in zip(portions, steps, strict=True):
         step = answer.step
@@ -185,6 +194,11 @@ def _cost(
                 high_tokens_per_s=answer.per_s(step.low_step_time_s, each),
             )
         )
+    return phases
+
+
+def _cost(market: Market, phases: list[RunPhase], candidate: Candidate) -> TrainingCost:
+    """USD and days of a run of these parts under the candidate's option."""
     offers = market.offers
     wanted = tuple(tariff for tariff in offers.tariffs if tariff.option == candidate.option)
     return training_cost(

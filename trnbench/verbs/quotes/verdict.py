@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from trnbench.facts.records import Record
+from trnbench.facts.records import Record, replace
 from trnbench.facts.units import HOUR_S, Dimension, money_text, scale_for, significant
 from trnbench.money.objective import Limits
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.lead import Chance, Verdict
 from trnbench.verbs.quotes.text import cluster_text, span_text, time_text
+
+if TYPE_CHECKING:
+    from trnbench.verbs.quotes.rivals import Judged
 
 MOST_WORDS = 20
 """Words of a sentence."""
@@ -33,14 +37,10 @@ MARKED = {
 
 
 class Wanted(Record):
-    """Limits of quotes; `confidence` is the probability with which they hold, None by the estimate.
-
-    `first` is the criterion by which one was chosen.
-    """
+    """Limits of quotes, and the probability with which they hold; None by the estimate."""
 
     limits: Limits
     confidence: float | None = None
-    first: str = "cost"
 
 
 def verdict_text(verdict: Verdict, quotes: Sequence[Quote], asked: Wanted) -> str:
@@ -49,16 +49,23 @@ def verdict_text(verdict: Verdict, quotes: Sequence[Quote], asked: Wanted) -> st
         return refusal_text(quotes, asked)
     names = short_names(quotes)
     winner = quotes[verdict.recommended]
-    by_time = asked.first in ("time", "soonest")
-    if by_time:
-        first = f"Fastest: {_row_text(winner)}."
-    elif verdict.verdict_is == "clear":
+    if verdict.fastest is not None:
+        return " ".join(filter(None, (_by_time(verdict, quotes), _risks([winner], names, asked))))
+    if verdict.verdict_is == "clear":
         first = _clear(verdict, quotes, names, asked)
     else:
         first = _tie(verdict, names)
     sure = "" if len(verdict.chances) < 2 else _sure(verdict, names)
-    told = [] if by_time else [quotes[one.place] for one in verdict.named]
+    told = [quotes[one.place] for one in verdict.named]
     return " ".join(filter(None, (first, sure, _risks(told or [winner], names, asked))))
+
+
+def was_text(now: Judged, before: Judged) -> str:
+    """The choice before numbers were moved, where it was another instance type; else empty."""
+    new, old = now.best, before.best
+    if old is None or (new is not None and new.instance == old.instance):
+        return ""
+    return f"As it is, {_row_text(old)}."
 
 
 def verdict_cells(verdict: Verdict, quotes: Sequence[Quote], asked: Wanted) -> dict[str, object]:
@@ -93,6 +100,22 @@ def _clear(verdict: Verdict, quotes: Sequence[Quote], names: dict[str, str], ask
     return (
         f"Clear winner: {cluster_text(winner)} at {dollars(leading.mean_usd)} on average, "
         f"{against} {names[other.instance]} ({dollars(other.mean_usd)})."
+    )
+
+
+def _by_time(verdict: Verdict, quotes: Sequence[Quote]) -> str:
+    """The fastest quote, how surely it is that, and the cheapest one beside it."""
+    assert verdict.recommended is not None
+    winner = quotes[verdict.recommended]
+    sure = f" with {percent(verdict.fastest or 0.0)} probability" if len(quotes) > 1 else ""
+    told = f"Fastest{sure}: {_row_text(replace(winner, mean_cost_usd=None))}."
+    place = min(verdict.chances, key=_cheap).place if verdict.chances else verdict.recommended
+    least = quotes[place]
+    if least is winner or least.elapsed_s is None or least.cost_usd is None:
+        return told
+    return (
+        f"{told} The cheapest, {cluster_text(least)}, takes {span_text(least.elapsed_s)} and costs "
+        f"{dollars(least.cost_usd.value)}."
     )
 
 
@@ -249,7 +272,9 @@ def refusal_text(quotes: Sequence[Quote], asked: Wanted) -> str:
 
 
 def _first(reason: str) -> str:
-    return reason[:1].upper() + reason[1:].rstrip(".")
+    """A reason as a sentence without its full stop, and without details where these are long."""
+    told = reason if words_of(reason) <= MOST_WORDS else reason.partition(": ")[0]
+    return told[:1].upper() + told[1:].rstrip(".")
 
 
 def advice_text(verdict: Verdict) -> str:

@@ -15,6 +15,7 @@ from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
 from trnbench.store.recovery import Recovered, RunFault
 from trnbench.store.runs import KeptAnswer, KeptRun
+from trnbench.verbs.runs.charts import kept_charts
 
 _SHOWN = 2
 """So many names of a run stand in a list for people."""
@@ -104,6 +105,7 @@ def shown_report(run: KeptRun, answer: KeptAnswer) -> Report:
         columns=kept_columns(answer),
         summary={"run": run_row(run), **answer.summary},
         people=lambda report, style: _draw(report, run, style),
+        charts=kept_charts(answer),
     )
 
 
