@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,8 @@ def answer():
 
 
 def test_a_kept_comparison_has_the_charts_of_its_rows(answer):
-    cost, days, step, memory = kept_charts(answer)
+    charts: Any = kept_charts(answer)
+    cost, days, step, memory = charts
     assert [one.title for one in (cost, days)] == ["cost to train", "days to train"]
     rows = sorted(answer.rows, key=lambda row: row["cost_usd"])
     for chart, key in ((cost, "cost_usd"), (days, "days")):

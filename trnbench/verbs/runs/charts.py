@@ -7,7 +7,7 @@ from typing import Any
 
 from trnbench.facts.records import shaped
 from trnbench.facts.units import DAY_S, Dimension
-from trnbench.show.charts.record import PART_MARKS, AnyChart, Bar, BarChart, ChartAxis, axis_of
+from trnbench.show.charts.record import PART_MARKS, Bar, BarChart, ChartAxis, axis_of
 from trnbench.show.row import Interval, Row
 from trnbench.store.runs import KeptAnswer
 from trnbench.verbs.quotes.charts import MOST_BARS, coloured, part_bars
@@ -17,7 +17,7 @@ from trnbench.verbs.quotes.tipping import Tipping, tipping_chart
 WINNER = "recommended"
 
 
-def kept_charts(answer: KeptAnswer) -> tuple[AnyChart, ...]:
+def kept_charts(answer: KeptAnswer) -> tuple[BarChart, ...]:
     """Charts of rows on clusters; none of answers that have no such rows."""
     best = [answer.summary.get(key) for key in ("recommended", "recommended_nodes")]
     rows = [row for row in answer.rows if "instance" in row and "nodes" in row]
