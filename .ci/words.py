@@ -2,9 +2,9 @@
 
 python .ci/words.py [FILE...]
 
-Looked at are README, the pages of the guide, the glossary, and in the package the helps of options
-and of commands and the messages of errors: house words that plain English has another word for,
-sentences of more words than one can hold, and words of the house that no glossary explains.
+Looked at are README, the pages of the guide, the glossary, and every text of the package that is no
+comment: helps, messages, notes, titles. Refused are house words that plain English has another word
+for, sentences of more words than one can hold, and words of answers that no glossary explains.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ PLAIN = {
     r"lies?(?! down)": "is",
     r"held against|hold against|to hold to": "compared with",
     r"anew": "again",
-    r"(is|are|was) told|tells? of": "says",
+    r"told|tells? of": "say",
     r"what of|of what was": "what",
     r"so many|so much|so long": "a number",
-    r"(is|are) no (?!longer|more|other|faster|slower|less|better|different)\w+": "is not",
+    r"(is|are) no (?!longer|larger|more|other|faster|slower|less|better|different)\w+": "is not",
     r"(is|are) none of": "is not one of",
     r"all the same|in the way of|what is asked": "(say it plainly)",
-    r"beside (it|them|these|this)": "with",
+    r"(?<!-)beside(?!,)": "with",
 }
 """Patterns of house words -> what plain English says."""
 _HOUSE = re.compile("|".join(rf"\b(?:{word})\b" for word in PLAIN), re.IGNORECASE)
@@ -47,9 +47,11 @@ WORDS = (
     *("80 % interval", "goodput", "checkpoint", "region", "instance type", "baseline"),
 )
 """Words of answers and of the guide that a reader may look up by `trnbench help WORD`."""
-_CALLS = {"InputError", "EnvironmentFault", "option", "refused", "Fault", "RowFault", "UnitError"}
-_NOTES = ("notes.py", "remarks.py", "verdict.py", "lead.py")
-"""Modules whose texts stand in answers."""
+_NO_PROSE = re.compile(
+    r"\s*(?:import|CREATE|ALTER|INSERT|DELETE|SELECT|UPDATE|<)\b|<title|trnbench "
+)
+"""How texts for programs begin: scripts, statements of a database, markup, commands."""
+_COMMAND = re.compile(r"^\W*trnbench .*$", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n|\n\s*[-*|]|\s\|\s")
 _CODE = re.compile(
     r"```.*?```|`[^`]*`|^    .*$|<!--.*?-->|!?\[[^\]]*\]\([^)]*\)", re.DOTALL | re.MULTILINE
@@ -69,30 +71,29 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
         yield 1, prose(source)
     elif path.suffix == ".toml":
         for number, line in enumerate(source.splitlines(), 1):
-            yield number, line.partition(" = ")[2]
+            yield number, _COMMAND.sub("", line.partition(" = ")[2])
     else:
         yield from _of_python(ast.parse(source), path.name)
 
 
 def _of_python(tree: ast.Module, name: str) -> Iterator[tuple[int, str]]:
-    notes = name in _NOTES
-    for node in ast.walk(tree):
-        if notes and isinstance(node, ast.JoinedStr) and " " in (text := _text(node)):
-            yield node.lineno, text
-        elif isinstance(node, ast.Call):
-            called = (
-                node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-            )
-            if called in _CALLS:
-                for given in (
-                    *node.args,
-                    *(one.value for one in node.keywords if one.arg == "hint"),
-                ):
-                    text = _text(given)
-                    if " " in text:
-                        yield given.lineno, text
-        elif isinstance(node, ast.FunctionDef) and name.endswith("_command.py"):
-            yield node.lineno, ast.get_docstring(node) or "" if node.name[0] != "_" else ""
+    skipped = set()
+    for node in ast.walk(tree):  # what holds others comes before them
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and _is_help(node, name):
+            yield node.lineno, (ast.get_docstring(node) or "").partition(">>>")[0]
+        elif isinstance(node, ast.Expr):
+            skipped.add(id(node.value))
+        elif isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in skipped:
+            skipped.update(id(part) for part in ast.walk(node))
+            text = _COMMAND.sub("", _text(node))
+            if text.count(" ") > 1 and not _NO_PROSE.match(text):
+                yield node.lineno, text
+
+
+def _is_help(node: ast.FunctionDef | ast.ClassDef, name: str) -> bool:
+    if isinstance(node, ast.ClassDef):
+        return name == "question.py" and node.name.endswith("Question")
+    return node.name == "run" or (name.endswith("_command.py") and node.name[0] != "_")
 
 
 def _text(node: ast.expr) -> str:
@@ -119,8 +120,8 @@ def faults(path: Path) -> Iterator[tuple[int, str, bool]]:
             count = len(re.findall(r"[\w'%.,-]*\w[\w'%.,-]*", sentence))
             if count > LONG:
                 line = first + text.count("\n", 0, place) * (path.suffix != ".py")
-                told = " ".join(sentence.split())[:60]
-                yield line, f"{count} words in one sentence: {told} ...", count > TOO_LONG
+                shown = " ".join(sentence.split())[:60]
+                yield line, f"{count} words in one sentence: {shown} ...", count > TOO_LONG
 
 
 def unexplained() -> list[str]:
@@ -140,8 +141,7 @@ def main(arguments: list[str]) -> int:
         for line, message, wrong in faults(path):
             place = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
             warned, refused = warned + (not wrong), refused + wrong
-            if wrong:
-                print(f"{place}:{line}: {message}")
+            print(f"{place}:{line}: {message}")
     missing = [] if named else unexplained()
     for word in missing:
         print(f"{GLOSSARY.relative_to(ROOT)}: no entry for {word!r}")

@@ -13,8 +13,8 @@ INTERRUPTED = 130
 def run() -> None:
     """Run the process's command line and exit; an interrupt is one from the first import on.
 
-    A request to end (SIGTERM, and SIGHUP where nobody chose to ignore it) is an interrupt too: what
-    is open is cleaned up, what a long job has is written, and the exit code is 128 and the signal.
+    SIGTERM is an interrupt too, and so is SIGHUP unless it is ignored. Open files are cleaned up,
+    partial results of a long job are written, and the exit code is 128 plus the signal.
     """
     _open_missing_streams()
     # What overflows is told as what has no number, not as a line of numpy's source.

@@ -63,7 +63,7 @@ def test_prices_of_a_region_that_has_none(run):
         *("claims", "trn2-price-performance", "--region", "ap-south-1"),
         *("--price-date", "2026-07-22", "--json"),
     ).json["rows"]
-    assert row["verdict"] == "cannot be told"
+    assert row["verdict"] == "undecided"
     assert row["reason"].startswith("no price of trn2.48xlarge as capacity-block")
 
 

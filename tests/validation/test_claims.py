@@ -58,8 +58,8 @@ BY_SPECS = {
     "ultraserver-fast": "holds",
     "trn3-compute": "holds only if",
     "gpu-price-cut": "holds only if",
-    "savings-plan-compute": "cannot be told",
-    "savings-plan-instance": "cannot be told",
+    "savings-plan-compute": "undecided",
+    "savings-plan-instance": "undecided",
 }
 
 

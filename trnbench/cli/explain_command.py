@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 def explain(out: Output, catalog: Catalog, question: ExplainQuestion) -> int:
     """Say why measured steps take longer, or less, than predicted: which cause, what to try.
 
-    `explain FOLDER LOG` is of a job that `trnbench launch` wrote: its folder says what ran. All
-    rows are explained together: rows of other nodes, degrees and micro-batches of one cluster
-    tell causes apart that a single one cannot.
+    `explain FOLDER LOG` takes the folder that `trnbench launch` wrote: it says what ran. All rows
+    are explained together: other nodes, degrees and micro-batches help to tell causes apart.
 
     Rows of --json, the likeliest cause first: cause, title, change, magnitude, beside, probability,
     tied, explained, explained_alone, experiment, remedy. Its summary: verdict, says, steps, tied,

@@ -22,8 +22,8 @@ class HelpQuestion(Question):
     """A page of the guide, or a word to be explained."""
 
     topic: tuple[str, ...] = option(
-        "A page, a concept, a word of the glossary, a knob, or a command; or options GROUP, "
-        "options by what they are about; default: list them.",
+        "A page, a word of the glossary, an option, an instance type or a command; or options "
+        "GROUP; default: a list.",
         metavar="TOPIC",
         argument=True,
         several="repeated",

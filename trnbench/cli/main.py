@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from trnbench.show.report import Report
 
 EPILOG = (
-    "Exit codes: 0 done; 1 the answer is no (it does not fit, is not valid, has no price, a check "
-    "failed); 2 malformed input; 3 environment; 70 a bug in trnbench; 130 interrupted."
+    "Exit codes: 0 done; 1 no (does not fit, no price, check failed); 2 malformed "
+    "input; 3 environment; 70 a bug; 130 interrupted."
 )
 
 EXAMPLES = """trnbench: does a training job fit AWS Trainium, how fast, how much, how sure?

@@ -70,8 +70,8 @@ def diff_specs(out: Output, catalog: Catalog, question: SpecDiffQuestion) -> Non
 def new_spec(out: Output, catalog: Catalog, question: SpecNewQuestion) -> None:
     """Write a small file for a cluster of your own, which is like a known one.
 
-    It goes to the folder of your own data files, which is always searched; -o - prints it, -o
-    FOLDER/instances/NAME.toml writes it there, for --spec-dir FOLDER. An hourly rate goes into
+    It is written to the folder of your own data files, which is always searched. -o - prints it;
+    -o FOLDER/instances/NAME.toml writes it there, for --spec-dir FOLDER. An hourly rate goes into
     prices/, of kind assumed.
     """
     from trnbench.verbs.spec.own_cluster import new_cluster

@@ -327,7 +327,7 @@ def parts_of(file: EvidenceFile) -> tuple[EvidenceFile, ...]:
         kind = row.text("kind")
         found = next((name for name in KINDS if name == kind), None)
         if found is None:
-            fault = f"kind: {kind[:40]!r} is none of {', '.join(KINDS)}"
+            fault = f"kind: {kind[:40]!r} is not one of {', '.join(KINDS)}"
             row = replace(row, fault=row.fault or fault)
         rows.setdefault(_SETS[found or "matrix"], []).append(row)
     return tuple(

@@ -54,7 +54,7 @@ class Flags(Record):
         return (self.values[name] or "true").lower() not in ("false", "0", "no")
 
 
-BESIDE = "give the knob as an option beside --config, and take it out of the file"
+BESIDE = "give the knob as an option with --config, and take it out of the file"
 """Remedy for a setting of a file that is not understood."""
 
 

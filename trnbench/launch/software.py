@@ -165,7 +165,7 @@ def ec2(platform: Platform) -> str | None:
     """Refuse platforms that are not a published EC2 instance type."""
     instance = platform.instance
     if host_type(instance) is None:
-        return f"{instance.name} is no EC2 instance type that is published"
+        return f"{instance.name} is not a published EC2 instance type"
     return None
 
 

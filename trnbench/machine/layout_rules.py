@@ -92,7 +92,7 @@ def _reason(
         remedy = f"; try {near}" if near else ""
         return (
             f"{name} cannot route {what} groups of {ranks} ranks, {stride} apart: their chips are "
-            f"no neighbours, row, column or rectangle of its torus{remedy}"
+            f"not adjacent in its torus{remedy}"
         )
 
     return Reason(f"routable {what} groups", broken, words)

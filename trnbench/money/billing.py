@@ -447,8 +447,8 @@ def _block_notes(
     if len(lengths) > 1:
         if one is not None:
             notes.append(
-                f"bought as one {one[0]}-day block: {significant(one[1])} USD, no restart; the "
-                "cost's upper end, as blocks in a row in one zone are only assumed to be on sale"
+                f"bought as one {one[0]}-day block: {significant(one[1])} USD, no restart. This is "
+                f"the cost's upper end: blocks in a row in one zone may not be on sale"
             )
         else:
             notes.append("blocks in a row in one zone are assumed to be on sale")

@@ -316,7 +316,7 @@ class _Buyer(Record, eq=False):
         return (
             f"the {row.option} rate of {self.like.name} was read on {row.date_to}, {age} days "
             f"before the price date and more than {significant(most_s / DAY_S)}: `trnbench prices "
-            "refresh` reads it anew",
+            "refresh` reads today's",
         )
 
 

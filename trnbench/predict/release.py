@@ -48,7 +48,7 @@ def of_release(
             unseen=None if stack.unseen is None else together(stack.unseen, apart),
         ),
     )
-    why = f"no step dates {said}; between releases of one software times lie {ends} apart"
+    why = f"no step dates {said}; between releases of one software times differ by {ends}"
     return newer, Assumption(name=NAME, value=newest or "newest", why=why)
 
 

@@ -43,7 +43,7 @@ WINDOWED_RING = "attention windowed in a ring"
 """Context ranks that pass round only the keys inside the window."""
 SINKS = "attention with sinks"
 SCAN = "scan"
-TOWER = "vision beside text"
+TOWER = "vision with text"
 _SHARING = ("MHA", "GQA", "MQA", "MLA")
 
 

@@ -215,8 +215,8 @@ class Grid(Record, eq=False):
 _missing = sorted(set(KNOBS) - {one.name for one in fields(Grid)})
 if _missing:
     raise TypeError(
-        f"the knob {_missing[0]!r} of a layout has no meaning in a program: "
-        "give `Grid` a field of its name, and read it where a step is lowered"
+        f"the program ignores the knob {_missing[0]!r}: give `Grid` a field of its name, and read "
+        f"it where a step is lowered"
     )
 
 

@@ -108,11 +108,11 @@ def absent_modules(transformer: Transformer) -> Mapping[Module, str]:
     attention = transformer.attention
     absent: dict[Module, str] = {}
     if attention is None or attention.latent is None:
-        absent["up-projection"] = "there is no latent attention to project up"
+        absent["up-projection"] = "the model has no latent attention to project up"
     if transformer.norm_placement not in ("pre", "both"):
-        absent["norms"] = "no norm stands in front of attention and MLP"
+        absent["norms"] = "the model has no norm before attention and MLP"
     if attention is None:
-        absent["attention-core"] = "there is no attention"
+        absent["attention-core"] = "the model has no attention"
     return absent
 
 
@@ -404,8 +404,7 @@ def _job(model: Model, grid: Grid) -> Iterator[Reason]:
         yield Reason(
             "adapters",
             EVERYWHERE,
-            "adapter_on=all-linear: no adapters are modelled beside experts; "
-            "try adapter_on=attention",
+            "adapter_on=all-linear: adapters of experts are not modelled; try adapter_on=attention",
         )
     elif model.transformer is not None and grid.adapter_rank > model.transformer.hidden:
         # The layers' input is one side of every projection.

@@ -352,8 +352,8 @@ def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:
         ),
         (
             early & (sum(drawn) > 0),
-            f"pipeline_layout draws MTP depths (m) on stage {at + 1} of {len(drawn)}: they stand "
-            "in the last chunk of a rank that is not the first; try mL",
+            f"pipeline_layout draws MTP depths (m) on stage {at + 1} of {len(drawn)}: put them in "
+            f"the last chunk of a later rank, such as mL",
         ),
         (
             shared and sum(drawn) > 0 and at < len(drawn) - 1,

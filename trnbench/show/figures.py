@@ -15,7 +15,7 @@ NOTHING = "-"
 """In a cell that has no value."""
 LOW, HIGH = "low_", "high_"
 """Before the key of a figure: the ends of its interval."""
-VERDICT_WORDS = {"does not": "does not hold", "cannot be told": "undecided"}
+VERDICT_WORDS = {"does not": "does not hold"}
 """Verdicts on claims, as machines get them -> as people read them."""
 
 

@@ -287,7 +287,9 @@ def known_version(connection: sqlite3.Connection, file: Path, path: Path | None 
         connection.execute("COMMIT")
     except place.FAILURES as error:
         if isinstance(place.fault_of(path, error), place.Damaged) and not _says_ours(file):
-            raise place.StoreFault(f"{path} is no file of kept runs", hint=place.REMEDY) from None
+            raise place.StoreFault(
+                f"{path} is not a file of kept runs", hint=place.REMEDY
+            ) from None
         raise
     if owner != schema.APPLICATION and (version or tables):
         raise place.StoreFault(f"{path} is a database of another program", hint=place.REMEDY)

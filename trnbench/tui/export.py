@@ -114,7 +114,7 @@ class Exporting(ViewModes):
     def export_rows(self, report: Report | None, stem: str, output_format: str) -> None:
         """Write rows to a file whose name begins with `stem`, and say where."""
         if report is None:
-            self.notify("there are no rows to export", severity="warning")
+            self.notify("no rows to export", severity="warning")
             return
         self._write(stem, ENDINGS[output_format], rows_as(report, output_format))
 
@@ -136,7 +136,7 @@ class Exporting(ViewModes):
         from trnbench.show.page import html_page
 
         if report is None:
-            self.notify("there is no answer to report yet", severity="warning")
+            self.notify("no answer to report yet", severity="warning")
             return
         asked_on = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
         self._write(stem, "html", html_page(report, command, f"Asked on {asked_on}"))
@@ -149,7 +149,7 @@ class Exporting(ViewModes):
         """Copy the visible rows as CSV."""
         report = None if self.view is None else self.view.report
         if report is None:
-            self.notify("there are no rows to copy", severity="warning")
+            self.notify("no rows to copy", severity="warning")
         else:
             self.copy_text(
                 rows_as(report, "csv").decode(), f"{counted(len(report.rows), 'row')} as CSV"

@@ -184,7 +184,7 @@ class LaunchScreen(Asking):
     def action_write(self) -> None:
         """Ask for a folder, and write the files there; a browser gets them as an archive."""
         if self._files is None or not self._files.texts:
-            self.notify("there are no files to write", severity="warning")
+            self.notify("no files to write", severity="warning")
         elif self.app.is_web:
             archive = BytesIO(_archive(self._files))
             self.app.deliver_binary(archive, save_filename=f"{self._usual}.zip")

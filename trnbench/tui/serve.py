@@ -94,8 +94,8 @@ def serve(served: Served, say: Callable[[str], object]) -> int:
     server = _server(served, token, say)
     if not served.is_local:
         say(
-            f"warning: who reaches {served.host}:{served.port} and knows this address acts with "
-            "your rights, and the connection is not encrypted; on another machine rather: "
+            f"warning: whoever knows this address acts with your rights, over an unencrypted "
+            f"connection. From another machine better: "
             f"ssh -L {served.port}:127.0.0.1:{served.port} THIS_MACHINE"
         )
     say(f"open {server.public_url}/?{TOKEN}={token}")

@@ -76,7 +76,7 @@ async def use_tab(websocket: Any, tab: Any) -> None:  # noqa: ANN401 - of an ext
     """Hand the messages of a socket to the process of its tab until either is gone."""
     async for message in websocket:
         if message.type.name == "ERROR":
-            raise MalformedMessage(f"it has over {LARGEST_BYTES >> 10} KiB, or is no text")
+            raise MalformedMessage(f"it has over {LARGEST_BYTES >> 10} KiB, or is not text")
         if message.type.name != "TEXT":
             continue
         read = read_message(message.data)

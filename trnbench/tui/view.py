@@ -81,7 +81,7 @@ class View(Asking):
     _shown_inputs: Mapping[str, object] | None = None
     BINDINGS: ClassVar[list[BindingType]] = [
         # Priority: what is typed right after has to find the form open, or left.
-        offered("f", "form", "Question", "view.form", "Edit what is asked", priority=True),
+        offered("f", "form", "Question", "view.form", "Edit the question", priority=True),
         offered(
             "escape",
             "back",

@@ -75,7 +75,7 @@ def test_a_speed_up_holds_where_its_whole_interval_does():
     assert speed("4x", **known).verdict == "holds"
     assert speed("5x", **known).verdict == "does not"
     unsure = speed("4.4x", **known)
-    assert unsure.verdict == "cannot be told"
+    assert unsure.verdict == "undecided"
     assert unsure.cases[0].value == pytest.approx(4.5)
     assert 4.1 < unsure.cases[0].low < 4.3
     assert 4.7 < unsure.cases[0].high < 4.9
@@ -83,7 +83,7 @@ def test_a_speed_up_holds_where_its_whole_interval_does():
 
 def test_a_run_that_does_not_fit_tells_why():
     found = speed("1x", trn1=pace(1.0, reasons=("needs 2x of a rank's memory",)), p4d=pace(1.0))
-    assert (found.verdict, found.reason) == ("cannot be told", "needs 2x of a rank's memory")
+    assert (found.verdict, found.reason) == ("undecided", "needs 2x of a rank's memory")
 
 
 def test_precisions_on_one_machine_are_off_by_the_same_factor():
@@ -180,7 +180,7 @@ def test_a_cost_without_an_end_leaves_no_saving():
 def test_without_a_price_nothing_can_be_told():
     day = datetime.date(2020, 1, 1)
     found = cost(saving="10%", price_date=day, p4d=pace(1e5), p4de=pace(1e5))
-    assert found.verdict == "cannot be told"
+    assert found.verdict == "undecided"
     assert found.reason.startswith("no price of p4d.24xlarge as on-demand: the earliest price")
     assert found.moves[0].best is None
 
@@ -209,6 +209,6 @@ def test_a_discount_without_a_price():
     )
     found = price_finding(check, 0.025, book())
     assert (found.verdict, found.reason) == (
-        "cannot be told",
+        "undecided",
         "no price of p5.48xlarge as savings-plan",
     )

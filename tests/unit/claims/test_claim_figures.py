@@ -106,11 +106,11 @@ def test_several_instances_and_figures_at_once_would_be_unreadable():
     [
         (["holds", "holds"], "holds"),
         (["holds", "does not"], "holds only if"),
-        (["holds", "cannot be told"], "holds only if"),
+        (["holds", "undecided"], "holds only if"),
         (["holds only if"], "holds only if"),
-        (["does not", "cannot be told"], "cannot be told"),
+        (["does not", "undecided"], "undecided"),
         (["does not"], "does not"),
-        ([], "cannot be told"),
+        ([], "undecided"),
     ],
 )
 def test_verdicts_together(verdicts, verdict):
@@ -120,7 +120,7 @@ def test_verdicts_together(verdicts, verdict):
 def test_an_interval_around_the_claim_tells_nothing():
     assert of_interval(2.0, 3.0, 2.0) == "holds"
     assert of_interval(1.0, 1.9, 2.0) == "does not"
-    assert of_interval(1.0, 2.0, 2.0) == "cannot be told"
+    assert of_interval(1.0, 2.0, 2.0) == "undecided"
 
 
 def test_few_names_stand_for_many():

@@ -41,7 +41,7 @@ CLAIMED = Claimed(
             Move(
                 price_date=DAY,
                 region="us (region not stated)",
-                verdict="cannot be told",
+                verdict="undecided",
                 best=None,
                 cases=(),
             ),

@@ -141,7 +141,7 @@ def _plain(run: Mapping[str, object]) -> Mapping[str, object]:
 def _read(
     path: Path, before: Sequence[Path]
 ) -> tuple[dict[str, Numbers], Mapping[str, object], tuple[float, ...]]:
-    hint = "remove it to start anew"
+    hint = "remove it to start again"
     if before:
         hint = f"remove it to go on from {before[-1].name}"
     try:

@@ -32,15 +32,15 @@ def _problems(program: StepProgram) -> Iterator[str]:
     if model.vocabulary.predicted_ratio < 1 or model.vocabulary.token_types:
         yield f"{model.name} fills gaps; only models that predict the next word are trained"
     if program.layout.job in PAIRED:
-        yield f"job {program.layout.job}: there are no pairs of answers here to train on"
+        yield f"job {program.layout.job}: training with real numbers has no pairs of answers"
         return
     if program.layout.job in REINFORCED:
-        yield f"job {program.layout.job}: nothing here writes answers or rewards them"
+        yield f"job {program.layout.job}: training with real numbers writes no answers"
         return
     if model.tower is not None:
         yield f"{model.name} sees images, and there is only text to train on"
     if model.head.pooler or model.head.classes is not None:
-        yield f"{model.name} has a pooler or a classifier, for which there is no text to train on"
+        yield f"{model.name} has a pooler or a classifier, which the generated text cannot train"
     if model.transformer.position.encoding == "fixed":
         yield f"{model.name} has fixed positions, whose numbers are not known here"
     if program.grid.optimizer_offload != "none":

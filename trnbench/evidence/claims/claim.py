@@ -21,7 +21,7 @@ from trnbench.facts.hardware.instance import PurchaseOption
 from trnbench.facts.records import Record, tag_of
 from trnbench.facts.units import EXAMPLES, UNITS, Dimension, parse
 
-ClaimVerdict = Literal["holds", "holds only if", "does not", "cannot be told"]
+ClaimVerdict = Literal["holds", "holds only if", "does not", "undecided"]
 VERDICTS: tuple[ClaimVerdict, ...] = get_args(ClaimVerdict)
 
 
@@ -91,13 +91,13 @@ def together(verdicts: Iterable[ClaimVerdict]) -> ClaimVerdict:
         return "holds"
     if found & {"holds", "holds only if"}:
         return "holds only if"
-    return "cannot be told" if not found or "cannot be told" in found else "does not"
+    return "undecided" if not found or "undecided" in found else "does not"
 
 
 def of_interval(low: float, high: float, threshold: float) -> ClaimVerdict:
     if low >= threshold:
         return "holds"
-    return "does not" if high < threshold else "cannot be told"
+    return "does not" if high < threshold else "undecided"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

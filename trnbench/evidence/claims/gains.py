@@ -132,7 +132,7 @@ def gain_case(gain: Gain, claimed: str, what: str, found: Range) -> Case:
 
 
 def unknown(what: str, reasons: Sequence[str]) -> Case:
-    return Case(what=what, verdict="cannot be told", says="; ".join(reasons))
+    return Case(what=what, verdict="undecided", says="; ".join(reasons))
 
 
 def known(cases: Sequence[Case]) -> tuple[Case, ...]:
@@ -161,7 +161,7 @@ def speed_finding(check: SpeedCheck, runs: Sequence[ClaimedRun], machines: Machi
     reason = {
         "holds": "in every case looked at",
         "holds only if": f"only {listed(held)}",
-        "cannot be told": f"the best case may be below {check.times} or above",
+        "undecided": f"the best case may be below {check.times} or above",
         "does not": f"even the best case stays below {check.times}",
     }[verdict]
     return Finding(verdict=verdict, says=says, reason=reason, cases=cases)
@@ -355,7 +355,7 @@ def _reason(verdict: ClaimVerdict, check: CostCheck, moves: Sequence[Move]) -> s
         ]
         days, what = zip(*held, strict=True)
         return f"only {listed(what, 2)}, at the prices of {listed(days)}"
-    if verdict == "cannot be told":
+    if verdict == "undecided":
         return f"the best case may be below {claimed} or above"
     return f"no case reaches {claimed}, even at the favourable end of its interval"
 
@@ -402,7 +402,7 @@ def price_finding(check: PriceCheck, rounding: float, book: PriceBook) -> Findin
     reason = {
         "holds": f"{check.saving} or more, up to rounding",
         "holds only if": f"only {listed(held)}",
-        "cannot be told": listed([case.says for case in cases], 1),
+        "undecided": listed([case.says for case in cases], 1),
         "does not": f"no price fell by {check.saving}",
     }[verdict]
     return Finding(verdict=verdict, says=says, reason=reason, cases=tuple(cases))

@@ -85,7 +85,7 @@ def machine_files(
         timed = fits.TimedRows(rows=kernels, exchanges=exchanged, clock=clock)
         return _Maker(catalog, called, timed).files()
     except RowFault as fault:
-        raise InputError(f"the machine cannot be told from its rows: {fault}") from None
+        raise InputError(f"the machine does not follow from its rows: {fault}") from None
 
 
 def _sound(row: EvidenceRow) -> bool:
@@ -133,7 +133,7 @@ class _Maker:
         """Rates of formats without rows, by another chip's ratio to a measured one."""
         timed = machine.products.format
         unit = machine.products.peaks[timed] / like.peak_flop_per_s(timed)
-        told = f"not measured: that of {like.name} beside {timed}"
+        told = f"not measured: scaled from {timed} as on {like.name}"
         rates = {of: unit * like.peak_flop_per_s(of) for of in self._untimed(machine)}
         return {
             of: _assumed(_flop(rate), _flop(_LOW * rate), _flop(_HIGH * rate), told)

@@ -221,7 +221,7 @@ class TrainingStack(Sourced):
             # A stack that takes over another's numbers keeps its correlations, but no releases.
             if key not in keys and not key.startswith(("releases.", "chip.releases.")):
                 near = did_you_mean(key, keys)
-                raise ValueError(f"`correlations` names {key!r}, which is no number here{near}")
+                raise ValueError(f"`correlations` names {key!r}, which this file lacks{near}")
 
     @property
     def correlated(self) -> dict[tuple[str, str], float]:

@@ -220,7 +220,7 @@ def _problems(
         if low is not None and high is not None and low > high:
             yield "`low` is above `high`"
         elif _outside(value, low, high, dimension):
-            yield "the value lies outside `low` and `high`"
+            yield "the value is outside `low` and `high`"
 
 
 def _unknown(note: Note, sources: Collection[str]) -> Iterator[str]:

@@ -89,7 +89,7 @@ def dispatcher_named(text: str) -> str:
     """A dispatcher by its name or the library under it; ValueError for another name."""
     name = _CARRIERS.get(text, text)
     if name not in DISPATCHERS:
-        raise ValueError(f"{text!r} is none of {', '.join(DISPATCHERS)}")
+        raise ValueError(f"{text!r} is not one of {', '.join(DISPATCHERS)}")
     return name
 
 
@@ -99,7 +99,9 @@ def exchange_named(text: str) -> str:
         return text
     number = text.removeprefix(_HYBRID)
     if not text.startswith(_HYBRID) or not number.isascii() or not number.isdigit():
-        raise ValueError(f"{text!r} is none of ring, all-to-all, hybrid:4 (ranks of an all-to-all)")
+        raise ValueError(
+            f"{text!r} is not one of ring, all-to-all, hybrid:4 (ranks of an all-to-all)"
+        )
     if not 1 < int(number) < 10**6:
         raise ValueError(f"expects 2 ranks or more that exchange all to all, found {text!r}")
     return f"{_HYBRID}{int(number)}"

@@ -146,8 +146,8 @@ class Layout(Record):
     )
     optimizer_offload: OptimizerOffload = _knob(
         "none",
-        "none, or host: moments and master weights lie in host memory, and the host's processors "
-        "update; default: none.",
+        "none, or host: moments and master weights in host memory, updated by its processors; "
+        "default: none.",
         title="optimizer offload",
         short="offload",
         metavar="WHERE",
@@ -186,8 +186,8 @@ class Layout(Record):
     )
     loss: LossKernel = _knob(
         "full",
-        "full (logits of all tokens in fp32), chunked (in 16 bits, fp32 a part at a time) or fused "
-        "(never whole: Liger, linear cross-entropy); default: what the stack uses.",
+        "full (all logits in fp32), chunked (16 bits, fp32 in parts) or fused (never whole: Liger, "
+        "linear cross-entropy); default: the stack's.",
         metavar="KERNEL",
     )
     context_parallel: str = _knob(
@@ -204,9 +204,8 @@ class Layout(Record):
     )
     stage_split: StageSplit = _knob(
         "layers",
-        "What pipeline stages share evenly: layers, layers-and-ends (embedding and head as a "
-        "layer each), or work (multiply-adds, the output projection's too); default: what the "
-        "stack does.",
+        "What pipeline stages share evenly: layers, layers-and-ends (embedding and head count as "
+        "layers), or work (multiply-adds); default: the stack's.",
         metavar="WHAT",
         part="layers",
         acts_with=("pp",),
@@ -234,9 +233,8 @@ class Layout(Record):
     )
     dispatcher: Dispatcher | None = _knob(
         None,
-        "What sends tokens to experts on other ranks: alltoall (NCCL, a copy for each expert), "
-        "deepep, uccl or hybridep (a copy for each node); default: what the stack runs on this "
-        "network.",
+        "Sends tokens to experts: alltoall (a copy per expert), deepep, uccl or "
+        "hybridep (a copy per node); default: the stack's on this network.",
         metavar="NAME",
         part="experts",
         acts_with=("ep",),
@@ -265,9 +263,8 @@ class Layout(Record):
     )
     job: Job = _knob(
         "pretrain",
-        "pretrain, finetune (all weights), lora (adapters beside frozen weights), dpo (pairs "
-        "of answers, a frozen reference beside the policy), orpo (pairs, no reference), grpo "
-        "or ppo (answers that the policy writes); default: pretrain.",
+        "pretrain, finetune (all weights), lora (adapters on frozen weights), dpo (pairs and a "
+        "frozen reference), orpo (pairs), grpo, ppo (answers are written); default: pretrain.",
         metavar="JOB",
     )
     adapter_rank: int | None = _knob(
@@ -309,8 +306,8 @@ class Layout(Record):
         metavar="on|off",
     )
     idle_models: IdleModels = _of_answers(
-        "With --job grpo or ppo: where reference and reward model lie while other phases run: "
-        "device, or host (fetched from its memory once a step); default: device.",
+        "With --job grpo or ppo: where reference and reward model wait: device, or host (fetched "
+        "once per step); default: device.",
         title="idle models on",
         short="idle on",
         metavar="WHERE",

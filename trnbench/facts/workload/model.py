@@ -407,7 +407,9 @@ class Model(Sourced):
         if self.tower is not None and (
             self.image is not None or self.tower.projector[-1] != self.transformer.hidden
         ):
-            raise ValueError("[tower] stands beside text, its `projector` ends as wide as that")
+            raise ValueError(
+                "[tower] needs a text model, and its `projector` must end as wide as that"
+            )
         if self.mtp_depths and (why := self.without_depths):
             raise ValueError(f"`mtp_depths`: {why}")
 

@@ -60,10 +60,10 @@ def _stages(text: str) -> tuple[str, ...]:
         raise ValueError(f"draws no layer ({LAYER})")
     first, last = letters.find(DEPTH), letters.rfind(DEPTH)
     if 0 <= first < letters.rindex(LAYER):
-        what = f"a layer ({LAYER}) stands behind a depth ({DEPTH}); depths follow the last layer"
+        what = f"a layer ({LAYER}) follows a depth ({DEPTH}); depths follow the last layer"
         raise _fault(units[letters.index(LAYER, first)][1], what)
     if first >= 0 and NEXT in letters[first:last]:
-        raise _fault(units[last][1], f"depths ({DEPTH}) stand in one stage, all of them")
+        raise _fault(units[last][1], f"depths ({DEPTH}) must all be in one stage")
     return tuple(letters.split(NEXT))
 
 
@@ -116,7 +116,7 @@ def _ungrouped(units: Units) -> Iterator[tuple[str, int]]:
         i += 1
         if letter == "(":
             if start is not None:
-                raise _fault(place, "a group stands inside another")
+                raise _fault(place, "a group is inside another")
             start = i
         elif letter == ")":
             if start is None:
@@ -142,7 +142,7 @@ def _repeated(units: Units) -> Iterator[tuple[str, int]]:
         letter, place = units[i]
         if letter not in _LETTERS:
             letters = ", ".join(f"{character} ({what})" for character, what in _LETTERS.items())
-            raise _fault(place, f"{letter!r} is none of {letters}, (...)*n, x*n")
+            raise _fault(place, f"{letter!r} is not one of {letters}, (...)*n, x*n")
         times, i = (1, i + 1)
         if i < len(units) and units[i][0] == "*":
             times, i = _number(units, i, place)

@@ -38,7 +38,7 @@ def recompute_named(text: str) -> str:
         if name not in MODULES:
             modes = ", ".join((*PLAIN, "full:4", *MODULES))
             near = did_you_mean(name, (*PLAIN, *MODULES))
-            raise ValueError(f"{name!r} is none of {modes}{near}")
+            raise ValueError(f"{name!r} is not one of {modes}{near}")
     if twice := next((name for name in named if named.count(name) > 1), None):
         raise ValueError(f"names {twice!r} twice")
     return (

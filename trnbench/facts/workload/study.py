@@ -82,7 +82,7 @@ class Study(Sourced):
         for limits in self.exclude:
             for name, limit in limits.items():
                 if name not in self.axes:
-                    raise ValueError(f"`exclude` names {name!r}, which is no axis")
+                    raise ValueError(f"`exclude` names {name!r}, which is not an axis")
                 if not (_is_limit(limit) if isinstance(limit, dict) else _is_option(limit)):
                     raise ValueError(
                         f"`exclude` of {name!r} takes values, or numbers above and below"

@@ -162,7 +162,7 @@ def layout_of(flags: Flags) -> dict[str, Value]:
             raise InputError(
                 f"{flags.of}: mixed_precision {recipe!s:.60} is not modelled; modelled: "
                 f"{', '.join(recipes)}",
-                hint="give --precision beside --config, and take it out of the file",
+                hint="give --precision with --config, and take it out of the file",
             )
         knobs["precision"] = recipes[recipe]
     if overrides.get(EXPERT_TP, "null") != "null":

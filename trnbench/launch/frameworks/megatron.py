@@ -366,8 +366,8 @@ WRITES = frozenset(
 )
 RECOMPUTE = (*recompute.PLAIN, recompute.SOME_LAYERS, *MODULES)
 _OF_NEMO_RL = (
-    "NeMo RL runs it with Megatron Core as one of its backends (docs.nvidia.com/nemo/rl), from a "
-    "configuration of its own, which is not written here"
+    "NeMo RL runs it on Megatron Core (docs.nvidia.com/nemo/rl), with a configuration that "
+    "trnbench does not write"
 )
 NO_JOBS: Mapping[Job, str] = dict.fromkeys(("dpo", "grpo", "ppo"), _OF_NEMO_RL)
 """Software that runs the jobs missing in the scripts of Megatron-LM and Megatron Bridge."""

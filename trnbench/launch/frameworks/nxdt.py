@@ -51,9 +51,8 @@ MODULES: Mapping[Module, str] = {
 }
 """Module -> its name in activations_checkpoint_recompute."""
 _NO_DPO = (
-    "it passes the reference once, before the first step (precompute_ref_log_probs), and steps are "
-    "predicted here with a reference beside the policy; without that pass its steps take and hold "
-    "what those of --job orpo do"
+    "it runs the reference once, before the first step (precompute_ref_log_probs). Predictions "
+    "have a reference in every step; --job orpo predicts steps without it"
 )
 _GIVEN = "???"
 """Hydra's mark for a value that the command line must give."""

@@ -233,7 +233,7 @@ RAY = Scheduler(
     defaults=ON_SHARED,
     assumes=(
         "`bash start.sh cluster` makes the cluster, `bash start.sh` hands over the job",
-        "the KubeRay operator is installed, and the image has Ray beside the framework",
+        "the KubeRay operator is installed, and the image has Ray and the framework",
         "Ray starts one worker a host, which starts its processes by torchrun",
         "a file system that every pod may write is claimed by CLAIM",
     ),

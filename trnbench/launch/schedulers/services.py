@@ -233,8 +233,8 @@ SAGEMAKER = Scheduler(
     date=datetime.date(2026, 8, 7),
     where=(
         "where=/opt/ml/input/config/resourceconfig.json",
-        "NODE_RANK=$(python3 -c 'import json, sys; told = json.load(open(sys.argv[1])); "
-        'print(sorted(told["hosts"]).index(told["current_host"]))\' "$where")',
+        "NODE_RANK=$(python3 -c 'import json, sys; said = json.load(open(sys.argv[1])); "
+        'print(sorted(said["hosts"]).index(said["current_host"]))\' "$where")',
         "HEAD=$(python3 -c 'import json, sys; "
         'print(sorted(json.load(open(sys.argv[1]))["hosts"])[0])\' "$where")',
     ),
@@ -259,7 +259,7 @@ BATCH = Scheduler(
     date=datetime.date(2026, 8, 7),
     where=(
         "NODE_RANK=$AWS_BATCH_JOB_NODE_INDEX",
-        "# The main node is not told its own address.",
+        "# The main node does not learn its own address.",
         "own=$(hostname -i)",
         "HEAD=${AWS_BATCH_JOB_MAIN_NODE_PRIVATE_IPV4_ADDRESS:-${own%% *}}",
     ),
@@ -268,7 +268,7 @@ BATCH = Scheduler(
     assumes=(
         "the queue's compute environment launches this type with its EFA interfaces, in one "
         "placement group or reservation",
-        "the image has the AWS command line beside the framework",
+        "the image has the AWS command line and the framework",
     ),
 )
 ECS = Scheduler(
@@ -284,7 +284,7 @@ ECS = Scheduler(
     defaults=ON_SHARED,
     assumes=(
         "CLUSTER has a capacity provider of managed instances that allows this type",
-        "the image has the AWS command line beside the framework",
+        "the image has the AWS command line and the framework",
     ),
 )
 SKYPILOT = Scheduler(

@@ -67,7 +67,7 @@ class SearchQuestion(Record):
             raise InputError(f"the memory headroom must be from 0 to below 1: {self.headroom}")
         silent = [name for name in self.layout.open if KNOBS[name].needed]
         if silent:
-            raise InputError(f"a search has to be told the {' and the '.join(silent)}")
+            raise InputError(f"a search needs the {' and the '.join(silent)}")
         try:
             recipe_named(self.completed.precision)
         except ValueError as fault:

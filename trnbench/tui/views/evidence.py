@@ -70,7 +70,7 @@ class EvidenceView(View):
     def facts(self) -> tuple[str, ...]:
         if self._claims:
             return ("claims of vendors", f"prices of {self.trnbench.today}")
-        return ("measured beside modelled", f"sets: {', '.join(self._sets)}")
+        return ("measured and modelled", f"sets: {', '.join(self._sets)}")
 
     def answered(self, topic: str, value: object) -> None:
         """Show measurements or claims, whichever is wanted now."""
@@ -134,7 +134,7 @@ def _verdict_text(rows: Sequence[Comparison]) -> str:
     told = f"{counted(len(known), 'prediction')}, wrong by {100 * mean:.1f} % on average."
     covered = [row.time.covered for row in known if row.time.covered is not None]
     if covered:
-        told += f" {100 * sum(covered) / len(covered):.0f} % of the measured lie in the interval."
+        told += f" {100 * sum(covered) / len(covered):.0f} % of the measured are in the interval."
     without = len(rows) - len(known)
     return f"{told} {without} could not be predicted." if without else told
 

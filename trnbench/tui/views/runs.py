@@ -86,7 +86,7 @@ class RunsView(View):
         if len(names) == 2:
             self.ask("difference", difference_text, names)
         else:
-            self.notify("pin two runs with space, or one and stand on another", severity="warning")
+            self.notify("pin two runs with space, or one and mark another", severity="warning")
 
     def drawn(self, picture: str) -> object:
         """The text that was answered last."""

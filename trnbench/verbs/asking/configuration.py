@@ -167,7 +167,7 @@ SETTINGS: Mapping[str, DefaultSetting] = {
     "spec_folders": DefaultSetting(
         read=_folders,
         example='["specs"]',
-        help="own chips, instances, prices; beside this file, or whole paths",
+        help="own chips, instances, prices; relative to this file, or whole paths",
         variable=PATH_VARIABLE,
     ),
     "colours": DefaultSetting(

@@ -78,7 +78,7 @@ def _file(catalog: Catalog, path: Path, given: GivenRun, name: str = "") -> Evid
         return read_sweep(path, _cluster(given, catalog, path))
     if tool := device_tool(path):
         raise InputError(
-            f"{path}: is of {tool}, which tells no step; `explain` takes it beside steps"
+            f"{path}: is of {tool} and has no steps; `explain` takes it together with steps"
         )
     if given.cells:
         return _row(given, catalog, path, name or path.stem)

@@ -67,7 +67,7 @@ def parts_of(
     if not phases or samples is not None or (tokens is not None and not any(shares)):
         raise InputError(
             "say how long the run is: --tokens 2T, --samples 50K, or --phase 1.9T@8192 parts, "
-            "one of these (--tokens beside parts in % of it)"
+            "one of these (--tokens with parts in % of it)"
         )
     if not any(shares):
         return tuple(_phase(text, None) for text in phases)
@@ -119,8 +119,8 @@ class _Length(Question):
     tokens: float | None = option("Tokens to train on: 2T, 300B.", read=parsing.count)
     samples: float | None = option("Or samples of --sequence tokens each: 50K.", read=parsing.count)
     phases: tuple[str, ...] = option(
-        "Or parts of the run, each with its own sequence length, and knobs of its own if need be: "
-        "1.9T@8192, or in % of --tokens: 10%@128k,cp=8,global-batch=256 (repeatable).",
+        "Or parts of the run, each with its sequence length and knobs: 1.9T@8192, or "
+        "in % of --tokens: 10%@128k,cp=8,global-batch=256 (repeatable).",
         name="phase",
         several="repeated",
         metavar="TOKENS@SEQUENCE",

@@ -36,7 +36,7 @@ class AgainstKept(Question):
     """A kept answer that this one is held against."""
 
     against: str | None = option(
-        "Beside a kept run: an id, a tag, or the JSON of an answer as a file.", metavar="RUN"
+        "Compare with a kept run: an id, a tag, or the JSON of an answer as a file.", metavar="RUN"
     )
     fail_over: float | None = option(
         "With --against: exit with 1 where a figure is worse by more: 5%; of errors: points.",

@@ -26,13 +26,12 @@ def run(
 ) -> Calibrated | CalibratedCollectives:
     """Return a training stack fitted to measured steps, near what was known of it before.
 
-    `measurements`: CSV files of measured steps; or logs of steps, with the model that ran, where,
-    and the knobs of its layout; these also stand for columns that a table lacks. What nccom-test
-    and nccl-tests print, or CSV files of collectives, make a stack of links of the instance `on`
-    which they ran; steps beside them are fitted on it. Without a `stack`:
-    all that rows name, and their chips. A `stack` that is not known begins as the one that `start`
-    names, or as software of a kind: eager, compiled, graph. Of a file that marks rows with `use` =
-    fit, only those are fitted, unless it is to be `all_rows`, or single ones `also`.
+    `measurements`: CSV files of measured steps, or logs of steps. Model, place and knobs of the
+    layout fill what logs and tables lack. Output of nccom-test and nccl-tests, or CSV files of
+    collectives, make a stack of links of the instance `on`. Steps are fitted with it. `stack`
+    defaults to all that rows name, and their chips. An unknown `stack` begins as the one that
+    `start` names, or as software of a kind: eager, compiled, graph. In a file that marks rows with
+    `use` = fit, only those are fitted; `all_rows` takes all, `also` single ones.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory

@@ -22,13 +22,16 @@ COLUMNS = (
     *columns("low", "high", spare=True),
     *columns("data_share"),
 )
+_NUMBERS = {
+    "low, high": "ends of 80 % intervals, before the fit and after",
+    "data_share": "the part of a number's variance that the rows took away. Below 10 % a number "
+    "stays assumed, below 2 % unchanged",
+}
 LINK_CONVENTIONS = {
     "error": "predicted / measured - 1; mean of absolute values",
     "without_like": "by a fit without the rows of the operation and group; of one such alone, "
     "without every second size",
-    "low, high": "ends of 80 % intervals, before the fit and after",
-    "data_share": "the part of a number's variance before the fit that the rows took away; below "
-    "10 % a number stays assumed, below 2 % it stays where it was",
+    **_NUMBERS,
     "number": "seconds of latencies, shares of the links' speed",
 }
 _LINKS_NO_BETTER = (
@@ -119,9 +122,7 @@ CONVENTIONS = {
     "error": "predicted / measured - 1; mean of absolute values",
     "without row, configuration, stack": "by a fit without the row, without all rows of its "
     "configuration, without any row of its stack",
-    "low, high": "ends of 80 % intervals, before the fit and after",
-    "data_share": "the part of a number's variance before the fit that the rows took away; below "
-    "10 % a number stays assumed, below 2 % it stays where it was",
+    **_NUMBERS,
     "weight": "1 for a row that the fit meets, near 0 for one that no other agrees with",
     "better": "whether configurations that the fit did not see are predicted better than before",
     "inseparable": "pairs of numbers that rows tell only together: correlation beyond 0.9",
@@ -135,9 +136,9 @@ _NOT_BETTER = (
 
 _ERRORS = (">before", ">fitted", ">leave-one-out: row", ">configuration", ">stack")
 _LEFT_OUT = (
-    "before: by what the fit began with; leave-one-out: by a fit without the row, "
-    "without all rows of its configuration (layout and cluster), without all rows of its stack; "
-    "data share: how far the rows narrowed the parameter"
+    "before: by what the fit began with. Leave-one-out: by a fit without the row, all rows of its "
+    "configuration (layout and cluster), or all rows of its stack. Data share: how far the rows "
+    "narrowed the parameter"
 )
 _ALONE = (
     "One layout of one model determines only an overall factor: that was fitted. All other "

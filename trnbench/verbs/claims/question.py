@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 class ClaimsQuestion(Question):
     """Try claims of performance and cost on the specs, the price lists and the model.
 
-    A claim holds, holds only if (a figure, machine, run or price is chosen), does not, or cannot be
-    told. What turns on prices is tried again whenever one changed; announced price cuts and
-    discounts are tried on their own days.
+    A claim holds, holds only if (a figure, machine, run or price is chosen), does not hold, or is
+    undecided. Claims about prices are tried on every day on which one changed; announced price cuts
+    and discounts on their own days.
     """
 
     claims: tuple[str, ...] = option(

@@ -46,8 +46,8 @@ def run(
 ) -> tuple[Claimed, ...]:
     """Return every claim, or those named, with what the specs or the model say of it.
 
-    Without a `price_date` what depends on prices is tried on every day on which one changed;
-    without a `region` at the cheapest of those where buyers look. `progress` hears of each claim.
+    Claims about prices are tried on `price_date`, or on every day on which one changed; in
+    `region`, or in the cheapest of the usual ones. `progress` hears of each claim.
 
     >>> from trnbench import claims
     >>> (claimed,) = claims("trn1-bf16")
@@ -109,7 +109,7 @@ def _finding(listed: ClaimList, statement: Statement, book: PriceBook) -> Findin
             said = [listed.provenance.sources[saying.by].date for saying in statement.said]
             return cost_finding(check, _runs(listed, check.runs), min(said), book)
         case NoCheck() as check:
-            return Finding(verdict="cannot be told", says="", reason=check.why)
+            return Finding(verdict="undecided", says="", reason=check.why)
         case unknown:
             unhandled(unknown, "verdict")
 

@@ -14,7 +14,7 @@ from trnbench.verbs.validate.answer import claim_row
 
 CONVENTIONS = {
     "holds only if": "it holds for some of the figures, machines, runs or prices looked at",
-    "cannot be told": "within the uncertainty, without a price, or without data",
+    "undecided": "within the uncertainty, without a price, or without data",
     "headline": "the vendor's rate of the chip",
     "peak": "of the tensor units alone, which is what products can reach",
 }

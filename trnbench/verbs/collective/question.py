@@ -103,7 +103,7 @@ class CollectiveQuestion(Question):
     """Every operation on every place at every size by every engine.
 
     `groups`: "16" for consecutive groups of 16 ranks, "16@32" for groups whose ranks are 32 apart,
-    or lists such as "0-7;8-15"; all ranks in one group unless given. `ops` and `sizes_bytes` are
+    or lists such as "0-7;8-15". Default: all ranks in one group. `ops` and `sizes_bytes` are
     there once the question is settled.
     """
 
@@ -184,7 +184,7 @@ class CollectiveQuestion(Question):
             raise InputError("--seed must not be negative")
         if self.beside and "emulate" not in self.engines:
             raise InputError(
-                "--beside plays collectives at once; it needs --engine emulate or both"
+                "--beside simulates collectives at once; it needs --engine emulate or both"
             )
 
     def settled(self, catalog: Catalog) -> CollectiveQuestion:

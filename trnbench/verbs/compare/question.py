@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 class CompareQuestion(Question):
     """A run to compare on its instance types.
 
-    Without a deadline, numbers of nodes given with the run are the footing, and without these a
-    usual deadline is. `baseline` is the first of the instance types unless named; `baseline_nodes`
-    is how many it has at equal cost, if not as many as finish in time. `assumed`: names and values
-    of what of the question was not said.
+    Types are compared at one deadline, or at the given numbers of nodes; default: a usual deadline.
+    `baseline` is the first of the instance types unless named. `baseline_nodes` is its cluster size
+    at equal cost; default: what finishes in time. `assumed`: names and values of defaults taken.
     """
 
     run: RunRequest = group(RunRequest)

@@ -116,7 +116,7 @@ def _point(explored: Explored, start: Quote, nodes: int, scaling: Scaling) -> Qu
     if nodes in explored.refused:
         reasons.append(explored.refused[nodes])
     if ranks % others:
-        reasons.append(f"{ranks:,} ranks are no whole number of replicas of {others:,} ranks")
+        reasons.append(f"{ranks:,} ranks do not divide into replicas of {others:,} ranks")
     if scaling == "weak":
         if batch * nodes % start.nodes:
             reasons.append(

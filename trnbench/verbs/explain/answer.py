@@ -30,7 +30,7 @@ def says(found: Explanation) -> str:
     first = found.suspects[0] if found.suspects else None
     match found.verdict:
         case "as predicted":
-            return "Nothing stands out: every measured figure lies inside its 80 % interval"
+            return "Nothing unusual: every measured figure is inside its 80 % interval"
         case "unexplained":
             return "No cause in the table explains the gap"
         case "several fit":

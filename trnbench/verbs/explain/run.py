@@ -33,11 +33,10 @@ _SAME = 1e-9
 def run(catalog: Catalog, question: ExplainQuestion, *, progress: Progress = quiet) -> Explanation:
     """Return why measured steps take longer or less than predicted: causes, the likeliest first.
 
-    `measurements`: the folder of a launched job, then logs of it; or CSV files of measured steps of
-    one cluster, which are explained together; or logs of steps, or folders of them, with the model
-    that ran, where, and the knobs of its layout; beside them what neuron-monitor, neuron-profile or
-    nvidia-smi say of its devices. `stack`: the training stack to predict with, where it is not the
-    one that the rows name.
+    `measurements`: the folder of a launched job, then its logs; or CSV files of measured steps; or
+    logs of steps with model, place and layout. Output of neuron-monitor, neuron-profile or
+    nvidia-smi may be added. `stack`: the training stack to predict with, where it is not the one
+    that the rows name.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory

@@ -23,9 +23,9 @@ from trnbench.verbs.quotes.notes import assumed_block
 
 CONVENTIONS = {
     "gap": "measured / predicted - 1",
-    "probability": "that the cause is at work, alone or beside one other, by all rows together and "
-    "what the table of causes says of it beforehand",
-    "explained": "the part of the gap that goes away with the cause, and with the one beside it",
+    "probability": "that the cause is at work, alone or with one other, by all rows and the prior "
+    "of the table of causes",
+    "explained": "the part of the gap that the cause explains, and with the second cause",
     "change": "what fits best of a cause",
     "tied": "the steps do not decide between these causes",
 }
@@ -128,8 +128,8 @@ def _draw(report: Report, answer: Explanation, style: Style) -> str:
 
 
 _NO_RUN = (
-    "No other layout of this cluster would tell them apart; rows of other nodes, degrees and "
-    "micro-batches, or device times (device_s_per_microbatch, optimizer_s) would, and what is "
+    "No other layout of this cluster would separate them. Rows of other nodes, degrees and "
+    "micro-batches would, or device times (device_s_per_microbatch, optimizer_s), or what is "
     "listed to try."
 )
 

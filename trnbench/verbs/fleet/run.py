@@ -335,8 +335,8 @@ class _Planning(Record):
 
 
 SPOT_NOTE = (
-    "spot machines are not promised: they may be taken back at any time, and there may be none; "
-    "days and cost are expected ones, should there be machines"
+    "spot machines are not promised: they may be interrupted, and there may be none; days and cost "
+    "are expectations while there are machines"
 )
 
 

@@ -19,7 +19,8 @@ class LaunchQuestion(Question):
     """A step to be started; what its layout leaves open is chosen.
 
     `checkpoint_interval_s` replaces the best, `tokens` or `steps` say how long the run is. Where
-    `model` is an answer in JSON, its row says what is not given here. `date` stands in the files.
+    `model` is an answer in JSON, its row says what is not given here. `date` is written into the
+    files.
     """
 
     model: str = option(

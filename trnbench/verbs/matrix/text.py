@@ -148,7 +148,7 @@ def _engines_apart(answers: Sequence[MatrixAnswer]) -> list[str]:
     notes = [
         f"the engines do not agree on {closed.shape} {closed.number_format} on {closed.chip}: the "
         f"closed form takes {show(closed.time_s, Dimension.SECONDS)} ({closed.binds} binds), "
-        f"{100 * by:+.0f} % of the play's {show(played.time_s, Dimension.SECONDS)}, in which the "
+        f"{100 * by:+.0f} % of the simulated {show(played.time_s, Dimension.SECONDS)}. There the "
         f"tensor engine waits for {_longest(played)}"
         for (closed, played), by in zip(pairs, apart, strict=True)
         if abs(by) > AGREE

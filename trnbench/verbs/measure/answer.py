@@ -167,7 +167,7 @@ class MeasureAnswer(Record):
         outside = sum(int(row.number("outliers") or 0) for row in self.rows)
         if outside:
             sentences.append(
-                f"{counted(outside, 'block')} of repeats lie far from the others: left out"
+                f"{counted(outside, 'block')} of repeats are far from the others: left out"
             )
         sentences += _counted(self.rows)
         sentences += [f"{row.text('id')}: its numbers are wrong" for row in self.failed]
@@ -213,8 +213,8 @@ NOTES = {
     "flop_per_s, bytes_per_s": "of one device; bytes as STREAM counts them: those that the kernel "
     "names, not those that caches move",
     "busbw": "as nccl-tests counts",
-    "spread": "half the range of the blocks' medians, over the least; a run is repeated until "
-    "their median is known to 2 % with 95 % confidence, or its time is spent (`known_to` of -o)",
+    "spread": "half the range of the blocks' medians, over the least. Runs repeat until the median "
+    "is known to 2 % with 95 % confidence, or time is up (`known_to` of -o)",
     "bound_use": "error over the largest that rounding can make; above 1 the numbers are wrong",
 }
 

@@ -31,7 +31,9 @@ class NumericsQuestion(Question):
         argument=True,
     )
     precision: tuple[str, ...] = option(
-        "Recipes beside fp32.", default=("bf16-master", "bf16-sr", "bf16"), metavar="RECIPE,..."
+        "Recipes to compare with fp32.",
+        default=("bf16-master", "bf16-sr", "bf16"),
+        metavar="RECIPE,...",
     )
     steps: int = option("Steps of each run.", default=40, read=parsing.whole)
     seeds: int = option("Runs of each recipe.", default=3, read=parsing.whole)

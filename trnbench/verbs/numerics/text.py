@@ -18,8 +18,8 @@ NOTES = {
     "gap": "final loss less that of fp32 with the same seed and text; low and high over the seeds",
     "learned": "how much the loss fell, as a share of fp32's fall",
     "sums": "small steps added to a number one by one, rounded after each",
-    "products": "fp32 operands cast to a format, summed in FP32; root mean square error over the "
-    "product's, near 1 and with the left operand times `scale`; a pruned one is held against the "
+    "products": "fp32 operands cast to a format, summed in FP32. Root mean square error over the "
+    "product's, near 1 and with the left operand times `scale`. a pruned one is compared with the "
     "product of all numbers",
     "state_bytes": "of one weight: itself, its master copy, gradient and moments",
 }

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 class PlanQuestion(Question):
     """A run to be planned.
 
-    Without an objective the cheapest plan is wanted, or the fastest within a budget. The cheapest
-    is wanted within a usual deadline if none is given: it would take years otherwise. `confirm`
-    plays so many of the best configurations in the emulator. `baseline` is what the others are
-    held against at break-even: the plan itself, unless named.
+    The default objective is the cheapest plan, or the fastest within a budget. The cheapest has a
+    usual deadline if none is given: it would take years otherwise. `confirm` is the number of the
+    best configurations that are simulated. `baseline` is the reference of break-even: the plan
+    itself, unless named.
     """
 
     run: RunRequest = group(RunRequest)

@@ -55,7 +55,7 @@ SURE = 0.995
 """Probability of keeping the limits from which on no column says it."""
 CONVENTIONS = {
     "rows": "the purchases that no other beats in both days and cost, fastest first, and the best "
-    "of each instance type; where nothing is within the limits, the nearest",
+    "of each instance type. If none keeps the limits: the nearest",
     "days": "from start to end: training, checkpoints, failures, restarts, gaps between purchases",
     "cost_usd": "what is billed by the purchase option, blocks and terms whole; with storage_usd",
     "low_, high_": "ends of an 80 % interval",

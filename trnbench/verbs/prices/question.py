@@ -31,8 +31,8 @@ class RefreshQuestion(Question):
     """
 
     source: str | None = option(
-        "aws asks Amazon, by boto3 and its credentials; a FILE is an offer file of AWS, the JSON "
-        "of ec2instances.info, SkyPilot's vms.csv, or a CSV with the columns "
+        "aws asks Amazon, by boto3 and its credentials. FILE: an AWS offer file, "
+        "ec2instances.info's JSON, SkyPilot's vms.csv, or a CSV with "
         "instance,region,purchase,usd_per_hour,date_from,source.",
         metavar="aws|FILE",
     )

@@ -80,7 +80,7 @@ def quote_of_none(explored: Explored, nodes: int, *, headroom: float | None) -> 
             if result is not None and not result.complete:
                 reasons.append("interrupted before it was looked at")
             elif result is not None:
-                reasons += result.reasons or ("no layout is valid on so many nodes",)
+                reasons += result.reasons or ("no layout is valid on this number of nodes",)
             continue
         layout = PartialLayout.of(near.layout)
         step = _step(explored, place, nodes, layout)

@@ -238,7 +238,7 @@ def tipping_block(found: Sequence[Tipping], style: Style) -> str:
     headings = ("input", ">less", "then best", ">more", "then best")
     parts = [style.table(headings, rows)] if rows else []
     if not found:
-        parts = ["no type keeps the limits, so there is no choice to change"]
+        parts = ["no type keeps the limits, so no choice can change"]
     if still:
         why = f"from a fourth to {FURTHEST:g} times the choice stays with"
         parts.append(style.wrap(f"{why}: {', '.join(still)}"))

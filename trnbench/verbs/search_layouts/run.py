@@ -70,10 +70,10 @@ def run(
     """Return the `top` layouts of least step time on each number of `nodes`, and what was counted.
 
     Knobs (tp=8, recompute="full", ...) fix what is not to be searched; batch, sequence and
-    precision have to be given. Every legal layout is looked at, several numbers of nodes at once as
-    one grid. `best=3` answers the three fastest on all numbers of nodes, and prices only layouts
-    that no bound of their time leaves out (`tally.outpaced` counts the others). `progress` hears of
-    (layouts done, legal layouts, what they are), `watch` of every layout priced; once `cancel` is
+    precision have to be given. Every valid layout is considered, several numbers of nodes at once
+    as one grid. `best=3` answers the three fastest on all numbers of nodes. Layouts that a bound of
+    their time leaves out are not priced (`tally.outpaced` counts them). `progress` hears of
+    (layouts done, valid layouts, what they are), `watch` of every priced layout. Once `cancel` is
     true the search ends with what it has.
 
     >>> from trnbench import search_layouts

@@ -40,7 +40,7 @@ class SpecShowQuestion(Question):
 
 
 class SpecDiffQuestion(Question):
-    """Specs side by side, the first of which the others are held against."""
+    """Specs side by side; the others are compared with the first."""
 
     names: tuple[str, ...] = option(
         "", metavar="NAME...", argument=True, required=True, several="repeated", completes=_COMPARED

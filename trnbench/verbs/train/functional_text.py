@@ -22,9 +22,9 @@ NOTES = {
     "loss": "mean cross entropy of a token in nats, before the step's update",
     "modelled_time_s": "of all steps so far on the instance, from the closed-form step time",
     "traffic": "bytes sent by all ranks; a collective goes round the ring of its group",
-    "memory": "bytes of a rank in the formats of the recipe, not of this machine; the model adds "
-    "up the peak of each category, which need not come at one time: it agrees where it lies "
-    "between the two, give or take 2 %",
+    "memory": "bytes of a rank in the formats of the recipe, not of this machine. The model adds "
+    "up the peak of each category, which need not coincide. It agrees if it is between the two, "
+    "within 2 %",
 }
 
 

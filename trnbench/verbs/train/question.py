@@ -123,8 +123,8 @@ class TrainQuestion(Question):
 
     With `parts` whole runs are asked about, all parts of each. `assume_supported`: what a stack
     refuses is predicted as if it ran. `seed` draws how late nodes are in a played step; without one
-    all are as late as is expected of the slowest. `timeline`: keep what was played, for a chart or
-    a trace; takes a single case, as `memory` does: what the worst rank holds, slot by slot.
+    all are as late as is expected of the slowest. `timeline` keeps what was simulated, for a chart
+    or a trace. `memory` keeps what the worst rank holds, slot by slot. Both take a single case.
     `of_suite` are the cases that a suite brings.
     """
 

@@ -19,14 +19,13 @@ def run(
 ) -> tuple[TrainAnswer, ...]:
     """Return time and memory of one training step, one answer for each place and engine.
 
-    Knobs that are not given are chosen: the fastest layout that fits. `config` is a file, or a
-    folder, of a training framework or Slurm that says knobs, and hosts: those given beside it win.
-    A `suite` brings models, places and layouts. With `tokens`, `samples` or `phase`s a whole run is
-    answered, a step for each of its parts with their days and bill (`answer.part`), bought as
-    `purchase` to `assume_price` say. `trace` keeps what was played, `memory` tells what the worst
-    rank holds slot by slot (`answer.memory_timeline`). `progress` hears of each case before it
-    starts, and of layouts searched for one. `trnbench.train_functional` trains with real
-    numbers.
+    Knobs that are not given are chosen: the fastest layout that fits. `config` is a file or a
+    folder of a training framework or Slurm with knobs and hosts; arguments override it. A `suite`
+    brings models, places and layouts. `tokens`, `samples` or `phase`s ask for a whole run: a step
+    for each part, with days and bill (`answer.part`). `purchase` to `assume_price` say how it is
+    bought. `trace` keeps what was played, `memory` keeps what the worst rank holds slot by slot
+    (`answer.memory_timeline`). `progress` hears of each case before it starts, and of layouts
+    searched for one. `trnbench.train_functional` trains with real numbers.
 
     >>> from trnbench import train
     >>> (answer,) = train("llama2-7b", on="trn1.32xlarge:4", tp=8, pp=1, zero=1)

@@ -173,9 +173,9 @@ def _chunk_notes(layout: PartialLayout, engine: str) -> tuple[str, ...]:
     if all(len(set(stages[rank::ranks])) == 1 for rank in range(ranks)):
         return ()
     return (
-        "chunks of a stage are priced as if alike: with lighter ends from 2.4 % below to 2.3 % "
-        "above the played step, with layers anywhere up to 30 % below; --engine emulate plays "
-        "each chunk",
+        "chunks of a stage are priced as if alike: 2.4 % below to 2.3 % above the simulated step "
+        "with lighter ends. Hand-drawn stages: up to 30 % below; --engine emulate simulates each "
+        "chunk",
     )
 
 
@@ -195,7 +195,7 @@ def _writing_notes(setup: TrainSetup, layout: PartialLayout) -> tuple[str, ...]:
     where = (
         f"{_beside(setup, layout)} while answers are written"
         if nodes is None
-        else f"{nodes} of {setup.nodes} nodes only write answers, beside the others' phases; MFU "
+        else f"{nodes} of {setup.nodes} nodes only write answers, during the others' phases; MFU "
         "is of those that train"
     )
     updates = layout.degree("update_epochs") * layout.degree("mini_batches")

@@ -32,7 +32,7 @@ OF_FROZEN = "a job with adapters needs no gradients of frozen weights"
 CONVENTIONS = {
     "mfu": f"{MFU}; {OF_FROZEN}; mfu_headline: over the vendor's headline rate; hfu: {HFU}",
     "low_, high_": "ends of an 80 % interval",
-    "exposed_*_s": "add up to step_time_s; hidden_*_s run beside compute",
+    "exposed_*_s": "add up to step_time_s; hidden_*_s overlap with compute",
     "memory_bytes": "of a rank of the worst pipeline stage; available is the capacity less the "
     "platform's reserve",
 }

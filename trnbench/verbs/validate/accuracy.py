@@ -173,18 +173,18 @@ def _table(scores: Sequence[tuple[str, Score]]) -> TextTable:
 def sentences(known: Accuracy) -> tuple[str, ...]:
     """What the tables do not hold, in sentences."""
     orders = [
-        f"{name}: {one.ran:,} steps ran and {one.crashed:,} crashed, told with a balanced accuracy "
-        f"of {percent(one.balanced_accuracy)}; order of layouts by Kendall's tau {one.tau:+.2f} "
-        f"over {one.pairs:,} pairs, the layout called fastest {percent(one.regret)} slower than "
-        "the fastest on average."
+        f"{name}: {one.ran:,} steps ran and {one.crashed:,} crashed; balanced accuracy of the fit "
+        f"{percent(one.balanced_accuracy)}. Order of layouts: Kendall's tau {one.tau:+.2f} over "
+        f"{one.pairs:,} pairs; the layout called fastest is {percent(one.regret)} slower than the "
+        f"fastest on average."
         for name, one in known.called.items()
     ]
     return (
         "trnbench is the only open training planner for Trainium that publishes its error on rows "
         "it has not seen.",
-        "Every fitted row is predicted by a fit without its configuration, software nobody "
-        f"measured by a population without it; {known.seen} rows set numbers by hand and are "
-        "counted apart. Memory is predicted likewise; what crashed is fitted by nothing.",
+        "Every fitted row is predicted by a fit without its configuration; unmeasured software by "
+        "a population without it. {known.seen} rows set numbers by hand and are counted apart. "
+        "Memory is predicted likewise; crashed rows enter no fit.",
         "The baseline takes the median MFU of other software on chips of the same kind (Trainium "
         "or GPU), each software one voice.",
         *orders,

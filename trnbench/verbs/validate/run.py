@@ -81,15 +81,13 @@ _COMPARE: Mapping[EvidenceSet, Callable[[Catalog, EvidenceFile], tuple[Compariso
 def run(
     catalog: Catalog, question: ValidateQuestion, *, progress: Progress = quiet
 ) -> tuple[ScoredSet, ...]:
-    """Return measured beside predicted, row by row, with statistics of the errors of each set.
+    """Return measured and predicted figures, row by row, with statistics of the errors of each set.
 
-    `evidence`: CSV files of measurements, what nccom-test and nccl-tests print, logs of steps with
-    the `model` that ran, where (`on`), and the knobs of its layout, or folders of these; the
-    shipped ones where none is given. `set`: only these sets, of trainium, gpu, collectives,
-    kernels, attention, gpu-kernels and compile. `model` and `on` (INSTANCE[:NODES]) are those of
-    all rows of files of steps that have no columns of them, `stack` is that of rows whose software
-    no stack names. `engine` "emulate" plays the instructions of kernels, of the sets kernels and
-    attention alone.
+    `evidence`: CSV files of measurements, output of nccom-test and nccl-tests, logs of steps with
+    `model`, place (`on`) and layout, or folders. Default: the shipped ones. `set`: only these sets,
+    of trainium, gpu, collectives, kernels, attention, gpu-kernels and compile. `model` and `on`
+    (INSTANCE[:NODES]) fill columns that files of steps lack; `stack` is that of rows whose software
+    no stack names. `engine` "emulate" simulates kernels, of the sets kernels and attention alone.
 
     >>> from trnbench import validate
     >>> (kernels,) = validate(set="kernels")

@@ -29,24 +29,24 @@ CONVENTIONS = {
     "of peak": "of the tensor engines' peak: a kernel's useful operations, as measured, as played "
     "and in closed form with the chip's calibrated numbers",
     "fitted": "a number of the calibration in use was set from this row",
-    "rests_on": "inside rows, beyond rows: of measured steps of the stack; carried over: a stack "
-    "of other software, chips, machines or kinds of models; population: software that nobody "
-    "measured; seen: numbers were set from the very steps, by hand",
+    "rests_on": "inside rows, beyond rows: of measured steps of the stack. Carried over: a stack "
+    "of other software, chips, machines or kinds of models. Population: unmeasured software. Seen: "
+    "numbers were set by hand from these steps",
     "left_out": "predicted by a fit without the row's configuration, or by a population without "
     "its software",
     "within stack": "predicted with the software's own stack, and that was fitted to step times",
-    "naive": "a constant utilisation per machine: the median of its rows marked fit, or of all "
-    "where none is, without those of the predicted row's own configuration",
-    "ranking": "layouts of one model, sequence, format and machine of as many nodes by time per "
-    "token and rank; pairs measured more than 5 % apart; regret: how much slower than the fastest "
-    "measured layout the one predicted to be fastest was",
+    "naive": "a constant utilisation per machine: the median of its rows marked fit (of all, if "
+    "none is), without the row's own configuration",
+    "ranking": "layouts of one model, sequence, format and cluster by time per token and rank. "
+    "Pairs: measured more than 5 % apart. Regret: the predicted best's time over the fastest "
+    "measured",
     "instructions": "of the largest graph that a rank compiles, or of the operation that was "
-    "refused; its time is a cold compilation, and what the compiler takes is called fitting",
+    "refused. Its time is a cold compilation; a graph that compiles is called fitting",
     "memory": "of a rank at its peak, or of a chip with all its ranks, as memory_of says; naive: "
     "the median of the machine's other configurations",
-    "fit": "a layout that fits with a probability of one half or more is called fitting; balanced "
-    "accuracy is the mean of the shares of measured rows called so and of crashed rows called not, "
-    "0.5 for calling all the same",
+    "fit": "a layout that fits with a probability of one half or more is called fitting. Balanced "
+    "accuracy: mean of the shares of measured rows called fitting and crashed rows called not; a "
+    "constant call scores 0.5",
 }
 LISTED_GROUPS = 12
 """Questions whose order of layouts is listed for people, those with most layouts first."""
@@ -286,7 +286,7 @@ def _fit_table(scores: Mapping[str, FitScore], style: Style) -> str:
 def _order(order: Ranking, style: Style) -> list[str]:
     text = (
         f"Layouts in order: Kendall's tau {order.tau:+.2f} over {order.pairs} pairs of layouts "
-        f"measured more than 5 % apart, in {order.groups} groups; the layout predicted to be "
+        f"measured more than 5 % apart, in {order.groups} groups. The layout predicted to be "
         f"fastest was {percent(order.regret)} slower than the fastest on average, "
         f"{percent(order.largest_regret)} at worst"
     )

@@ -12,7 +12,7 @@ from trnbench.verbs.verify.question import VerifyQuestion
 
 
 def run(catalog: Catalog, question: VerifyQuestion, *, progress: Progress = quiet) -> RunCompared:
-    """Return whether a launched run goes as predicted: its measured step beside the 80 % interval.
+    """Return whether a launched run goes as predicted: its measured step against the 80 % interval.
 
     `folder` is what `launch` wrote, `logs` what the run has logged (files or folders), or CSV files
     of its steps.

@@ -43,8 +43,8 @@ _LOOKED_AT = 8192
 _ANSWER = re.compile(r'"(PriceList|SpotPriceHistory|CapacityBlockOfferings|searchResults)"\s*:')
 _OFFER = re.compile(r'"(offerCode|publicationDate|products|terms)"\s*:')
 KINDS = (
-    "an AWS offer file (JSON or CSV), a saved answer of an AWS price service, the instances.json "
-    "of ec2instances.info, SkyPilot's vms.csv, or a CSV with the columns " + ",".join(OWN_COLUMNS)
+    "an AWS offer file (JSON or CSV), a saved answer of an AWS price service, ec2instances.info's "
+    "instances.json, SkyPilot's vms.csv, or a CSV with columns " + ",".join(OWN_COLUMNS)
 )
 
 
