@@ -61,6 +61,7 @@ _CODE = re.compile(
 def prose(text: str) -> str:
     """Text of a Markdown page without code, links and tables, its lines kept."""
     plain = _CODE.sub(lambda match: "\n" * match[0].count("\n") or " code ", text)
+    plain = re.sub(r"code (?:[ ,]+code )+", "code ", plain)  # a list of names is one
     return "\n".join("" if line.startswith(("|", "#")) else line for line in plain.split("\n"))
 
 

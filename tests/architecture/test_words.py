@@ -92,6 +92,9 @@ def test_no_text_has_a_word_that_another_stands_for():
         ("page.md", f"{' '.join(['word'] * 36)}.\n", "36 words in one sentence"),
         ("a.py", "raise InputError(f'{name} is no folder')", "'is no folder': write 'is not'"),
         ("a.py", "field = option('What it is held against.')", "'held against'"),
+        ("text.py", "NOTES = {'days': 'as the vendor told us'}", "'told': write 'say'"),
+        ("run.py", "note = f'{cost} lies below {bound} here'", "'lies': write 'is'"),
+        ("run.py", "def run():\n    'Times of what of it there is'", "'what of'"),
     ],
 )
 def test_the_check_of_words_refuses_riddles_and_sentences_too_long(tmp_path, name, text, told):

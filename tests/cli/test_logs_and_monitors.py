@@ -91,7 +91,7 @@ def test_bad_files_are_one_line_and_nothing_is_written(run, tmp_path, verb, text
 def test_a_monitor_alone_tells_no_step(run):
     done = run("validate", "--evidence", SAMPLES / "neuron_monitor.jsonl", *RAN)
     assert done.code == 2
-    assert "is of neuron-monitor, which tells no step" in done.err
+    assert "is of neuron-monitor and has no steps" in done.err
     done = run("explain", SAMPLES / "neuron_monitor.jsonl", *RAN)
     assert done.code == 2
     assert "no row can be explained" in done.err

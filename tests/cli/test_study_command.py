@@ -73,7 +73,7 @@ tp = { above = 4, below = 32 }
     ("old", "new", "told"),
     [
         ('verb = "matrix"', 'verb = "spec"', "`verb` is one of matrix"),
-        ('on = "trainium2"', 'of = "trainium2"', "names 'of', which is no axis"),
+        ('on = "trainium2"', 'of = "trainium2"', "names 'of', which is not an axis"),
         ('on = ["trainium1", "trainium2", "no-chip"]', "on = []", "is a list of values"),
         ('name = "small"', 'name = "other"', "is not the file's name"),
         ("title", "titel", "titel"),

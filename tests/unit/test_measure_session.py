@@ -93,7 +93,7 @@ def test_a_file_of_several_kinds_is_read_back_by_kinds(tmp_path, ending):
         "trainium_collectives": ["c"],
     }
     assert parts["measured_kernels"][1].fault == (
-        "kind: 'matrices' is none of matrix, stream, launch, collective, train"
+        "kind: 'matrices' is not one of matrix, stream, launch, collective, train"
     )
     assert parts["steps"][0].positive("step_time_s") == 1.5
 

@@ -176,8 +176,8 @@ def test_every_number_has_its_evidence_own_or_inherited(write):
         ('low = "0 s", ', "", "parts[0].latency: an assumed number needs a range"),
         ('low = "3 GiB"', 'low = "6 GiB"', "inner.capacity: `low` is above `high`"),
         ('low = "3 GiB"', 'low = "3 s"', "inner.capacity: range: '3 s': unknown unit"),
-        ('low = "3 GiB"', 'low = "4.5 GiB"', "inner.capacity: the value lies outside"),
-        ('high = "5 GiB"', 'high = "3.5 GiB"', "inner.capacity: the value lies outside"),
+        ('low = "3 GiB"', 'low = "4.5 GiB"', "inner.capacity: the value is outside"),
+        ('high = "5 GiB"', 'high = "3.5 GiB"', "inner.capacity: the value is outside"),
         (
             'mode = "a"',
             'mode = { value = "a", source = "lba" }',

@@ -243,7 +243,7 @@ def test_logical_cores_of_another_size(reader):
         ({"gbs": ""}, "gbs: not given"),
         ({"seq": ""}, "seq: not given"),
         ({"zero": "4"}, "zero: '4' is not one of 0, 1, 2, 3"),
-        ({"recompute": "some"}, "recompute: 'some' is none of none, selective, full"),
+        ({"recompute": "some"}, "recompute: 'some' is not one of none, selective, full"),
         ({"sequence_parallel": "maybe"}, "sequence_parallel: 'maybe' is neither of yes"),
         ({"instance": "p5.47xlarge"}, "unknown instance 'p5.47xlarge'; did you mean"),
         ({"precision": "int3"}, "unknown precision 'int3'"),

@@ -36,7 +36,9 @@ def test_an_unknown_release_is_the_newest_in_a_wider_interval():
     newer, assumed = of_release(CATALOG, known, "2.99")
     assert newer.stack.release == "2.28"
     assert assumed is not None
-    assert assumed.why.startswith("no step dates 2.99; between releases of one software times lie")
+    assert assumed.why.startswith(
+        "no step dates 2.99; between releases of one software times differ"
+    )
     population = load_population(CATALOG)
     assert population is not None
     assert population.releases is not None

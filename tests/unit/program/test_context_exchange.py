@@ -87,5 +87,5 @@ def test_a_grid_has_the_groups_of_each_layout():
 
 @pytest.mark.parametrize("text", ["hybrid", "hybrid:1", "hybrid:x", "ulysses", ""])
 def test_texts_that_mean_nothing_are_refused(text):
-    with pytest.raises(ValueError, match=r"none of ring|2 ranks or more"):
+    with pytest.raises(ValueError, match=r"not one of ring|2 ranks or more"):
         exchange_named(text)

@@ -189,7 +189,7 @@ def test_refused(model, change, words):
 
 def test_answers_are_not_written_with_real_numbers():
     (why, *_) = problems(training_step(decoder(), GRPO))
-    assert why == "job grpo: nothing here writes answers or rewards them"
+    assert why == "job grpo: training with real numbers writes no answers"
 
 
 def test_knobs_of_answers_need_a_job_that_writes_some():

@@ -69,9 +69,9 @@ def test_any_text_is_a_layout_or_says_what_is_wrong(text):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("Ett|x|L", "character 5: 'x' is none of"),
+        ("Ett|x|L", "character 5: 'x' is not one of"),
         ("Et*|L", "character 3: expects . and how often"),
-        ("E(t|(t))*2L", "character 5: a group stands inside another"),
+        ("E(t|(t))*2L", "character 5: a group is inside another"),
         ("E(t|", "character 2: the group has no end"),
         ("Et)L", "character 3: no group begins"),
         ("E(t|)L", "character 5: expects . and how often"),
@@ -79,8 +79,8 @@ def test_any_text_is_a_layout_or_says_what_is_wrong(text):
         ("Et|t", r"has L \(the loss\) once, last of all; there is none"),
         ("E|L", "draws no layer"),
         ("Et*99999|L", "character 2: more than|character 3: expects"),
-        ("Et|(mt|)*2L", "character 6: a layer .t. stands behind a depth"),
-        ("Etm|mL", "character 5: depths .m. stand in one stage"),
+        ("Et|(mt|)*2L", "character 6: a layer .t. follows a depth"),
+        ("Etm|mL", "character 5: depths .m. must all be in one stage"),
     ],
 )
 def test_a_fault_is_named_with_its_place(text, words):

@@ -296,7 +296,7 @@ def test_adapters_need_their_job():
     [
         ("dlrm-dcnv2", "adapters are for models of text, and dlrm-dcnv2 is none"),
         ("dit-xl-2", "adapters are for models of text, and dit-xl-2 is none"),
-        ("mixtral-8x7b", "no adapters are modelled beside experts; try adapter_on=attention"),
+        ("mixtral-8x7b", "adapters of experts are not modelled; try adapter_on=attention"),
     ],
 )
 def test_models_without_a_place_for_adapters_are_refused(name, words):

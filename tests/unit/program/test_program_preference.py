@@ -144,7 +144,7 @@ def test_who_writes_no_answers_has_none_to_compare():
 
 def test_pairs_are_not_trained_with_real_numbers():
     (why, *_) = problems(step(DPO))
-    assert why == "job dpo: there are no pairs of answers here to train on"
+    assert why == "job dpo: training with real numbers has no pairs of answers"
 
 
 @pytest.mark.parametrize("engine", ["analytic", "emulate"])

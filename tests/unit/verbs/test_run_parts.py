@@ -36,7 +36,7 @@ def test_a_part_is_written_as_it_is_read(text):
     [
         ((None, None, ()), "how long"),
         (("1T", "5K", ()), "how long"),
-        (("1T", None, ("1T@8k",)), "beside parts in %"),
+        (("1T", None, ("1T@8k",)), "with parts in %"),
         ((None, "5K", ("50%@8k",)), "how long"),
         ((None, None, ("50%@8k",)), "share of --tokens"),
         (("1T", None, ("50%@8k", "1B@8k")), "every part"),

@@ -28,7 +28,7 @@ def test_degrees_may_be_grids():
         ({"global_batch": -1}, "`global_batch` must be from 1"),
         ({"tp": 0, "pp": -3}, "`tp` must be .*; `pp` must be"),
         ({"zero": 4}, "`zero` must be"),
-        ({"recompute": "some"}, "`recompute` .some. is none of none, selective, full"),
+        ({"recompute": "some"}, "`recompute` .some. is not one of none, selective, full"),
         ({"schedule": "zb"}, "`schedule` must be one of gpipe, 1f1b, interleaved, zb-h1"),
         ({"attention": "flash"}, "`attention` must be one of naive, fused"),
         ({"capacity_factor": 0.0}, "`capacity_factor` must be above 0"),

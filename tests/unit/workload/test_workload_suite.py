@@ -69,7 +69,7 @@ def test_malformed_collective_suite(tmp_path, old, new, message):
         (
             'recompute = "selective"',
             'recompute = "sel"',
-            "case[0].layout: `recompute` 'sel' is none of none",
+            "case[0].layout: `recompute` 'sel' is not one of none",
         ),
         ('"llama3-8b, 4 x trn1"', '"llama2-7b, 1 x trn1"', "duplicate label 'llama2-7b, 1 x trn1'"),
         ("nodes = 1", 'nodes = "one"', "case[0].nodes: expected a whole number"),

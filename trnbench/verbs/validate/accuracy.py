@@ -183,7 +183,7 @@ def sentences(known: Accuracy) -> tuple[str, ...]:
         "trnbench is the only open training planner for Trainium that publishes its error on rows "
         "it has not seen.",
         "Every fitted row is predicted by a fit without its configuration; unmeasured software by "
-        "a population without it. {known.seen} rows set numbers by hand and are counted apart. "
+        f"a population without it. {known.seen} rows set numbers by hand and are counted apart. "
         "Memory is predicted likewise; crashed rows enter no fit.",
         "The baseline takes the median MFU of other software on chips of the same kind (Trainium "
         "or GPU), each software one voice.",
