@@ -252,7 +252,7 @@ def test_a_configuration_is_of_one_model_on_one_cluster(run, launched, options, 
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ({"model_alignment_strategy": {"dpo": {"kl_beta": 0.01}}}, "passes the reference once"),
+        ({"model_alignment_strategy": {"dpo": {"kl_beta": 0.01}}}, "runs the reference once"),
         (
             {
                 "model": {

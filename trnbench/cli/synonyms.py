@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 from trnbench.errors import did_you_mean
@@ -104,5 +105,7 @@ def meant_option(verb: str, typed: str, known: Collection[str]) -> str:
 
 def stray_word(verb: str, words: str, *, lists: bool) -> str:
     """Message on words that are no option, behind the arguments of a verb."""
-    remedy = "; separate instances by commas: --on A,B" if lists else ""
+    remedy = "; write a value with blanks in quotes"
+    if lists and re.match(r"[a-z][\w-]*\d", words, re.IGNORECASE):
+        remedy = "; separate instances by commas: --on A,B"
     return f"{verb} has no use for {words!r} here{remedy}"

@@ -148,11 +148,16 @@ def share(what: str) -> Callable[[str], float]:
     def parsed(text: str) -> float:
         value = _parse(what, text, Dimension.RATIO) if text.strip() else 0.0
         if not 0 <= value < 1:
-            sign = f"; write {text.strip()}%" if 1 <= value < HUNDRED else ""
+            sign = _with_percent(text, value)
             raise InputError(f"{what} must be from 0 to below 100%, found {text!r}{sign}")
         return value
 
     return parsed
+
+
+def _with_percent(text: str, value: float) -> str:
+    missing = 1 <= value < HUNDRED and not text.rstrip().endswith("%")
+    return f"; write {text.strip()}%" if missing else ""
 
 
 def confidence(what: str) -> Callable[[str], float]:
@@ -162,8 +167,7 @@ def confidence(what: str) -> Callable[[str], float]:
         value = _parse(what, text, Dimension.RATIO)
         if not LEAST_SURE <= value <= MOST_SURE:
             ends = f"from {LEAST_SURE:.0%} to {MOST_SURE:.0%}"
-            sign = f"; write {text.strip()}%" if 1 <= value < HUNDRED else ""
-            raise InputError(f"{what} must be {ends}, found {text!r}{sign}")
+            raise InputError(f"{what} must be {ends}, found {text!r}{_with_percent(text, value)}")
         return value
 
     return parsed

@@ -176,7 +176,9 @@ def parse_assumption(text: str) -> tuple[str, Multiple]:
             f"assumed price {text!r}: the multiple must be above 0, and {MOST:,.0f} at most"
         )
     if match["name"] == match["of"]:
-        raise InputError(f"assumed price {text!r}: a multiple of itself is not a price")
+        raise InputError(
+            f"assumed price {text!r}: names one instance twice; --price NAME=-20% changes its own"
+        )
     return match["name"], Multiple(times=times, of=match["of"])
 
 

@@ -148,6 +148,5 @@ def recipe_named(name: str) -> PrecisionRecipe:
     key = name.strip().lower().replace("_", "-")
     recipe = RECIPES.get(ALIASES.get(key, key))
     if recipe is None:
-        lists = "trnbench help precision"
-        raise UnknownNameError("precision", name, [*RECIPES, *ALIASES], lists=lists)
+        raise UnknownNameError("precision", name, RECIPES, lists="trnbench help precision")
     return recipe

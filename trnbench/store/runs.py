@@ -190,7 +190,8 @@ def found(connection: sqlite3.Connection, name: str) -> KeptRun:
     if begun:
         raise InputError(f"{name!r} begins the ids of several runs; give more of it")
     tags = connection.execute("SELECT DISTINCT tag FROM run WHERE tag IS NOT NULL")
-    raise UnknownNameError("run", name, [str(row[0]) for row in tags])
+    lists = "trnbench runs list"
+    raise UnknownNameError("run", name, [str(row[0]) for row in tags], lists=lists)
 
 
 def _first(connection: sqlite3.Connection, where: str, *values: str) -> list[KeptRun]:

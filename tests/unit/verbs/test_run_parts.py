@@ -34,10 +34,10 @@ def test_a_part_is_written_as_it_is_read(text):
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ((None, None, ()), "how long"),
-        (("1T", "5K", ()), "how long"),
-        (("1T", None, ("1T@8k",)), "with parts in %"),
-        ((None, "5K", ("50%@8k",)), "how long"),
+        ((None, None, ()), "give one of"),
+        (("1T", "5K", ()), "give one of"),
+        (("1T", None, ("1T@8k",)), "parts in % need --tokens"),
+        ((None, "5K", ("50%@8k",)), "give one of"),
         ((None, None, ("50%@8k",)), "share of --tokens"),
         (("1T", None, ("50%@8k", "1B@8k")), "every part"),
         (("1T", None, ("50%@8k", "40%@8k")), "90 %"),

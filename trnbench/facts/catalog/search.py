@@ -156,6 +156,8 @@ class Catalog(Record, kw_only=False, weakref=True):
             if self.known("models", name):
                 return ": it is a model, which goes first; --on takes instance types"
             return self._as_instance(name)
+        if section == "models" and (name.endswith(".json") or name.startswith((".", "/", "~"))):
+            return ": the file does not exist, or the folder has no config.json"
         if section not in ("models", "chips") or not self.known("instances", name):
             return ""
         if section == "models":

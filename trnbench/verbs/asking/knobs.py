@@ -32,7 +32,10 @@ def knob_texts(what: str, text: str) -> dict[str, str]:
             name = _SHORT.get(name, name)
             if name not in KNOBS:
                 near = did_you_mean(name, KNOBS)
-                raise InputError(f"{what}: {text!r} names {key!r}, which is not a knob{near}")
+                raise InputError(
+                    f"{what}: {text!r} names {key!r}, which is not a knob{near}",
+                    hint="`trnbench help options layout` lists them",
+                )
             if name in given:
                 raise InputError(f"{what}: {text!r} says {key} twice")
             given[name] = value

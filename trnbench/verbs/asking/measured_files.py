@@ -85,6 +85,8 @@ def _file(catalog: Catalog, path: Path, given: GivenRun, name: str = "") -> Evid
     try:
         return read_evidence(path, given.cells)
     except DataFileError as error:
+        if path.suffix == ".log":
+            raise InputError(f"{path}: {_FOR_A_LOG}") from None
         raise InputError(error.message, hint=_FOR_A_LOG) from None
 
 

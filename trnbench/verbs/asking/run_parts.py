@@ -66,8 +66,7 @@ def parts_of(
     shares = ["%" in text.partition("@")[0] for text in phases]
     if not phases or samples is not None or (tokens is not None and not any(shares)):
         raise InputError(
-            "say how long the run is: --tokens 2T, --samples 50K, or --phase 1.9T@8192 parts, "
-            "one of these (--tokens with parts in % of it)"
+            "give one of --tokens 2T, --samples 50K, --phase 1.9T@8192; parts in % need --tokens"
         )
     if not any(shares):
         return tuple(_phase(text, None) for text in phases)

@@ -44,7 +44,8 @@ def sizes_between(smallest: float, largest: float, factor: float) -> tuple[float
     if not smallest > 0:
         raise InputError("the smallest size must be positive")
     if largest < smallest:
-        raise InputError("the largest size is below the smallest")
+        ends = f"{size_text(largest)}, is below the smallest, {size_text(smallest)}"
+        raise InputError(f"the largest size, {ends}; raise --max-size")
     if largest > LARGEST_BYTES:
         raise InputError("the largest size is above 1 EiB")
     if not 1 < factor < math.inf:

@@ -35,9 +35,9 @@ class VerifyQuestion(Question):
 
     def settled(self, catalog: Catalog) -> VerifyQuestion:
         """The question; refuse a folder that was not launched."""
-        if self.folder.is_file():
+        if not self.folder.is_dir():
             raise InputError(
-                f"{self.folder}: is not a folder; the folder that `launch` wrote comes before logs"
+                f"{self.folder}: is not a folder; name the folder that `launch` wrote, then logs"
             )
         launched(self.folder)
         return self
