@@ -145,7 +145,7 @@ def test_orpo_is_written_as_in_the_shipped_example_and_dpo_refused_with_the_reas
     (reason,) = nxdt.FACTS.reasons(
         plan_of("llama3.1-8b", "trn1.32xlarge", 1, **ORPO | {"job": "dpo"})
     )
-    assert "NxD Training has no job dpo here: it passes the reference once" in reason
+    assert "NxD Training has no job dpo here: it runs the reference once" in reason
     (reason,) = nxdt.FACTS.reasons(
         plan_of("llama3.1-8b", "trn1.32xlarge", 1, **ORPO, adapter_rank=16, adapter_on="attention")
     )
