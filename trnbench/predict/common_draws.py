@@ -75,7 +75,7 @@ def _scrambled(key: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint6
 def drawn_efficiency(efficiency: TrainingEfficiency, draws: CommonDraws) -> TrainingEfficiency:
     """Efficiency with a row of common draws for every number that has a range.
 
-    At the end of each row is the value at which a step is fastest.
+    Each row begins with the number itself, and ends with the value at which a step is fastest.
     """
     ranges = ranges_of(efficiency)
     free = [key for key in ranges if drawn_with(key, ranges) == key]
@@ -85,7 +85,9 @@ def drawn_efficiency(efficiency: TrainingEfficiency, draws: CommonDraws) -> Trai
     return replaced(
         efficiency,
         {
-            key: np.append(bounds.at(by_key[drawn_with(key, ranges)]), best_of(key, bounds))
+            key: np.concatenate(
+                [[bounds.value], bounds.at(by_key[drawn_with(key, ranges)]), [best_of(key, bounds)]]
+            )
             for key, bounds in ranges.items()
         },
     )

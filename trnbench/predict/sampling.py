@@ -60,12 +60,12 @@ def interval(times_s: FloatArray, spread: Spread) -> tuple[float, float]:
     """Ends of the 80 % interval of a predicted time, seconds.
 
     `times_s` holds the time by the calibration itself, then by each sample, and at the end the
-    least that the chip, its memory and its links allow, which no end passes. Quantiles are taken
-    over the samples alone, as the calibration is no draw from its own ranges. The calibration's
-    time need not be at their middle, so the interval is widened until it contains that time.
+    least that the chip, its memory and its links allow, which no end passes. The calibration was
+    fitted, and the spread observed, about the first: it is the middle. The median of samples lies
+    elsewhere where ranges reach to one side, so their quantiles count as distances from it.
 
     Uncertain parameters and the spread of measured over predicted times count as independent: their
-    distances from the median add in squares, as logarithms.
+    distances add in squares, as logarithms.
     """
     time_s, least_s = float(times_s[0]), float(times_s[-1])
     drawn_s = times_s[1:-1] if len(times_s) > 2 else times_s[:1]
@@ -74,5 +74,5 @@ def interval(times_s: FloatArray, spread: Spread) -> tuple[float, float]:
     low, median, high = quantiles(drawn_s, (TAIL, 0.5, 1 - TAIL))
     down = math.hypot(math.log(median / low), math.log(spread.low))
     up = math.hypot(math.log(high / median), math.log(spread.high))
-    low_s, high_s = max(median * math.exp(-down), least_s), max(median * math.exp(up), least_s)
-    return min(low_s, time_s), max(high_s, time_s)
+    low_s = min(max(time_s * math.exp(-down), least_s), time_s)
+    return low_s, time_s * math.exp(up)

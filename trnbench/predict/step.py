@@ -219,8 +219,10 @@ def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row:
     times_s = prices_of(setup, program, drawn_efficiency(setup.efficiency, draws)).time().time_s
     spread = setup.spread_in(layout)
     factors = residual_of(setup.stack, setup.measured or setup.stack, spread).factors(draws, row)
-    times_s = setup.pace * np.broadcast_to(times_s, draws.count + 1)
-    return np.asarray(np.maximum(times_s[:-1] * factors, times_s[-1]))
+    time_s, *_, least_s = times_s = setup.pace * np.broadcast_to(times_s, draws.count + 2)
+    # The residual was observed about the estimate, so it is the middle of what numbers tell.
+    drawn_s = times_s[1:-1] * (time_s / np.median(times_s[1:-1]))
+    return np.asarray(np.maximum(drawn_s * factors, least_s))
 
 
 CompileSeconds: TypeAlias = tuple[float, float, float]

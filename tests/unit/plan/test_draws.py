@@ -14,6 +14,7 @@ from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.calibration.training_stack import load_training_stack
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_reliability
+from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.money.billing import charges
 from trnbench.money.draws import (
@@ -35,9 +36,9 @@ from trnbench.predict.common_draws import (
     number_name,
     residual_of,
 )
-from trnbench.predict.ranges import END, TIED, correlation_matrix, ranges_of, replaced
+from trnbench.predict.ranges import END, TAIL, TIED, correlation_matrix, ranges_of, replaced
 from trnbench.predict.setup import train_setup
-from trnbench.predict.step import prices_of
+from trnbench.predict.step import drawn_times_s, predict, prices_of
 from trnbench.program.step import training_step
 
 CATALOG = open_catalog(environment={})
@@ -84,7 +85,7 @@ def work_of(name, draws):
     setup, program, *_ = row(name)
     times = prices_of(setup, program, drawn_efficiency(setup.efficiency, draws)).time().time_s
     residual = residual_of(setup.stack, measured_stack(setup.stack), setup.spread)
-    return times[:-1] * residual.factors(draws, name) * TOKENS / (BATCH * SEQUENCE)
+    return times[1:-1] * residual.factors(draws, name) * TOKENS / (BATCH * SEQUENCE)
 
 
 def purchase(name, draws):
@@ -144,6 +145,19 @@ def test_a_second_hand_rate_is_drawn_between_itself_and_what_it_replaced():
     assert np.mean(rates == tariff.usd_per_hour) == pytest.approx(0.5, abs=0.001)
     _, _, _, sure = row("trn2.48xlarge")
     assert set(rates_usd_per_hour(sure, CommonDraws())) == {35.7608}
+
+
+@pytest.mark.parametrize("name", ["trn2.48xlarge", "p5.48xlarge"])
+def test_draws_of_a_step_reach_as_far_as_its_interval(name):
+    setup, program, *_ = row(name)
+    layout = replace(program.layout, recompute="full")
+    found = predict(setup, layout)
+    told = found.step
+    assert told is not None, found.reasons
+    drawn_s = drawn_times_s(setup, layout, CommonDraws(), row=name)
+    low_s, high_s = np.quantile(drawn_s, (TAIL, 1 - TAIL))
+    assert low_s == pytest.approx(told.low_step_time_s, rel=0.04)
+    assert high_s == pytest.approx(told.high_step_time_s, rel=0.04)
 
 
 def test_the_share_of_draws_by_hand():

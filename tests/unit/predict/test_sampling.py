@@ -101,11 +101,13 @@ def test_an_interval_adds_both_reasons_to_be_wrong_in_squares():
 
 @pytest.mark.parametrize(
     ("calibration_s", "low_s", "high_s"),
-    # The samples 1, 2 ... 11 s have the 10 % quantile 2 and the 90 % quantile 10 s exactly. With
-    # the calibration's own time among them both would move: to 2.1 s at least, or to 10.9 s.
-    [(8.0, 2.0, 10.0), (4.0, 2.0, 10.0), (1.5, 1.5, 10.0), (12.0, 2.0, 12.0)],
+    # The samples 1, 2 ... 11 s have the 10 % quantile 2, the median 6 and the 90 % quantile 10 s
+    # exactly: a third, and five thirds, of the middle, which is the calibration's own time.
+    [(6.0, 2.0, 10.0), (3.0, 1.0, 5.0), (12.0, 4.0, 20.0)],
 )
-def test_the_sample_set_of_an_interval_is_the_samples_alone(calibration_s, low_s, high_s):
+def test_samples_tell_the_reach_of_an_interval_and_the_calibration_its_middle(
+    calibration_s, low_s, high_s
+):
     times_s = np.array([calibration_s, *range(1, 12), 0.0])
     ends = interval(times_s, Spread(low=1.0, high=1.0))
     assert ends == pytest.approx((low_s, high_s), rel=1e-12)
@@ -119,8 +121,8 @@ def test_samples_stand_behind_the_number_itself():
 
 
 def test_no_end_of_an_interval_passes_the_least_that_physics_allows():
-    # Samples from 2 to 10 s and a spread of half: the low end would be 1 s.
-    times_s = np.array([8.0, *range(1, 12), 3.0])
+    # Samples from 2 to 10 s about 6 s and a spread of half: the low end would be 1 s.
+    times_s = np.array([6.0, *range(1, 12), 3.0])
     low, high = interval(times_s, Spread(low=0.5, high=1.0))
     assert low == 3.0
     assert high == pytest.approx(10.0)
