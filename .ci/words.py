@@ -45,6 +45,9 @@ WORDS = (
     *("stack", "tie", "spot", "frontier", "capacity block", "draw", "deadline", "on-demand"),
     *("reserved", "savings plan", "evidence", "zone", "offer", "marks", "verdict", "assumed"),
     *("80 % interval", "goodput", "checkpoint", "region", "instance type", "baseline"),
+    *("Pareto", "mean cost", "on time", "clear winner", "estimate", "measured", "EFA"),
+    *("beyond its rows", "break-even", "quota", "second-hand", "price date", "extension", "HFU"),
+    *("headline", "bubble", "bottleneck", "in flight", "habit", "UltraServer", "carried over"),
 )
 """Words of answers and of the guide that a reader may look up by `trnbench help WORD`."""
 _NO_PROSE = re.compile(

@@ -151,7 +151,7 @@ def _of_options(error: typer.TyperException, context: Any) -> str:  # noqa: ANN4
 
     if context is None:
         return ""
-    verb = context.info_name
+    verb = context.command_path.partition(" ")[2] or "trnbench"
     known = [name for one in context.command.params for name in one.opts]
     if (typed := getattr(error, "option_name", None)) is not None:
         return f"{verb} has no {typed}; {meant_option(verb, typed, known)}"

@@ -20,7 +20,7 @@ VERB_GROUPS: Mapping[str, Sequence[str]] = {
     "More": ("tui", "help", "info"),
 }
 """Verbs by what they are for, in the order of the help."""
-_OUTPUT = ("report", "json", "output")
+_PLAIN = ("report", "json", "output")
 _JOB = ("sequence", "global-batch", "precision", "stack")
 _DEGREES = ("layout", "tp", "pp", "micro-batch", "recompute")
 FIRST: Mapping[str, Mapping[str, Sequence[str]]] = {
@@ -28,13 +28,13 @@ FIRST: Mapping[str, Mapping[str, Sequence[str]]] = {
         "Question": ("tokens", "on", "nodes", *_JOB),
         "Limits": ("deadline", "confidence", "buyable-only"),
         "What if": ("price", "speed", "purchase", "sensitivity"),
-        "Output": ("details", *_OUTPUT),
+        "Output": ("details", *_PLAIN),
     },
     "plan": {
         "Question": ("tokens", "on", *_JOB),
         "Limits": ("deadline", "budget", "confidence"),
         "What if": ("price", "speed", "purchase", "sensitivity"),
-        "Output": ("pilot", "details", *_OUTPUT),
+        "Output": ("pilot", "details", *_PLAIN),
     },
     "train": {
         "Question": ("on", "tokens", *_JOB),
@@ -44,7 +44,7 @@ FIRST: Mapping[str, Mapping[str, Sequence[str]]] = {
     "validate": {
         "Question": ("evidence", "set", "model", "on", "stack", "engine"),
         "Limits": ("fail-above", "against"),
-        "Output": ("details", "template", *_OUTPUT),
+        "Output": ("details", "template", *_PLAIN),
     },
     "calibrate": {
         "Question": ("stack", "from", "all-rows", "model", "on"),
@@ -72,7 +72,12 @@ FIRST: Mapping[str, Mapping[str, Sequence[str]]] = {
         "Output": ("plot", "trace", "json", "output"),
     },
 }
-"""Options of a verb's first screen, by heading; verbs with few options show all."""
+"""Options of a verb's first screen, by heading; other verbs show their own, then `_PLAIN`."""
+_SHARED = {
+    *("--no-keep", "--tag", "--format", "--all-columns", "--quiet", "--spec-dir", "--help"),
+    *("--help-all", "--author", "--redact-prices", "--seed", *(f"--{name}" for name in _PLAIN)),
+}
+"""Options that are left to `--help-all`, or have their place in the output."""
 EXAMPLES: Mapping[str, Sequence[str]] = {
     "compare": (
         "trnbench compare llama3.1-70b --tokens 2T --deadline 60d",
@@ -107,6 +112,52 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "trnbench collective all-reduce --on trn2.48xlarge:4",
         "trnbench collective all-reduce --on trn2.48xlarge,p5.48xlarge --max-size 1GiB",
     ),
+    "fleet": ("trnbench fleet two-jobs", "trnbench fleet two-jobs --report fleet.html"),
+    "numerics": ("trnbench numerics", "trnbench numerics --precision fp8,mxfp8 --steps 100"),
+    "verify": ("trnbench verify job run.log", "trnbench verify job logs --json"),
+    "measure": ("trnbench measure all --quick", "trnbench measure all --write-spec my-box"),
+    "claims": ("trnbench claims", "trnbench claims trn2-over-trn1 --price-date 2026-11-01"),
+    "tui": ("trnbench tui", "trnbench tui layouts"),
+    "help": ("trnbench help quickstart", "trnbench help options purchase"),
+    "info": ("trnbench info", "trnbench info --support"),
+    "spec list": ("trnbench spec list instances", "trnbench spec list chips --json"),
+    "spec show": ("trnbench spec show trn2.48xlarge", "trnbench spec show h100"),
+    "spec diff": ("trnbench spec diff trn1 trn2", "trnbench spec diff trainium2 h100"),
+    "spec validate": ("trnbench spec validate my-box.toml", "trnbench spec validate mine --json"),
+    "spec new": (
+        "trnbench spec new my-h100 --like dgx-h100 --network 8x200Gbit/s",
+        "trnbench spec new my-box --like dgx-h100 --capex 300000 --years 4 --power 10kW",
+    ),
+    "workload list": ("trnbench workload list", "trnbench workload list models"),
+    "workload show": ("trnbench workload show llama3.1-70b", "trnbench workload show llama"),
+    "workload validate": (
+        "trnbench workload validate my-3b.toml",
+        "trnbench workload validate mine --json",
+    ),
+    "workload import": (
+        "trnbench workload import config.json -o mine/models/my-3b.toml",
+        "trnbench workload import folder --as llama",
+    ),
+    "prices show": (
+        "trnbench prices show trn2.48xlarge",
+        "trnbench prices show trn2.48xlarge --json",
+    ),
+    "prices refresh": (
+        "trnbench prices refresh --source rates.csv --dry-run",
+        "trnbench prices refresh --source aws --on p5.48xlarge",
+    ),
+    "runs list": ("trnbench runs list", "trnbench runs list --verb compare --limit 5"),
+    "runs show": ("trnbench runs show last", "trnbench runs show monday"),
+    "runs diff": ("trnbench runs diff monday last", "trnbench runs diff monday last --json"),
+    "runs export": ("trnbench runs export last", "trnbench runs export monday -o monday.json"),
+    "runs remove": ("trnbench runs remove monday", "trnbench runs remove last"),
+    "runs check": ("trnbench runs check", "trnbench runs check --json"),
+    "runs recover": ("trnbench runs recover", "trnbench runs recover runs.sqlite.damaged"),
+    "study run": ("trnbench study run layouts-7b", "trnbench study run mine.toml --workers 8"),
+    "study show": (
+        "trnbench study show layouts-7b --rows on --columns tp --figure step_time_s",
+        "trnbench study show layouts-7b --best step_time_s",
+    ),
 }
 """Two command lines of a verb, to try."""
 _WHOLE = "whole help"
@@ -133,24 +184,33 @@ class FewOptions(typer.core.TyperCommand):
         if ctx.meta.get(_WHOLE):
             super().format_options(ctx, formatter)
             return
-        options = {name: one for one in self.params for name in one.opts}
+        verb = ctx.command_path.partition(" ")[2]
+        options = {name: one for one in self.params for name in one.opts if name[:2] == "--"}
+        asked = [one for one in self.params if one.param_type_name == "argument"]
         shown = 0
-        for heading, names in FIRST[self.name or ""].items():
-            asked = [one for one in self.params if one.param_type_name == "argument" and not shown]
-            asked += [options[f"--{name}"] for name in names]
+        for heading, names in FIRST.get(verb, _own(options)).items():
+            asked += [options[f"--{name}"] for name in names if f"--{name}" in options]
             records = [one.get_help_record(ctx) for one in asked]
-            with formatter.section(heading):
-                formatter.write_dl([record for record in records if record])
-            shown += len(names)
+            shown += sum(one.param_type_name == "option" for one in asked)
+            if asked:
+                with formatter.section(heading):
+                    formatter.write_dl([record for record in records if record])
+            asked = []
         with formatter.section("Examples"):
-            for line in EXAMPLES[self.name or ""]:
+            for line in EXAMPLES.get(verb, ()):
                 formatter.write(f"{'':{formatter.current_indent}}{line}\n")
         others = sum(one.param_type_name == "option" for one in self.get_params(ctx)) - shown
+        about = ", or by what they are about: trnbench help options" if verb in FIRST else ""
         formatter.write_paragraph()
         formatter.write_text(
-            f"{others} more options: trnbench {self.name} --help-all, or by what they are about: "
-            "trnbench help options. trnbench help explains every word."
+            f"{others} more options: trnbench {verb} --help-all{about}. trnbench help explains "
+            "every word."
         )
+
+
+def _own(options: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
+    own = [name.removeprefix("--") for name in options if name not in _SHARED]
+    return {"Question": own, "Output": _PLAIN}
 
 
 def _show_all(ctx: Any, _: Any, wanted: bool) -> None:  # noqa: ANN401
@@ -158,8 +218,3 @@ def _show_all(ctx: Any, _: Any, wanted: bool) -> None:  # noqa: ANN401
         ctx.meta[_WHOLE] = True
         typer.echo(ctx.get_help())
         ctx.exit()
-
-
-def kind_of_command(verb: str) -> type[typer.core.TyperCommand] | None:
-    """Kind of a verb's command; None for the usual one."""
-    return FewOptions if verb in FIRST else None

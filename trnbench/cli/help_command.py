@@ -66,6 +66,44 @@ def _options(names: Sequence[str]) -> str:
     return group_text(name, terminal_width())
 
 
+_NAMED = {
+    "instances": "an instance type",
+    "chips": "a chip",
+    "models": "a model",
+    "software": "a training framework",
+    "calibration": "a calibration",
+}
+"""Sections of data files whose names answers use, and what an entry is."""
+
+
+def _name_text(name: str) -> str:
+    """The data file that a name of an answer means; empty for none."""
+    from trnbench.facts.catalog.search import open_catalog
+
+    catalog = open_catalog()
+    for section, what in _NAMED.items():
+        for wanted in (name, f"training-{name}" if section == "calibration" else name):
+            if catalog.known(section, wanted):
+                entry = catalog.find(section, wanted)
+                title = catalog.table(entry.path).get("title", entry.name)
+                verb = "workload" if section == "models" else "spec"
+                shows = f"`trnbench {verb} show {entry.name}` has every number"
+                return f"{entry.name}: {what}, {title}; {shows}"
+    return ""
+
+
+def _option_text(name: str) -> str:
+    """The first verb's option of this name; empty for none."""
+    from trnbench.cli.main import VERBS, application
+
+    for verb in VERBS:
+        command = typer.main.get_command(application(verb)).commands[verb]  # type: ignore[attr-defined]
+        for one in command.params:
+            if f"--{name}" in one.opts:
+                return f"--{name}: {one.help} (trnbench {verb} --help)"
+    return ""
+
+
 def _explained(context: typer.Context, topic: str | None) -> str:
     """A word, a knob, a page or a command; without a topic, the list of pages and words."""
     from trnbench.cli.main import VERBS, application
@@ -73,6 +111,7 @@ def _explained(context: typer.Context, topic: str | None) -> str:
     from trnbench.facts.workload.layout import KNOBS
     from trnbench.show.concepts import concept_text, knob_text, list_text
     from trnbench.show.guide import page, pages
+    from trnbench.show.text_table import wrap
 
     titles = pages()
     if topic is not None and topic.split()[:1] == [_OPTIONS]:
@@ -88,6 +127,8 @@ def _explained(context: typer.Context, topic: str | None) -> str:
     knob = KNOBS.get(topic.strip().lstrip("-").replace("-", "_").casefold())
     word = explained(topic)
     if word is None and knob is None and topic not in titles:
+        if said := _name_text(topic) or _option_text(topic.lstrip("-")):
+            return wrap(said, terminal_width(), "")
         word = concept(topic)
     return "\n\n".join(
         [

@@ -17,7 +17,7 @@ from trnbench.cli.asking import Options, answering, asked, question_options
 from trnbench.cli.defaults import configured
 from trnbench.cli.derived_options import parameter_of, with_signature
 from trnbench.cli.diagnostics import DEBUG_VARIABLE, guarded
-from trnbench.cli.first_screen import VERB_GROUPS, kind_of_command
+from trnbench.cli.first_screen import VERB_GROUPS, FewOptions
 from trnbench.cli.plain_command import KEPT, plain_command
 from trnbench.verbs.asking.question import Question, option
 
@@ -116,14 +116,20 @@ def application(*verbs: str) -> typer.Typer:
         made.command(verb, short_help=VERBS[verb])(_nothing)
     for verb in verbs:
         if verb in KEPT:
-            made.command(verb, short_help=VERBS[verb])(plain_command(verb))
+            made.command(verb, cls=FewOptions, short_help=VERBS[verb])(plain_command(verb))
             continue
         module = import_module(f"trnbench.cli.{verb}_command")
         if hasattr(module, "application"):
+            for command in module.application.registered_commands:
+                command.cls = FewOptions
             made.add_typer(module.application, name=verb, short_help=VERBS[verb])
         else:
             function = module.concepts if verb == "help" else getattr(module, verb)
-            made.command(verb, cls=kind_of_command(verb), short_help=VERBS[verb])(function)
+            # Options are words too: `trnbench help --deadline`.
+            settings = {"ignore_unknown_options": verb == "help"}
+            made.command(verb, cls=FewOptions, short_help=VERBS[verb], context_settings=settings)(
+                function
+            )
     return made
 
 

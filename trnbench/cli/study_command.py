@@ -28,7 +28,7 @@ PARQUET = ".parquet"
 @printing
 @asks(StudyEffort)
 def run_command(out: Output, catalog: Catalog, effort: StudyEffort) -> int:
-    """Ask every cell of a study that is not answered yet, and keep each when it is done.
+    """Answer every open cell of a study, and keep each answer as soon as it is done.
 
     A study that was stopped goes on where it was; Ctrl-C loses nothing. It is the same study as
     long as its cells, the data files and the program are the same.

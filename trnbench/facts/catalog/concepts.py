@@ -35,15 +35,19 @@ def concept(name: str) -> Concept:
 def explained(name: str) -> Concept | None:
     """The topic or glossary term with this name; None for an unknown name."""
     topics, terms = topic_titles(), glossary()
-    wanted = name.strip().casefold()
+    wanted = name.strip().lstrip("-").casefold()
     if wanted in topics:
         table = _topics()[wanted]
         used = {word: terms[word] for word in table["terms"]}
         return shaped({**table, "name": wanted, "terms": used}, Concept)
     for word, meaning in terms.items():
-        if word.casefold() == wanted:
+        if _plain(word) == _plain(wanted):
             return Concept(name=word, title=word, text=meaning, terms={})
     return None
+
+
+def _plain(word: str) -> str:
+    return word.casefold().replace("-", " ").removesuffix("s")
 
 
 def topic_titles() -> Mapping[str, str]:

@@ -29,14 +29,16 @@ class FleetQuestion(Question):
         required=True,
         completes=("fleets",),
     )
-    gap: float | None = option("Stop so near to the least cost; default: 0.1%.", read=parsing.share)
+    gap: float | None = option(
+        "Optimality gap: stop this near to the least cost; default: 0.1%.", read=parsing.share
+    )
     time_limit_s: float | None = option(
         "Stop each search after this; then the same question may have another answer.",
         read=parsing.duration,
     )
     limit_costs: bool = option("Solve again without each limit, to price it.", default=True)
     max_price_age_s: float | None = option(
-        "Warn of rates read longer before the price date: 90d.",
+        "Warn if a price is older than this on the price date: 90d.",
         read=parsing.duration,
         variable=MAX_AGE_VARIABLE,
     )

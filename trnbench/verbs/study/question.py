@@ -32,8 +32,8 @@ class StudyEffort(Question):
     scheduler: str | None = option(
         "Instead: the workers of a Dask cluster, tcp://...", metavar="ADDRESS"
     )
-    retry: bool = option("Ask cells again that failed before.")
-    confirmed: bool = option("Ask more than 100,000 cells without a question.", name="yes")
+    retry: bool = option("Try failed cells again.")
+    confirmed: bool = option("Run more than 100,000 cells without asking first.", name="yes")
     no_keep: bool = option("Keep neither cells nor answer: it cannot go on.")
     tag: str | None = option("Keep the answer under this name.", read=parsing.short_text)
 
