@@ -52,7 +52,7 @@ def large_search(catalog, hooks):
         feasible=searched.feasible,
         complete=searched.complete,
         reasons=searched.reasons,
-        elapsed_s=searched.elapsed_s,
+        doubted=False,
     )
 
 

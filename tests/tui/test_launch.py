@@ -151,6 +151,29 @@ async def test_rows_of_other_views_are_launched_and_a_browser_gets_an_archive(
     assert not list(app.folder.glob("launch*"))
 
 
+async def test_the_best_pilot_is_launched_without_a_scheduler_if_there_is_one(
+    made, at_once, canned, until
+):
+    app = made("plan")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.current_mode == "plan" and app.view is not None)
+        await pilot.press("P")
+        assert app.screen is app.view
+        app.view.pilot = {
+            **canned.compare_row("trn2.48xlarge", 2, 45.0, 2.47e6),
+            **LAYOUT,
+            "dp": 32,
+        }
+        offered = {one.title: one.callback for one in app.get_system_commands(app.view)}
+        await offered["do: Pilot"]()
+        await until(pilot, lambda: bool(app.screen.query(OptionList)))
+        await until(pilot, lambda: isinstance(app.screen, LaunchScreen) and launched(app))
+        assert app.screen.query(ChoiceLine).last().chosen == "torchrun"
+        await pilot.press("w")
+        await until(pilot, lambda: bool(app.screen.query(Input)))
+        assert app.screen.query_one(Input).value == "pilot-llama3.1-70b-2xtrn2.48xlarge"
+
+
 async def test_views_without_a_job_offer_no_launch(made, silent, unplotted, until):
     app = made("matrix")
     async with app.run_test(size=(80, 24)) as pilot:

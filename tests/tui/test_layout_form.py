@@ -45,4 +45,6 @@ def test_ranked_layouts_show_the_knobs_that_were_asked_for():
         "shard",
     }
     assert asked.legal > plain.legal
+    times = [row["step_time_s"] for row in asked.report.rows]
+    assert asked.doubted is (times != sorted(times))
     assert {row["shard"] for row in asked.report.rows} > {None}

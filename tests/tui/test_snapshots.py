@@ -115,7 +115,7 @@ def test_layouts(pictured, canned):
                 feasible=3,
                 complete=True,
                 reasons=(),
-                elapsed_s=0.5,
+                doubted=False,
             ),
         )
         refused = {**rows[0], "tp": 3, "reasons": ("tp=3 does not divide 64 heads; try 2, 4, 1",)}

@@ -7,11 +7,10 @@ import datetime
 import pytest
 
 from trnbench.show.charts.dots import DOT, LIMIT, dot_lines
-from trnbench.show.charts.record import Bar, BarChart, ChartAxis, parts_of
+from trnbench.show.charts.record import Bar, BarChart, ChartAxis
 from trnbench.show.row import Interval
 from trnbench.tui.questions.scenarios import compare_question
 from trnbench.tui.questions.what_if import what_if
-from trnbench.tui.widgets.bars import merged
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.work_process import WorkHooks
 from trnbench.verbs.compare.moves import Supposed, WhatIfFound, moved_scenario
@@ -125,15 +124,3 @@ def test_estimates_are_dots_on_intervals_with_the_limit_in_its_column():
     # The second's interval ends at the limit.
     assert second.rindex("\u2524") == first.index(LIMIT)
     assert lines[-1].strip() == f"{LIMIT} due"
-
-
-def test_parts_below_a_hundredth_of_every_bar_are_one():
-    parts = {"matrix": 60.0, "tensor": 39.0, "pipeline": 0.5, "fixed": 0.4, "data": 0.0}
-    bars = (Bar(label="x", parts=parts), Bar(label="y", parts={**parts, "data": 5.0}))
-    chart = BarChart(
-        title="t", caption="", axis=ChartAxis(title="t"), bars=bars, parts=parts_of(parts)
-    )
-    told = merged(chart)
-    assert [part.name for part in told.parts] == ["matrix", "tensor", "data", "other"]
-    assert told.bars[0].parts["other"] == pytest.approx(0.9)
-    assert [bar.total for bar in told.bars] == [bar.total for bar in chart.bars]

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from trnbench.show.row import Row
 
 
-PILOT_SCHEDULER = "torchrun"
-"""How a pilot is started unless --with says otherwise: without any scheduler."""
-
-
 @keeping(reports=True, plots=True)
 @asks(PlanQuestion, PlanShowing)
 def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanShowing) -> int:
@@ -33,7 +29,8 @@ def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanSho
     """
     from trnbench.verbs.launch.folders import known_scheduler, refuse_full
     from trnbench.verbs.plan.run import plan_run
-    from trnbench.verbs.plan.text import pilot_row, plan_report
+    from trnbench.verbs.plan.text import plan_report
+    from trnbench.verbs.quotes import pilots
 
     into, scheduler = showing.into, showing.scheduler
     if showing.plot:
@@ -56,10 +53,10 @@ def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanSho
     else:
         launched = _launched(out, catalog, answer.best.row(), into, scheduler)
     if showing.pilot is not None:
-        row = pilot_row(answer)
+        row = pilots.pilot_row(answer.verdict, answer.front)
         if row is None:
             out.narrate("no pilot is written: none is worth its cost")
-        elif not _launched(out, catalog, row, showing.pilot, scheduler or PILOT_SCHEDULER):
+        elif not _launched(out, catalog, row, showing.pilot, scheduler or pilots.SCHEDULER):
             launched = False
         else:
             calibrate = f"trnbench calibrate {showing.pilot} LOG"

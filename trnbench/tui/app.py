@@ -27,7 +27,17 @@ from trnbench.facts.catalog.search import Catalog, open_catalog
 from trnbench.facts.units import counted
 from trnbench.tui.asking import Asking
 from trnbench.tui.cluster_view import FIRST_CLUSTER, Cluster
-from trnbench.tui.colours import HIGH_CONTRAST, OWN_THEMES, THEMES, InAscii, Styled, Undimmed
+from trnbench.tui.colours import (
+    DARK,
+    HIGH_CONTRAST,
+    LIGHT,
+    OWN_THEMES,
+    THEMES,
+    InAscii,
+    Styled,
+    Undimmed,
+    own_ansi,
+)
 from trnbench.tui.export import Exporting
 from trnbench.tui.help import HelpScreen, bindings_by_group, every_binding
 from trnbench.tui.help import shown as keys_shown
@@ -122,6 +132,7 @@ class TrnbenchApp(Exporting):
         self._leaving = False
         for theme in (*OWN_THEMES, *HIGH_CONTRAST):
             self.register_theme(theme)
+        self.ansi_theme_dark, self.ansi_theme_light = own_ansi(DARK), own_ansi(LIGHT)
         self._state = read_state(state_path())
         left = "plan" if self._state.view == "plan" else "compare"
         self.scenario = {**configured_texts(), **self._state.texts.get(left, {})}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from rich.terminal_theme import TerminalTheme
 from textual.app import App
 from textual.color import Color, ColorParseError
 from textual.filter import LineFilter
@@ -87,6 +90,8 @@ LIGHT = ("#0067a8", "#a85800", "#007a5a", "#a8327c", "#756900", "#c2330c", "#5b3
 ANSI = ("blue", "yellow", "green", "magenta", "cyan", "red", "bright_black", "default")
 """Colours that also people who see fewer tell apart: those of Okabe and Ito, made lighter or darker
 until they stand out from the background."""
+_ON = ("#101010", "#ffffff")
+"""Letters on these colours, of the dark and of the light palette."""
 
 
 class Styled(LineFilter):
@@ -168,7 +173,16 @@ def series_colours(app: App[object], count: int) -> list[str]:
     return [palette[number % len(palette)] for number in range(count)]
 
 
+def own_ansi(palette: Sequence[str]) -> TerminalTheme:
+    """The palette for drawings that come with the eight colours of terminals."""
+    on, *colours = (
+        Color.parse(colour).rgb
+        for colour in (_ON[palette is LIGHT], *(palette[hue] for hue in (5, 2, 1, 6, 3, 0, 7)))
+    )
+    return TerminalTheme(on, colours[-1], [on, *colours])
+
+
 def filled(colour: str) -> Style:
     """The style of a readable cell filled with a colour of `series_colours`."""
-    on = "#101010" if colour in DARK else "#ffffff" if colour in LIGHT else "black"
+    on = _ON[colour in LIGHT] if colour in (*DARK, *LIGHT) else "black"
     return Style(color=on, bgcolor=colour)

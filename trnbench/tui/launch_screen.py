@@ -87,16 +87,17 @@ class LaunchScreen(Asking):
         offered("escape", "leave", "Back", "launch.leave", "Back to the rows"),
     ]
 
-    def __init__(self, row: Row, folder: Path) -> None:
+    def __init__(self, row: Row, folder: Path, *, pilot: bool = False) -> None:
         super().__init__()
-        self._row = row
+        self._row, self._pilot = row, pilot
         self._folder = folder
         self._files: LaunchFiles | None = None
 
     def compose(self) -> ComposeResult:
         """Yield the choices, the names of the files, the shown file and the status."""
         row = self._row
-        head = f"files that start {row['model']} on {row['nodes']} x {row['instance']}"
+        what = "a pilot of " * self._pilot
+        head = f"files that start {what}{row['model']} on {row['nodes']} x {row['instance']}"
         yield Static(head, classes="title", markup=False)
         yield ChoiceLine(FRAMEWORK)
         yield ChoiceLine(SCHEDULER)
@@ -116,9 +117,11 @@ class LaunchScreen(Asking):
         match value:
             case LaunchFiles(written=written) if written:
                 fill = f"\n\nto fill in, in values.env: {', '.join(value.empty)}"
+                then = f"\n\nthen: trnbench calibrate {written} LOG narrows the next answer"
                 self.notify(
                     f"{written}\n\n{README} there says how to start it"
-                    + (fill if value.empty else ""),
+                    + (fill if value.empty else "")
+                    + (then if self._pilot else ""),
                     title="written",
                     timeout=15,
                     markup=False,
@@ -131,7 +134,9 @@ class LaunchScreen(Asking):
     def _offer(self, ways: LaunchChoices) -> None:
         framework, scheduler = self.query(ChoiceLine)
         framework.offer(ways.frameworks, ways.stack)
-        scheduler.offer(ways.schedulers, "slurm")
+        from trnbench.verbs.quotes.pilots import SCHEDULER as OF_PILOTS
+
+        scheduler.offer(ways.schedulers, OF_PILOTS if self._pilot else "slurm")
         if ways.frameworks and ways.schedulers:
             self._ask()
         else:
@@ -195,7 +200,8 @@ class LaunchScreen(Asking):
     @property
     def _usual(self) -> str:
         row = self._row
-        return f"launch-{row['model']}-{row['nodes']}x{row['instance']}"
+        what = "pilot" if self._pilot else "launch"
+        return f"{what}-{row['model']}-{row['nodes']}x{row['instance']}"
 
     def _write(self, folder: Path | None) -> None:
         if folder is not None:

@@ -310,6 +310,7 @@ class View(Asking):
         texts = self.trnbench.texts_of(self.NAME)
         if texts:
             self.restore(dict(texts))
+        self.app.theme_changed_signal.subscribe(self, lambda _: self.draw())
         self.state_facts()
         self.focus_main()
         self.call_after_refresh(self._begin)
@@ -468,20 +469,26 @@ class LaunchingView(View):
             "Launch",
             "view.launch",
             "Files that start the marked row (Compare, Layouts, Plan)",
-        )
+        ),
+        hidden("P", "launch(True)", "Pilot", "view.pilot", "Files of the best pilot run"),
     ]
+    pilot: Row | None = None
+    """The best pilot of the answer, if one is worth its cost."""
 
     def launch_row(self) -> Row | None:
         """The row to launch: the row under the cursor, if runnable."""
         row = None if self.table is None else self.table.row
         return row if row is not None and row.get("step_time_s") else None
 
-    def action_launch(self) -> None:
-        """Show the files that start the row."""
+    def action_launch(self, pilot: bool = False) -> None:
+        """Show the files that start the row, or the pilot of the answer."""
         from trnbench.tui.launch_screen import LaunchScreen
 
-        row = self.launch_row()
+        row = self.pilot if pilot else self.launch_row()
         if row is None:
-            self.notify("no row that can run is marked: nothing to launch", severity="warning")
+            lacking = (
+                "pilot is known to be worth its cost" if pilot else "row that can run is marked"
+            )
+            self.notify(f"no {lacking}: nothing to launch", severity="warning")
         else:
-            self.app.push_screen(LaunchScreen(dict(row), self.trnbench.folder))
+            self.app.push_screen(LaunchScreen(dict(row), self.trnbench.folder, pilot=pilot))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from trnbench.facts.records import Record, replace
@@ -48,7 +49,8 @@ class RankedLayouts(TableFound):
     feasible: int
     complete: bool
     reasons: tuple[str, ...]
-    elapsed_s: float
+    doubted: bool
+    """True where layouts beyond measured rows rank by the slow end of their times."""
 
 
 def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> RankedLayouts:
@@ -69,6 +71,7 @@ def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> Ranked
         cancel=hooks.ended,
         **asked,
     )
+    ranked = [*searched.ranked]
     rows: list[Row] = [
         {
             "rank": rank,
@@ -80,7 +83,7 @@ def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> Ranked
             "memory_bytes": answer.memory_bytes,
             "memory_capacity_bytes": answer.memory_capacity_bytes,
         }
-        for rank, answer in enumerate(searched.ranked, start=1)
+        for rank, answer in enumerate(ranked, start=1)
     ]
     shown = (*_SEARCHED, *(name for name in job.layout.wanted if name not in _SEARCHED))
     return RankedLayouts(
@@ -89,7 +92,7 @@ def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> Ranked
         feasible=searched.feasible,
         complete=searched.complete,
         reasons=searched.reasons,
-        elapsed_s=searched.elapsed_s,
+        doubted=any(one.step_time_s > other.step_time_s for one, other in pairwise(ranked)),
     )
 
 

@@ -58,6 +58,8 @@ class CompareFound(TableFound):
     rests_on: tuple[str, ...]
     """Basis of the speed and the price of each row, in words."""
     deadline_s: float | None
+    pilot: Row | None = None
+    """The best pilot as a row that can be launched."""
 
 
 def compare_question(scenario: Given) -> CompareQuestion:
@@ -99,6 +101,7 @@ def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> Compare
     from trnbench.verbs.compare.text import compare_report, compare_verdict_text
     from trnbench.verbs.quotes.markets import explore_all
     from trnbench.verbs.quotes.notes import basis_text
+    from trnbench.verbs.quotes.pilots import pilot_row
 
     question = compare_question(scenario)
     question = question.but(run=supposed(catalog, question.run))
@@ -117,6 +120,7 @@ def compare_rows(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> Compare
         winner=answer.verdict.recommended,
         rests_on=tuple(basis_text(row.quote) for row in answer.compared),
         deadline_s=answer.deadline_s,
+        pilot=pilot_row(answer.verdict, [row.quote for row in answer.compared]),
     )
 
 
@@ -198,6 +202,7 @@ class PlanFound(TableFound):
     plan: PlanAnswer
     verdict: str
     words: str
+    pilot: Row | None = None
 
 
 def plan_question(asked: Given) -> PlanQuestion:
@@ -219,6 +224,7 @@ def plan_rows(catalog: Catalog, asked: Given, hooks: WorkHooks) -> PlanFound:
     from trnbench.show.text_table import Style
     from trnbench.verbs.plan.run import plan_run
     from trnbench.verbs.plan.text import plan_report, plan_verdict_text
+    from trnbench.verbs.quotes.pilots import pilot_row
 
     question = plan_question(asked)
     question = question.but(run=supposed(catalog, question.run))
@@ -235,6 +241,7 @@ def plan_rows(catalog: Catalog, asked: Given, hooks: WorkHooks) -> PlanFound:
         plan=answer,
         verdict=_with_advice(plan_verdict_text(answer), answer.verdict),
         words=words,
+        pilot=pilot_row(answer.verdict, answer.front),
     )
 
 

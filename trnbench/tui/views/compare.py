@@ -118,7 +118,7 @@ class CompareView(ScenarioView):
         """Show rows, then the data of the charts."""
         match value:
             case CompareFound():
-                self._found = value
+                self._found, self.pilot = value, value.pilot
                 self._points = value.points
                 self.show_table(value, "instance", chosen=value.winner)
                 self.verdict(value.verdict)

@@ -97,9 +97,9 @@ class LayoutsView(ClusterView, LaunchingView):
                 self._paired, self._pair = [], ()
                 self.show_table(value, *BY_HAND)
                 seen = "" if value.complete else " (cancelled: not all were seen)"
+                slow = "; those beyond measured rows rank by slow end" * value.doubted
                 self.query_one(TablePane).say(
-                    f"{value.feasible:,} fit in memory, of {value.legal:,} valid{seen} "
-                    f"({value.elapsed_s:.2f} s)"
+                    f"{value.feasible:,} fit, of {value.legal:,} valid{seen}{slow}"
                 )
                 if value.reasons:
                     self.verdict("no layout fits: " + "; ".join(value.reasons))

@@ -66,7 +66,7 @@ class PlanView(ScenarioView):
     def answered(self, topic: str, value: object) -> None:
         """Show the plan."""
         assert isinstance(value, PlanFound)
-        self._found = value
+        self._found, self.pilot = value, value.pilot
         quotes, best = value.answers, value.plan.best
         chosen = next((place for place, quote in enumerate(quotes) if quote is best), None)
         self.show_table(value, "instance", "nodes", "purchase", chosen=chosen)

@@ -8,18 +8,14 @@ from rich.style import Style
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.widgets import Static
 
-from trnbench.facts.records import replace
 from trnbench.show.charts.dots import dot_lines
-from trnbench.show.charts.record import GREY, HUES, BarChart, BarPart
+from trnbench.show.charts.record import HUES, BarChart
 from trnbench.show.charts.text import bar_lines
 from trnbench.tui.colours import filled as filled_style
 from trnbench.tui.colours import series_colours
-
-LEAST_SHARE = 0.01
-"""A part that is less of every bar has no letter of its own."""
-OTHER = BarPart(name="other", letter=".", hue=GREY)
 
 
 def hue_styles(app: App[object]) -> list[Style]:
@@ -29,14 +25,19 @@ def hue_styles(app: App[object]) -> list[Style]:
     return [filled_style(colour) for colour in series_colours(app, HUES)]
 
 
+def titled(data: BarChart) -> str:
+    """Title of the bars, with the unit of numbers that stand behind dots, and the caption."""
+    unit = f" ({data.axis.unit.unit})" if data.estimates and data.axis.unit else ""
+    return ", ".join(filter(None, (f"{data.title}{unit}", data.caption)))
+
+
 def draw_bars(data: BarChart, width: int, styles: Sequence[Style]) -> Text:
     """The bars as lines of text of this width, under their title; `styles` by hue."""
-    title = f"{data.title}, {data.caption}" if data.caption else data.title
     text = Text()
-    text.append(title, style="bold")
+    text.append(titled(data), style="bold")
     filled = styles[0].bgcolor is not None
     dots = data.estimates
-    lines = dot_lines(data, width) if dots else bar_lines(merged(data), width, filled=filled)
+    lines = dot_lines(data, width) if dots else bar_lines(data, width, filled=filled)
     for line in lines:
         text.append("\n")
         for span in line:
@@ -48,31 +49,13 @@ def draw_bars(data: BarChart, width: int, styles: Sequence[Style]) -> Text:
     return text
 
 
-def merged(data: BarChart) -> BarChart:
-    """Stacked bars whose parts that are small in every bar are one: other."""
-    small = {
-        part.name
-        for part in data.parts
-        if all(bar.parts.get(part.name, 0.0) < LEAST_SHARE * bar.total for bar in data.bars)
-    }
-    if len(small) < 2 or len(data.parts) - len(small) < 2:
-        return data
-    bars = []
-    for bar in data.bars:
-        kept = {name: size for name, size in bar.parts.items() if name not in small}
-        rest = sum(size for name, size in bar.parts.items() if name in small)
-        bars.append(replace(bar, parts={**kept, OTHER.name: rest}))
-    parts = tuple(part for part in data.parts if part.name not in small)
-    return replace(data, bars=tuple(bars), parts=(*parts, OTHER))
-
-
 class StackedBars(VerticalScroll):
     """Draws its newest bars over its whole width."""
 
     def __init__(self) -> None:
         super().__init__()
         self.data: BarChart | None = None
-        self._lines = (-1, "")
+        self._lines = (-1, "", False)
 
     def compose(self) -> ComposeResult:
         yield Static("", markup=False)
@@ -96,6 +79,11 @@ class StackedBars(VerticalScroll):
         if data is None or not self.size.width:
             return
         drawn = draw_bars(data, self.size.width - 1, hue_styles(self.app))
-        lines = str(drawn).count("\n"), data.missing
-        self.query_one(Static).update(drawn, layout=lines != self._lines)
-        self._lines = lines
+        lines = drawn.plain.count("\n"), data.missing
+        # Where room is short, the title stands in the frame.
+        short = lines[0] >= self.size.height
+        self.border_subtitle = Content(titled(data) if short else "")
+        if short:
+            drawn = Text("\n").join(drawn.split("\n", allow_blank=True)[1:])
+        self.query_one(Static).update(drawn, layout=(*lines, short) != self._lines)
+        self._lines = (*lines, short)

@@ -40,9 +40,6 @@ class Chart(Vertical):
         yield Static("", classes="waiting", markup=False)
         yield Static("", classes="legend", markup=False)
 
-    def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
-
     @work(thread=True, exit_on_error=False)
     def load(self) -> None:
         from trnbench.tui.widgets.plot import Plot

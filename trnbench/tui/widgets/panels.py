@@ -14,11 +14,11 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
+from trnbench.tui.widgets.chart import Chart
 from trnbench.tui.widgets.frame import roomy
 
 if TYPE_CHECKING:
     from trnbench.tui.widgets.bars import StackedBars
-    from trnbench.tui.widgets.chart import Chart
 
 MORE = 2
 """Pictures beside the chosen one where there is room to the side, too."""
@@ -154,6 +154,7 @@ class PictureSwitch(Container):
         at = names.index(self.shown)
         self._visible = tuple((names[at:] + names[:at])[:count])
         self.set_class(count > 2, "-roomy")
+        self.set_class(isinstance(self.picture, Chart), "-plotted")
         for name, picture in self._pictures.items():
             picture.display = name in self._visible
             picture.set_class(name == self.shown, "-chosen")

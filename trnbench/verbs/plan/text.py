@@ -82,19 +82,6 @@ def plan_verdict_text(answer: PlanAnswer) -> str:
     return verdict_text(answer.verdict, _rows(answer), asked_of(answer))
 
 
-def pilot_row(answer: PlanAnswer) -> Row | None:
-    """The best pilot as a row that can be launched; None without one."""
-    if not answer.verdict.pilots:
-        return None
-    best = answer.verdict.pilots[0]
-    like = next(one for one in answer.front if one.instance == best.instance)
-    samples = best.steps * best.layout.degree("global_batch")
-    length: dict[str, Cell] = {"samples": samples, "phases": []}
-    if like.tokens is not None:
-        length["tokens"] = samples * best.layout.sample_tokens
-    return {**like.row(), "nodes": best.nodes, **best.layout.given, **length}
-
-
 def plan_report(
     answer: PlanAnswer, inputs: Mapping[str, object], *, plot: bool = False, details: bool = False
 ) -> Report:

@@ -23,6 +23,7 @@ from trnbench.money.purchase import Tariff
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.setup import TrainSetup
 from trnbench.predict.step import drawn_times_s, fits
+from trnbench.show.row import Cell, Row
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.lead import RISKED, Pilot, Verdict
 from trnbench.verbs.quotes.markets import Explored
@@ -32,6 +33,8 @@ STEPS = 20
 """Steps of a pilot after compilation: enough for a mean that noise of single steps hardly moves."""
 BOUGHT = ("on-demand", "capacity-block", "quote")
 """Purchase options of a pilot."""
+SCHEDULER = "torchrun"
+"""How a pilot is started unless somebody says otherwise: without any scheduler."""
 MOST_TYPES = 3
 """Pilots are tried on so many instance types, likeliest first."""
 
@@ -60,6 +63,19 @@ def with_pilots(found: Judged, explored: Mapping[str, Explored], draws: CommonDr
             pilots.append(made)
     worth = sorted(pilots, key=lambda one: one.regret_after_usd + one.cost_usd)
     return replace(verdict, pilots=tuple(worth))
+
+
+def pilot_row(verdict: Verdict, quotes: Sequence[Quote]) -> Row | None:
+    """The best pilot of a verdict on quotes as a row that can be launched; None without one."""
+    best = next(iter(verdict.pilots), None)
+    like = next((one for one in quotes if best and one.instance == best.instance), None)
+    if best is None or like is None:
+        return None
+    samples = best.steps * best.layout.degree("global_batch")
+    length: dict[str, Cell] = {"samples": samples, "phases": []}
+    if like.tokens is not None:
+        length["tokens"] = samples * best.layout.sample_tokens
+    return {**like.row(), "nodes": best.nodes, **best.layout.given, **length}
 
 
 def _smallest(explored: Explored, quote: Quote) -> tuple[TrainSetup, PartialLayout] | None:
