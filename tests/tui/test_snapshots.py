@@ -162,7 +162,7 @@ def test_evidence(pictured, until):
         )
         rows = tuple(map(comparison_row, comparisons))
         report = Report(verb="validate", inputs={}, rows=rows, columns=EVIDENCE_COLUMNS)
-        found = EvidenceFound(report=report, answers=comparisons, errors={})
+        found = EvidenceFound(report=report, answers=comparisons, words="")
         app.view.answered("evidence", found)
         await drawn(app, pilot, until, "#picture-scatter")
 

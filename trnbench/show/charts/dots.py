@@ -18,8 +18,10 @@ MARGIN = 0.04
 def dot_lines(chart: BarChart, width: int) -> list[list[Segment]]:
     """Lines of the rows, the axis below them, and the name of the limit."""
     left = max((len(bar.label) for bar in chart.bars), default=0) + 3
-    tail = max((len(chart.text_of(bar)) for bar in chart.bars), default=0) + 1
-    room = max(width - left - tail, LEAST)
+    told = [chart.text_of(bar) for bar in chart.bars]
+    if width - left - max(map(len, told), default=0) - 1 < LEAST:
+        told = [text.partition(" (")[0] for text in told]
+    room = max(width - left - max(map(len, told), default=0) - 1, LEAST)
     ends = [end for bar in chart.bars for end in _ends(bar)] or [0.0, 1.0]
     margin = MARGIN * ((max(ends) - min(ends)) or 1.0)
     low, high = min(ends) - margin, max(ends) + margin
@@ -28,7 +30,7 @@ def dot_lines(chart: BarChart, width: int) -> list[list[Segment]]:
         return min(max(round((value - low) / (high - low) * (room - 1)), 0), room - 1)
 
     lines = []
-    for bar in chart.bars:
+    for bar, number in zip(chart.bars, told, strict=True):
         head = Segment(f"{'*' if bar.strong else ' '} {bar.label:<{left - 2}}", strong=bar.strong)
         cells = [" "] * room
         if bar.limit is not None:
@@ -38,7 +40,7 @@ def dot_lines(chart: BarChart, width: int) -> list[list[Segment]]:
             cells[first : last + 1] = ACROSS * (last + 1 - first)
             cells[first], cells[last] = LOW, HIGH
             cells[column(bar.estimate.value)] = DOT
-        text = Segment(f" {chart.text_of(bar)}", strong=bar.strong)
+        text = Segment(f" {number}", strong=bar.strong)
         lines.append([head, Segment("".join(cells), bar.hue), text])
     pad = " " * left
     rule, below = tick_lines(chart.axis, low, high, column, room)

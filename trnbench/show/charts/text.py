@@ -182,8 +182,9 @@ def bar_lines(chart: BarChart, width: int, *, filled: bool = False) -> list[list
 
     Without that a part is a run of its letter.
     """
-    left = max((len(bar.label) for bar in chart.bars), default=0) + 2
     tail = max((len(chart.text_of(bar)) for bar in chart.bars), default=0) + 2
+    longest = max((len(bar.label) for bar in chart.bars), default=0) + 2
+    left = min(longest, max(width - tail - LEAST_BAR, LEAST_BAR))
     room = max(width - left - tail, LEAST_BAR)
     low, high = chart.span
     scale = room / (high - low) if high > low else 0.0
@@ -194,7 +195,7 @@ def bar_lines(chart: BarChart, width: int, *, filled: bool = False) -> list[list
     lines = []
     for bar in chart.bars:
         mark = ">" if bar.strong else " "
-        line = [Segment(f"{mark}{bar.label:<{left - 1}}", strong=bar.strong)]
+        line = [Segment(f"{mark}{bar.label:<{left - 2}.{left - 2}} ", strong=bar.strong)]
         line += _interval(bar, column) if bar.estimate else []
         line += [] if bar.estimate else _parts(chart, bar, (column(bar.start), scale), filled)
         drawn = sum(len(one.text) for one in line[1:])

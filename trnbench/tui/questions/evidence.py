@@ -11,7 +11,6 @@ from trnbench.show.report import columns
 from trnbench.tui.work_process import TableFound
 
 if TYPE_CHECKING:
-    from trnbench.evidence.statistics import Errors
     from trnbench.facts.catalog.search import Catalog
     from trnbench.tui.work_process import WorkHooks
     from trnbench.verbs.asking.option import Given
@@ -26,19 +25,21 @@ CLAIM_COLUMNS = columns("verdict", "claim", "says", "text")
 
 
 class EvidenceFound(TableFound):
-    """Measurements and their predictions; `errors`: statistics by set and kind of row."""
+    """Measurements and their predictions; `words`: the errors as the command prints them."""
 
-    errors: dict[str, Errors]
+    words: str
 
 
 def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: WorkHooks) -> EvidenceFound:
     """The shipped measurements, each with its prediction."""
+    from trnbench.show.text_table import PLAIN
     from trnbench.verbs.asking.command_lines import CommandQuestion
     from trnbench.verbs.validate.run import validate
     from trnbench.verbs.validate.text import validation_report
 
     sections = validate(set=sets, catalog=catalog, progress=hooks.progress)
     report = validation_report(sections, {"sets": sets})
+    brief = validation_report(sections, {}, brief=True)
     hooks.keep(catalog, CommandQuestion(verb="validate", options={"set": sets}), report, good=True)
     answers = [row for section in sections for row in section.rows]
     # What could not be predicted stands last: there is nothing to see in it but the reason.
@@ -51,11 +52,7 @@ def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: WorkHooks) -> 
             people=None,
         ),
         answers=tuple(answers[number] for number in order),
-        errors={
-            f"{section.name}, {name}": errors
-            for section in sections
-            for name, errors in section.summary.errors.items()
-        },
+        words="" if brief.people is None else brief.people(brief, PLAIN),
     )
 
 

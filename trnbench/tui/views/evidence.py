@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.binding import BindingType
 
-from trnbench.facts.units import Dimension, counted, show
+from trnbench.facts.units import Dimension, show
 from trnbench.show.charts.record import PointChart
 from trnbench.show.row import Row
 from trnbench.tui.questions.evidence import EvidenceFound, claim_rows, evidence_rows
@@ -22,7 +22,6 @@ from trnbench.verbs.claims.question import ClaimsQuestion
 
 if TYPE_CHECKING:
     from trnbench.evidence.comparison import Comparison
-    from trnbench.evidence.statistics import Errors
 
 
 def _sets_in_turn() -> tuple[tuple[str, ...], ...]:
@@ -80,7 +79,7 @@ class EvidenceView(View):
             self._found = value
             self.show_table(value, "set", "id", "size_bytes")
             self.query_one(TablePane).say(f"measured and predicted: {', '.join(self._sets)}")
-            self.verdict(_verdict_text(value.answers))
+            self.verdict(str(value.report.summary.get("verdict", "")))
         elif isinstance(value, TableFound):
             self.show_table(value, "claim")
             self.query_one(TablePane).say("claims of vendors")
@@ -104,7 +103,7 @@ class EvidenceView(View):
         if picture == "scatter":
             return self._scatter()
         if picture == "errors":
-            return _statistics({} if self._found is None else self._found.errors)
+            return None if self._found is None else self._found.words
         return _row_text(row)
 
     def action_again(self) -> None:
@@ -123,33 +122,6 @@ class EvidenceView(View):
         return error_chart(
             shown, here, "claims have no scatter; v goes back to measurements" * self._claims
         )
-
-
-def _verdict_text(rows: Sequence[Comparison]) -> str:
-    """How wrong predictions are, in a sentence each."""
-    known = [row for row in rows if row.error is not None]
-    if not known:
-        return ""
-    mean = sum(abs(row.error or 0.0) for row in known) / len(known)
-    told = f"{counted(len(known), 'prediction')}, wrong by {100 * mean:.1f} % on average."
-    covered = [row.time.covered for row in known if row.time.covered is not None]
-    if covered:
-        told += f" {100 * sum(covered) / len(covered):.0f} % of the measured are in the interval."
-    without = len(rows) - len(known)
-    return f"{told} {without} could not be predicted." if without else told
-
-
-def _statistics(errors: Mapping[str, Errors]) -> str:
-    """A line for each set: how many rows, and its errors in %."""
-    lines = [
-        f"{'predicted / measured - 1':<44}{'rows':>6}"
-        + "".join(f"{name:>9}" for name in ("mean", "median", "largest", "bias"))
-    ]
-    for name, error in errors.items():
-        shares = (error.mape, error.median, error.largest)
-        cells = "".join(f"{100 * share:>7.1f} %" for share in shares)
-        lines.append(f"{name:<44}{error.rows:>6}{cells}{100 * error.bias:>+7.1f} %")
-    return "\n".join(lines)
 
 
 def _row_text(row: Row) -> str:

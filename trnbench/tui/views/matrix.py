@@ -196,12 +196,9 @@ def _format_name(text: str) -> str:
 
 
 def _pattern(text: str) -> str:
-    from trnbench.errors import InputError
+    from trnbench.facts.numbers.sparsity import parse_pattern
 
-    kept, colon, of = text.partition(":")
-    if not (colon and kept.isdecimal() and of.isdecimal() and 0 < int(kept) <= int(of)):
-        raise InputError(f"sparsity: write KEPT:OF such as 4:16, found {text!r}")
-    return text
+    return str(parse_pattern(text))
 
 
 def _cores(text: str) -> str:

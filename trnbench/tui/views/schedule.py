@@ -15,7 +15,7 @@ from trnbench.tui.cluster_view import ClusterView
 from trnbench.tui.questions.layouts import DrawnSchedule, Window, schedule_chart, step_question
 from trnbench.tui.widgets.bars import StackedBars
 from trnbench.tui.widgets.field import Field
-from trnbench.tui.widgets.frame import hidden, offered
+from trnbench.tui.widgets.frame import hidden, offered, roomy
 from trnbench.tui.widgets.panels import TextPanel
 from trnbench.verbs.quotes.charts import step_bars
 
@@ -56,6 +56,7 @@ class ScheduleView(ClusterView):
         return self._gantt, self._bars
 
     def begin(self) -> None:
+        self._lanes_shown = roomy(self)
         self.take_cluster()
 
     def take_cluster(self) -> None:

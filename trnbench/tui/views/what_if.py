@@ -160,7 +160,9 @@ class WhatIfView(ScenarioView):
                 now = share_text(discount)
             elif what == "speed":
                 now = "as predicted"
-            elif (rate := rates.get(of)) is not None:
+            elif (rate := rates.get(of)) is None:
+                now = "no price" if rates else "..."
+            else:
                 now = f"{significant(rate)} USD/h"
                 then = f"{significant(factor * rate)} USD/h{change}"
             name = f"{what} of {of}" if of else length if what == "tokens" else what

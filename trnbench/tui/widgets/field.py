@@ -114,15 +114,19 @@ class Field(Widget):
         if self.spec.known is not None:
             drawn.append(" " * max(self.size.width - LABEL - LIST, 0))
             drawn.append(" v", style=style("field--list"))
-        for line in self._reason_lines(self.size.width):
-            drawn.append(f"\n  {line}", style=style("field--reason"))
+        kind = "field--reason" if self.reason else "field--label"
+        for line in self._lines_below(self.size.width):
+            drawn.append(f"\n  {line}", style=style(kind))
         return drawn
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return 1 + len(self._reason_lines(width))
+        return 1 + len(self._lines_below(width))
 
-    def _reason_lines(self, width: int) -> list[str]:
-        return textwrap.wrap(f"! {self.reason}", max(width - 2, 10)) if self.reason else []
+    def _lines_below(self, width: int) -> list[str]:
+        """The fault of the text, or all of a list that is too long for its line."""
+        long = self.spec.several and len(self.good_text) > width - LABEL - LIST
+        text = f"! {self.reason}" if self.reason else self.good_text * long
+        return textwrap.wrap(text, max(width - 2, 10), break_on_hyphens=False)
 
     def on_click(self, event: events.Click) -> None:
         if event.widget is self and event.y == 0 and event.x >= self.size.width - LIST:
@@ -218,6 +222,7 @@ class Field(Widget):
         if text != self.good_text:
             self._edits.append((next(_NUMBERS), self.good_text))
             self.good_text, self.value = text, value
+            self.refresh(layout=self.spec.several)
             self._post(self.Changed(self))
 
     def _post(self, message: Message) -> None:

@@ -20,8 +20,8 @@ from trnbench.tui.widgets.frame import roomy
 if TYPE_CHECKING:
     from trnbench.tui.widgets.bars import StackedBars
 
-MORE = 2
-"""Pictures beside the chosen one where there is room to the side, too."""
+MOST = 4
+"""Pictures where there is room to the side, too."""
 FOR_TWO = 20
 """Lines from which on the next picture stands below the chosen one."""
 GAP = "  "
@@ -102,7 +102,7 @@ class PictureSwitch(Container):
     def on_resize(self) -> None:
         """Show more pictures where there is room, and their names as far as they fit."""
         before = self.visible_pictures
-        self._arrange(1 + MORE if roomy(self.screen) else 1 + (self.size.height >= FOR_TWO))
+        self._arrange(MOST if roomy(self.screen) else 1 + (self.size.height >= FOR_TWO))
         if set(self.visible_pictures) - set(before):
             self.post_message(self.Turned())
 
@@ -153,7 +153,8 @@ class PictureSwitch(Container):
         names = list(self._pictures)
         at = names.index(self.shown)
         self._visible = tuple((names[at:] + names[:at])[:count])
-        self.set_class(count > 2, "-roomy")
+        for wanted in (3, 4):
+            self.set_class(len(self._visible) == wanted, f"-of-{wanted}")
         self.set_class(isinstance(self.picture, Chart), "-plotted")
         for name, picture in self._pictures.items():
             picture.display = name in self._visible
