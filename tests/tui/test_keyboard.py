@@ -131,7 +131,7 @@ async def test_every_picture_of_the_comparison(made, silent, until, canned):
             seen.append(switch.shown)
             await pilot.press("c")
         assert seen[:5] == ["cost", "days", "cost/time", "step time", "memory"]
-        assert seen[5:] == ["speed/nodes", "difference", "why"]
+        assert seen[5:] == ["speed", "difference", "why"]
         await pilot.press("space", "down", "down", "space")
         switch.turn_to("difference")
         await pilot.pause()

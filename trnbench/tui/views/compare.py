@@ -87,7 +87,7 @@ class CompareView(ScenarioView):
             "cost/time": Chart(),
             "step time": StackedBars(),
             "memory": StackedBars(),
-            "speed/nodes": Chart(),
+            "speed": Chart(),
             "difference": TextPanel(),
             "why": TextPanel(wrap=True),
         }
@@ -176,7 +176,7 @@ class CompareView(ScenarioView):
                 return _ranked(picture, quotes, replace(picked, here=None))
             case "cost/time":
                 return cost_chart(quotes, picked, self._points)
-            case "speed/nodes":
+            case "speed":
                 return self._speeds(quotes, here)
             case "step time":
                 return step_bars(steps, step)

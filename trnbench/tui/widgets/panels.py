@@ -24,7 +24,7 @@ MOST = 4
 """Pictures where there is room to the side, too."""
 FOR_TWO = 20
 """Lines from which on the next picture stands below the chosen one."""
-GAP = "  "
+GAP, FRAME = "  ", 6
 Picture: TypeAlias = "TextPanel | StackedBars | Chart"
 
 
@@ -147,7 +147,8 @@ class PictureSwitch(Container):
 
     @property
     def _names_fit(self) -> bool:
-        return len(GAP.join(self._names())) <= max(self.picture.size.width, self.size.width - 6)
+        wide = self.size.width // (1 + self.has_class("-of-4")) - FRAME
+        return len(GAP.join(self._names())) <= max(self.picture.size.width, wide)
 
     def _arrange(self, count: int) -> None:
         names = list(self._pictures)
