@@ -56,7 +56,7 @@ class ScheduleView(ClusterView):
         return self._gantt, self._bars
 
     def begin(self) -> None:
-        self._lanes_shown = roomy(self)
+        self._lanes_shown = roomy(self.screen)
         self.take_cluster()
 
     def take_cluster(self) -> None:
