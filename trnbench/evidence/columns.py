@@ -115,6 +115,7 @@ _OUTCOME = (
     ),
     _column("release", "its release"),
     _column("offload", "what waited in host memory: activations are scored, other rows are not"),
+    _column("data", "mock, packed (samples of their own in a sequence) or real; default: by notes"),
     _column("outcome", "measured (default) or crashed_or_oom", example="measured"),
     _column(
         "step_time_s",

@@ -89,7 +89,8 @@ class Comparison(Record):
     fit_probability: float | None = None
     """Probability that the layout fits in memory; of a graph, that the compiler takes it."""
     outcome: str | None = None
-    """Measured or crashed."""
+    """Measured or crashed; `data`: what a step trained on."""
+    data: str | None = None
     instructions: Contrast = Contrast(None, None, None, None)
     """Of a compiled graph, or of the operation that was refused."""
     fitted: bool = False

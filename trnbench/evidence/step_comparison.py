@@ -51,6 +51,7 @@ def _compared(
         memory_measured_bytes=held.bytes if held else None,
         memory_of=held.of if held else None,
         outcome=case.step.outcome,
+        data=case.step.data,
         fitted=fitted(stack.told_by, row.id),
         stack=stack.name,
         basis=setup.basis,

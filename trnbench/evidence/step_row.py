@@ -5,12 +5,15 @@ Rows come from files with the columns of `columns`, and from logs. `training_cas
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
 from trnbench.evidence.columns import column_of
 from trnbench.evidence.model_of import Shape, shape_of
 from trnbench.evidence.rows import EvidenceRow, RowFault
 from trnbench.facts.records import Record
+from trnbench.facts.workload.choices import DataKind
 from trnbench.facts.workload.layout import KNOBS, Knob, Value
 from trnbench.facts.workload.partial_layout import PartialLayout
 
@@ -21,6 +24,12 @@ UNTRUSTED = "none"
 """Value of `trust` for rows doubted by their collector."""
 _KEPT = "activations"
 """What is offloaded where steps are scored; those with others wait for the host in other ways."""
+_DATA_IN_NOTES: Mapping[DataKind, str] = {
+    "mock": r"\b(mock|synthetic|dummy|random) (data|tokens)\b",
+    "packed": r"\bpacked (in|sequences)",
+    "real": r"\breal data\b",
+}
+"""Words of notes that tell of the data, the first that is found."""
 _GIB, _MIB = 2.0**30, 2.0**20
 
 
@@ -55,6 +64,7 @@ class StepRow(Record):
     device_s_per_microbatch: float | None
     optimizer_s: float | None
     memory: MeasuredMemory | None
+    data: DataKind | None = None
     recompilations: int = 0
     """Compilations between steps, after the first few."""
 
@@ -97,8 +107,22 @@ def step_of(row: EvidenceRow) -> StepRow:
         device_s_per_microbatch=row.positive_if_said("device_s_per_microbatch"),
         optimizer_s=row.positive_if_said("optimizer_s"),
         memory=memory,
+        data=_data(row),
         recompilations=row.whole_if_said("recompilations") or 0,
     )
+
+
+def _data(row: EvidenceRow) -> DataKind | None:
+    """The data a step ran on, by its cell or the words of its notes; None where nothing tells."""
+    said = row.text("data").lower()
+    if not row.said("data"):
+        notes = row.text("notes").lower()
+        return next(
+            (kind for kind, words in _DATA_IN_NOTES.items() if re.search(words, notes)), None
+        )
+    if said not in _DATA_IN_NOTES:
+        raise RowFault(f"data: {said!r} is not one of {', '.join(_DATA_IN_NOTES)}")
+    return said  # type: ignore[return-value]
 
 
 def _memory(row: EvidenceRow) -> MeasuredMemory | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from trnbench.errors import DataFileError, InputError, UnknownNameError
+from trnbench.evidence.collectives import fitted
 from trnbench.evidence.columns import column_of
 from trnbench.evidence.model_of import Models
 from trnbench.evidence.published import (
@@ -23,6 +24,7 @@ from trnbench.evidence.published import (
 )
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
 from trnbench.evidence.step_row import StepRow, step_of
+from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.calibration.stack_of import FoundStack, Stacks
 from trnbench.facts.calibration.training_stack import TrainingStack
 from trnbench.facts.catalog.search import Catalog
@@ -134,11 +136,12 @@ class Reader(State, kw_only=False):
             own = False
             why = "which cuts weights otherwise"
             of_stack = (Assumption(name="stack", value=stack.stack.short_name, why=why),)
+        other, of_data = _of_data(step, setup, stack)
         return EvidenceCase(
             step=step,
-            setup=replace(setup, own_stack=own),
+            setup=replace(setup, own_stack=own, data=other),
             ways=ways,
-            assumed=(*of_stack, *model.assumed, *assumed),
+            assumed=(*of_stack, *of_data, *model.assumed, *assumed),
             software=stack.software.title if stack.software else step.framework,
             kind=stack.kind,
             logged=stack.software.memory_logged if stack.software else "first",
@@ -190,6 +193,23 @@ def _of_stack(found: FoundStack) -> tuple[Assumption, ...]:
         return ()
     why = USUAL_STACK if found.usual else found.why
     return (Assumption(name="stack", value=found.stack.short_name, why=why),)
+
+
+def _of_data(
+    step: StepRow, setup: TrainSetup, found: FoundStack
+) -> tuple[Spread | None, tuple[Assumption, ...]]:
+    """Spread of a row's data where the rows of its stack ran on mock data, and its assumption."""
+    amounts, software = setup.efficiency.beyond_rows, found.software
+    on_mock = software is not None and software.rows_on == "mock"
+    seen = step.data in (None, "mock") or fitted(found.stack.told_by, step.id)
+    if amounts is None or not on_mock or seen:
+        return None, ()
+    wider: Spread = getattr(amounts, step.data or "")
+    why = (
+        f"rows of {found.stack.short_name} ran on mock data; the interval allows for "
+        f"{wider.low:g} to {wider.high:g} times the time"
+    )
+    return wider, (Assumption(name="data", value=step.data or "", why=why),)
 
 
 def _said(

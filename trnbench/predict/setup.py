@@ -150,6 +150,8 @@ class TrainSetup(Record, eq=False):
     assumed_release: Assumption | None = None
     measured: TrainingStack | None = None
     """Stack from whose measured rows the numbers were carried over; None where they are its own."""
+    data: Spread | None = None
+    """Spread of data other than that of the stack's rows; None where it is alike or unsaid."""
     pace: float = 1.0
     """Multiple of predicted times that is supposed instead; layouts are ranked as predicted."""
     passed_over: tuple[str, ...] = ()
@@ -222,6 +224,7 @@ class TrainSetup(Record, eq=False):
         if amounts is not None:
             past = self.beyond_rows(layout)
             known = together(known, *(getattr(amounts, name) for name in past if past[name]))
+        known = known if self.data is None else together(known, self.data)
         if self.chips == 1 and self.efficiency.chip.between_chips is not None:
             known = widest(known, self.efficiency.chip.between_chips)
         if layout.job in REINFORCED:

@@ -183,7 +183,7 @@ _EVIDENCE = (
     Figure(key="instructions_measured", title="instructions", digits=3),
     Figure(key="instructions_predicted", title="predicted", digits=3),
     _share("fit_probability", "fits", digits=2),
-    *_titled(memory_of="per", outcome="outcome"),
+    *_titled(memory_of="per", outcome="outcome", data="data"),
     *_titled(prior="before", text="what is claimed", says="what specs, prices or model say"),
     Figure(key="prior_low", title="before, low", digits=3, end_of="prior"),
     Figure(key="prior_high", title="before, high", digits=3, end_of="prior"),

@@ -18,6 +18,7 @@ from trnbench.evidence.rows import (
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.step_row import step_of
 from trnbench.evidence.training_cases import EvidenceCase, Reader
+from trnbench.facts.calibration.coverage import together
 from trnbench.facts.calibration.training_stack import load_training_stack
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
@@ -317,3 +318,26 @@ def test_a_step_that_crashed_is_no_measurement_of_time(reader):
     found = case(reader, outcome="crashed_or_oom", step_time_s="")
     assert not found.step.ran
     assert replace(found.step, outcome="measured").ran
+
+
+def test_data_is_what_the_cell_or_the_notes_say(reader):
+    def data(**cells: str) -> str | None:
+        return step_of(EvidenceRow(id="row", line=2, cells=LLAMA | cells)).data
+
+    assert data() is None
+    assert data(data="Real", notes="mock data") == "real"
+    assert data(notes="real data, natural routing; packed sequences of 8") == "packed"
+    assert data(notes="routing forced to be balanced, mock data") == "mock"
+    assert "data: 'web'" in str(read(reader, data="web"))
+
+
+def test_other_data_than_that_of_the_rows_widens_and_is_said(reader):
+    cells = {"framework": "Megatron-Bridge", "recompute": "none", "zero": "1", "vpp": "1"}
+    mock, packed = (case(reader, **cells, data=data) for data in ("mock", "packed"))
+    known, wider = (one.setup.spread_in(one.layout) for one in (mock, packed))
+    allowed = packed.setup.data
+    assert allowed is not None
+    assert wider == together(known, allowed)
+    assert any(one.name == "data" and one.value == "packed" for one in packed.assumed)
+    # Nobody says what rows of other software ran on.
+    assert case(reader, framework="torchtune", tp="1", pp="1", data="packed").setup.data is None

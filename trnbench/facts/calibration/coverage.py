@@ -96,6 +96,9 @@ class BeyondRows(Sourced):
     sizes: Spread
     kinds: Spread
     """Jobs and families of models that no row has."""
+    real: Spread
+    """Steps on real data, where rows ran on mock data; `packed`: on several samples a sequence."""
+    packed: Spread
 
 
 def load_beyond_rows(catalog: Catalog) -> BeyondRows:

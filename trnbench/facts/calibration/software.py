@@ -17,6 +17,7 @@ from trnbench.facts.catalog.provenance import Sourced
 from trnbench.facts.catalog.quantity import FlopPerS
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.choices import DataKind
 from trnbench.facts.workload.layout import AttentionKernel, LossKernel, ZeroStage
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ class TrainingSoftware(Sourced):
     buckets: GradientBuckets | None = None
     """Messages of gradients and weights at the end of a step; None: one for each layer."""
 
+    rows_on: DataKind | None = None
+    """Data of the published steps behind its stacks; None where these are of several kinds."""
     command_line: CommandLine | None = None
     memory_logged: Literal["first", "last"] = "first"
     """Rank whose memory its log tells, of the first pipeline stage or the last."""

@@ -79,6 +79,10 @@ hybrid:4      all-to-all among 4 neighbours, whose tokens' keys and values circu
 _HYBRID = "hybrid:"
 
 
+DataKind = Literal["mock", "packed", "real"]
+"""What a measured step trained on: invented tokens, samples packed into sequences, or others."""
+
+
 Dispatcher = Literal["alltoall", "deepep", "uccl", "hybridep"]
 """Software that sends tokens to experts on other ranks."""
 DISPATCHERS: tuple[Dispatcher, ...] = get_args(Dispatcher)

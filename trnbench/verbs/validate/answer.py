@@ -40,7 +40,7 @@ def comparison_row(row: Comparison) -> Row:
         "played_share": row.share_of_peak(row.predicted_s),
         "closed_share": row.share_of_peak(row.closed_s),
         **cells(row, "played_as memory_measured_bytes memory_predicted_bytes memory_low_bytes"),
-        **cells(row, "memory_high_bytes memory_of fit_probability outcome fitted use"),
+        **cells(row, "memory_high_bytes memory_of fit_probability outcome data fitted use"),
         "instructions_measured": row.instructions.measured,
         "instructions_predicted": row.instructions.predicted,
         **cells(row, "calibration=stack evidence=basis within_stack rests_on left_out"),
