@@ -48,9 +48,10 @@ def group_reasons(
     if platform.instance.routing is None:
         return
     for axis in (own for whole in axes for own in _in_use(grid, whole)):
-        broken = _unroutable(platform, grid, axis, logical_size)
-        if axis in (*OF_EXPERTS, "expert_shard"):
-            broken = broken & (grid.ep > 1)
+        asked = grid.ep > 1 if axis in (*OF_EXPERTS, "expert_shard") else np.True_
+        if not asked.any():
+            continue
+        broken = _unroutable(platform, grid, axis, logical_size) & asked
         if np.any(broken):
             yield _reason(platform, axis, broken, logical_size, grid)
 

@@ -57,7 +57,10 @@ class Points(Record, eq=False):
 
     def some(self, mask: BoolArray) -> Points:
         """Layouts where a mask over them is true."""
-        chosen = np.flatnonzero(mask)
+        return self.at(np.flatnonzero(mask))
+
+    def at(self, chosen: IntArray) -> Points:
+        """Layouts by their numbers among these."""
         return Points(shape=self.shape, index=tuple(axis.take(chosen) for axis in self.index))
 
     def chunks(self, size: int) -> Iterator[Points]:

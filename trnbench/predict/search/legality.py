@@ -189,23 +189,34 @@ def _sorted_out(
     none = (np.zeros(0, dtype=PLACE),) * DIMENSIONS
     several = zip(*(legal or [none]), strict=True)
     index = legal[0] if len(legal) == 1 else tuple(map(np.concatenate, several))
-    looks = tuple(
-        Looks(
-            variants=variants,
-            at=at,
-            everywhere=not legal_at[~at].any(),
-            legal=_by_cluster(space, (legal_at * at).sum(axis=(1, 2))),
-            considered=inner * _by_cluster(space, np.count_nonzero(at, axis=(1, 2))),
-            rejected={
-                rule: counts
-                for rule, count in rejected.items()
-                if (counts := _by_cluster(space, (count * at).sum(axis=(1, 2)))).any()
-            },
-        )
-        for variants, at in looked_at
-    )
+    looks = tuple(_looks(space, variants, at, legal_at, rejected) for variants, at in looked_at)
     legal_points = Points(shape=space.shape, index=index)
     return ScheduleFamily(schedule=layout.schedule, legal=legal_points, looks=looks)
+
+
+def _looks(
+    space: Space,
+    variants: tuple[Variant, ...],
+    at: BoolArray,
+    legal_at: IntArray,
+    rejected: Mapping[str, IntArray],
+) -> Looks:
+    """Counts of variants that look at some outer degrees: each layout is valid or breaks a rule."""
+    seen = at.astype(np.int64)
+
+    def counted(count: IntArray) -> IntArray:
+        return _by_cluster(space, np.einsum("ijk,ijk->i", count, seen))
+
+    legal = counted(legal_at)
+    each = {rule: counted(count) for rule, count in rejected.items()}
+    return Looks(
+        variants=variants,
+        at=at,
+        everywhere=not legal_at[~at].any(),
+        legal=legal,
+        considered=sum(each.values(), legal),
+        rejected={rule: count for rule, count in each.items() if count.any()},
+    )
 
 
 def _inner_legal(

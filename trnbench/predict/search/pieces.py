@@ -55,7 +55,8 @@ class Batch(Record, eq=False):
     run: Run
     memory: JobMemory
     points: Points
-    memory_bytes: FloatArray
+    memory_bytes: FloatArray | None
+    """None where it is worked out of those alone that are priced."""
     family: LookedAt
     """All valid layouts of the run, also those that do not fit."""
 
@@ -96,9 +97,11 @@ class Bounded(Record, eq=False):
         return np.asarray(best | self.sure & sure)
 
     def some(self, mask: BoolArray) -> Bounded:
-        points, size = self.batch.points.some(mask), self.batch.memory_bytes[mask]
+        points, size = self.batch.points.some(mask), self.batch.memory_bytes
         return Bounded(
-            batch=replace(self.batch, points=points, memory_bytes=size),
+            batch=replace(
+                self.batch, points=points, memory_bytes=None if size is None else size[mask]
+            ),
             floor_s=self.floor_s[mask],
             clusters=self.clusters[mask],
             sure=self.sure[mask],

@@ -49,12 +49,13 @@ from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
 from trnbench.engines.analytic.step.memory import JobMemory
 from trnbench.engines.analytic.step.time import step_prices
 from trnbench.errors import InputError
-from trnbench.facts.arrays import FloatArray, IntArray, distinct
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, distinct
 from trnbench.facts.calibration.coverage import DEGREES
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Schedule
 from trnbench.predict.job_rates import job_rates
+from trnbench.predict.search import rising
 from trnbench.predict.search.answer import Best, SearchState, answer
 from trnbench.predict.search.bounds import Floors
 from trnbench.predict.search.counts import COLLECTIVE, FORMAT, MEMORY
@@ -79,8 +80,9 @@ from trnbench.program.step import StepProgram, host_states_bytes, training_step
 CHUNK = 32_768
 """Layouts at a time: their arrays fit a processor's cache."""
 
-GRID = 1 << 19
-"""Points of a grid, chunks aside, for which a program's arrays are made at once."""
+GRID, MANY = 1 << 19, 1 << 21
+"""Points of a grid, chunks aside, for which a program's arrays are made at once: where all layouts
+are priced, and where only the best are, which look at fewer of the numbers."""
 NEAR = 3.0
 """Layouts with bounds up to this multiple of the least ones are priced first."""
 KEPT_BYTES = 30 << 20
@@ -140,7 +142,8 @@ def search(
         state.expected = state.counts.legal * len(every) // (number + 1)
         if any(len(family.legal) for family in valid):
             # The best of all are mostly on large clusters: what these have leaves out the others.
-            for part in [*parts(block, valid, most=GRID)][:: -1 if best == "of all" else 1]:
+            most = GRID if best is None else MANY
+            for part in [*parts(block, valid, most=most)][:: -1 if best == "of all" else 1]:
                 state.go(*part)
     state.keep_forms()
     return answer(state, top=top, elapsed_s=time.perf_counter() - started)
@@ -157,6 +160,8 @@ class _Search(SearchState):
         # A layout must fit with the careful loss; its memory is told with the expected one.
         careful, expected = question.fragmentation_ratio, question.stack.fragmentation
         self.lost = (careful,) if careful == expected else (careful, expected)
+        # Of the best alone, few layouts need their memory: the others are counted run by run.
+        self.sparing = self.best is not None and rising.rises(question.model, question.stack.memory)
         self.expected = 0
         self._engines: Engines = {}
 
@@ -314,53 +319,80 @@ class _Search(SearchState):
         number = len(self.runs)
         self.runs.append(run)
         kept: list[Points] = []
-        sizes: list[FloatArray] = []
+        sizes: list[FloatArray | None] = []
         platform = self.question.platform
         on_host = host_states_bytes(memory.program, platform.ranks(self.question.logical_size))
+        held = platform.instance.host.memory_bytes or np.inf
         pieces, look = family
         for piece in pieces:
             if self.stopped():
                 break
-            left, mine, count = piece, piece.looked_at(look), piece.count
-            if mine is not None:
-                count = self._by_cluster(run.space, piece.points.some(mine))
-            roles = piece.roles(memory.program)
-            known: list[FloatArray] = []
-            if piece.piped:
-                # Cheap filter: of most layouts that do not fit, the first stage already does not
-                # fit.
-                known, roles = self._needed(memory, piece, self.lost, roles[0]), roles[1:]
-                fits = known[0] <= self.available_bytes
-                mine = fits if mine is None else fits & mine
-            if mine is not None:
-                left = replace(piece, points=piece.points.some(mine), flights={})
-                known = [of_first[mine] for of_first in known]
-            needed, *expected = self._needed(memory, left, self.lost, *roles)
-            if known:
-                needed, *expected = map(np.maximum, known, (needed, *expected))
-            fits = needed <= self.available_bytes
-            held = platform.instance.host.memory_bytes or np.inf
-            hosted = left.points.pick(on_host) <= held
-            if not hosted.all() and (fits & ~hosted).any():
-                least = np.min(
-                    np.broadcast_to(left.points.pick(on_host), fits.shape)[fits & ~hosted]
-                )
-                self.least_on_host = min(self.least_on_host, float(least))
-            fits = fits & hosted
-            kept.append(left.points.some(fits))
-            # Layouts are filtered by the careful loss to fragmentation and reported by the expected
-            # one.
-            sizes.append((expected[0] if expected else needed)[fits])
+            mine = piece.looked_at(look)
+            looked_at = piece.points if mine is None else piece.points.some(mine)
+            count = piece.count if mine is None else self._by_cluster(run.space, looked_at)
+            if self.sparing and len(looked_at) > rising.LARGE:
+                needed = partial(self._careful, memory, piece)
+                mask = rising.fitting(looked_at, self.available_bytes, needed)
+                points, size = looked_at.some(mask), None
+            else:
+                points, size = self._that_fit(memory, piece, mine)
+            hosts = np.broadcast_to(points.pick(on_host), len(points))
+            if (hosted := hosts <= held).all():
+                kept.append(points)
+                sizes.append(size)
+            else:
+                self.least_on_host = min(self.least_on_host, float(np.min(hosts[~hosted])))
+                kept.append(points.some(hosted))
+                sizes.append(None if size is None else size[hosted])
             self.counts.reject(MEMORY, count - self._by_cluster(run.space, kept[-1]))
             self._tell()
+        known = [size for size in sizes if size is not None]
         return Batch(
             number=number,
             run=run,
             memory=memory,
             points=_joined(run.space.shape, kept),
-            memory_bytes=np.concatenate([np.zeros(0), *sizes]),
+            memory_bytes=np.concatenate([np.zeros(0), *known])
+            if len(known) == len(sizes)
+            else None,
             family=family,
         )
+
+    def _that_fit(
+        self, memory: JobMemory, piece: Piece, mine: BoolArray | None
+    ) -> tuple[Points, FloatArray]:
+        """Layouts of a piece that fit in a chip's memory, and the bytes that they need."""
+        left, roles = piece, piece.roles(memory.program)
+        known: list[FloatArray] = []
+        if piece.piped:
+            # Cheap filter: of most layouts that do not fit, the first stage already does not fit.
+            known, roles = self._needed(memory, piece, self.lost, roles[0]), roles[1:]
+            fits = known[0] <= self.available_bytes
+            mine = fits if mine is None else fits & mine
+        if mine is not None:
+            left = replace(piece, points=piece.points.some(mine), flights={})
+            known = [of_first[mine] for of_first in known]
+        needed, *expected = self._needed(memory, left, self.lost, *roles)
+        if known:
+            needed, *expected = map(np.maximum, known, (needed, *expected))
+        fits = needed <= self.available_bytes
+        # Layouts are filtered by the careful loss to fragmentation and reported by the expected
+        # one.
+        return left.points.some(fits), (expected[0] if expected else needed)[fits]
+
+    def _careful(self, memory: JobMemory, piece: Piece, points: Points) -> FloatArray:
+        """Bytes that some layouts of a piece need; those of one stage where that does not fit."""
+        first, *others = piece.roles(memory.program)
+        found = [np.zeros(0)]
+        for chunk in points.chunks(CHUNK):
+            left = replace(piece, points=chunk, flights={})
+            (needed,) = self._needed(memory, left, self.lost[:1], first)
+            if others and (fits := needed <= self.available_bytes).any():
+                left = replace(left, points=chunk.some(fits), flights={})
+                (of_others,) = self._needed(memory, left, self.lost[:1], *others)
+                needed[fits] = np.maximum(needed[fits], of_others)
+            found.append(needed)
+        return np.concatenate(found)
 
     def _miss(self, batch: Batch) -> None:
         """Keep the layouts nearest to fitting, on clusters where no layout has a price yet."""
@@ -395,7 +427,10 @@ class _Search(SearchState):
         """Step times of the layouts that fit; the best are kept."""
         start = 0
         for chunk in self._chunks(batch.points):
-            size = batch.memory_bytes[start : start + len(chunk)]
+            if batch.memory_bytes is not None:
+                size = batch.memory_bytes[start : start + len(chunk)]
+            else:
+                size = batch.memory.bytes(chunk, fragmentation_ratios=self.lost[-1:])[0]
             start += len(chunk)
             step_time_s = prices.time_s(chunk)
             clusters = batch.run.space.clusters[chunk.index[0]]
@@ -424,12 +459,13 @@ class _Search(SearchState):
             self._tell()
 
     def _pieces(self, space: Space, family: ScheduleFamily) -> tuple[Piece, ...]:
-        """Valid layouts of a family in pieces of up to `CHUNK`, those without a pipeline first."""
+        """Valid layouts of a family, those without a pipeline first, if need be in pieces."""
         piped = (space.axes["pp"] > 1)[family.legal.index[0]]
+        most = max(len(piped), 1) if self.sparing else CHUNK
         return tuple(
             Piece(points=chunk, piped=several, count=self._by_cluster(space, chunk))
             for several in (False, True)
-            for chunk in family.legal.some(piped == several).chunks(CHUNK)
+            for chunk in family.legal.some(piped == several).chunks(most)
         )
 
     def _by_cluster(self, space: Space, points: Points) -> IntArray:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
-from typing import get_args
 
 import numpy as np
 
@@ -196,7 +195,7 @@ class JobMemory(Record, eq=False):
         *,
         fragmentation_ratios: Sequence[float],
         flights: Flights | None = None,
-        roles: Collection[StageRole] = get_args(StageRole),
+        roles: Collection[StageRole] | None = None,
     ) -> list[FloatArray]:
         """Bytes that a rank of the worst stage needs in the worst phase, at each ratio."""
         each = [
