@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "trnbench"
 GUIDE = PACKAGE / "show" / "guide"
 GLOSSARY = PACKAGE / "facts" / "catalog" / "concepts.toml"
+CAUSES = ROOT / "specs" / "explain" / "steps.toml"
 LONG, TOO_LONG = 25, 35
 """Words of a sentence from which it is warned of, and from which it is refused."""
 PLAIN = {
@@ -75,7 +76,8 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
         yield 1, prose(source)
     elif path.suffix == ".toml":
         for number, line in enumerate(source.splitlines(), 1):
-            yield number, _COMMAND.sub("", line.partition(" = ")[2])
+            value = line.partition(" = ")[2]
+            yield number, "" if value.startswith("{") else _COMMAND.sub("", value)
     else:
         yield from _of_python(ast.parse(source), path.name)
 
@@ -139,7 +141,7 @@ def main(arguments: list[str]) -> int:
     """Exit status: 1 where a text is refused."""
     named = [Path(one) for one in arguments]
     python = [path for path in sorted(PACKAGE.rglob("*.py")) if path.name != "words.py"]
-    files = named or [ROOT / "README.md", *sorted(GUIDE.glob("*.md")), GLOSSARY, *python]
+    files = named or [ROOT / "README.md", *sorted(GUIDE.glob("*.md")), GLOSSARY, CAUSES, *python]
     warned = refused = 0
     for path in files:
         for line, message, wrong in faults(path):

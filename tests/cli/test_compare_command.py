@@ -207,7 +207,7 @@ def test_a_model_that_does_not_fit(run):
     )
     assert row["feasible"] is False
     assert row["cost_usd"] is row["days"] is None
-    assert "of a rank's memory" in row["reasons"][0]
+    assert " per rank, " in row["reasons"][0]
 
 
 def test_machines_without_a_network_stay_alone(run):
@@ -331,7 +331,7 @@ def test_kept_checkpoints_are_billed(run):
         ((*RUN, *TWO, "--scaling", "sideways"), "unknown scaling"),
         ((*RUN, *TWO, "--scaling", "weak", "--equal-cost"), "scaling"),
         ((*RUN, *TWO, "--equal-cost", "--nodes", "2,4"), "one number"),
-        ((*RUN, *TWO, "--samples", "5"), "one of these"),
+        ((*RUN, *TWO, "--samples", "5"), "give one of"),
         ((*RUN, *TWO, "--failures-per-node-day", "-1"), "is not a failure rate"),
         (("llama2-7b", "--phase", "1T", *TWO), "TOKENS@SEQUENCE"),
         (("llama2-7b", "--phase", "1T@0", *TWO), "--phase must be from 1"),

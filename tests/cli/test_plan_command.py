@@ -247,7 +247,7 @@ def test_what_has_no_price_is_left_out_and_said(run):
 
 def test_what_does_not_fit(run):
     found = answer(run, "llama3.1-405b", "--tokens", "1T", "--on", "trn1.2xlarge", code=1)
-    assert "of a rank's memory" in found["summary"]["binding"][0]
+    assert " per rank, " in found["summary"]["binding"][0]
 
 
 def test_a_deadline_that_nobody_asked_for_is_not_in_the_way(run):

@@ -96,7 +96,7 @@ def test_the_page_of_a_comparison_lists_the_parts(run, tmp_path):
         (("--region", "us-east-1"), "give --tokens or --phase"),
         (("--tokens", "1B", "--memory"), "leave out --plot"),
         (("--tokens", "1B", "--engine", "functional"), "leave out --tokens"),
-        (("--tokens", "1B", "--phase", "1B@4k"), "one of these"),
+        (("--tokens", "1B", "--phase", "1B@4k"), "give one of"),
     ],
 )
 def test_what_does_not_go_together_is_refused(run, args, says):

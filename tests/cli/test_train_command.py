@@ -186,7 +186,7 @@ def test_the_makers_starting_layout_is_legal_and_among_the_best(run, model):
         (("--tp", 32, "--pp", 8, "--dp", 16), "4096 ranks"),
         ((*("--tp", 32, "--pp", 8, "--dp", 4), "--global-batch", 1022), "try 1020 or 1024"),
         (("--tp", 8, "--cp", 8, "--sequence", 8190, "--no-sequence-parallel"), "does not divide"),
-        (("--tp", 8, "--pp", 1, "--dp", 128, "--zero", 0), "x of a rank's memory, "),
+        (("--tp", 8, "--pp", 1, "--dp", 128, "--zero", 0), "x the 15.5 GiB available: "),
         (("--tp", 32, "--pp", 8, "--precision", "mxfp8"), "mxfp8"),
         (("--pp", 100), "80 layers"),
     ],
@@ -199,7 +199,7 @@ def test_an_answer_of_no_has_reasons(run, arguments, words):
 def test_what_does_not_fit_shows_where_memory_goes(run):
     done = run("train", "llama3.1-405b", "--on", "trn1.32xlarge", "--sequence", 8192)
     assert done.code == 1
-    assert "of a rank's memory, " in done.out
+    assert " per rank, " in done.out
     assert "this is nearest" in done.out
     assert "activations" in done.out
 

@@ -41,5 +41,5 @@ def test_unfused_attention_without_recompute_at_twice_the_length_does_not_fit(ca
     answers = run(catalog, SUITE.but(of_suite=heavier))
     refused = [answer for answer in answers if not answer.feasible]
     assert len(refused) >= 5
-    words = re.compile(r"of a rank's memory, [\d.]+ GiB of [\d.]+ GiB: activations")
+    words = re.compile(r"per rank, [\d.]+x the [\d.]+ GiB available: activations")
     assert all(words.search(answer.reasons[0]) for answer in refused)

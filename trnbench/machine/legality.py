@@ -142,7 +142,7 @@ def _group_shape(placement: Placement, members: IntArray) -> PlacementVerdict:
     listed = ", ".join(map(str, legal))
     if size in warned:
         return PlacementVerdict(
-            warnings=(f"groups of {size} ranks are not supported everywhere on {name}",)
+            warnings=(f"groups of {size} ranks are not supported by all software on {name}",)
         )
     return _refused(
         f"{name} has no replica groups of {size} ranks in a host", f"groups of {listed} ranks"

@@ -164,7 +164,7 @@ _MEASURED = (
 _COLLECTIVE = (
     *_named("op", "algorithm"),
     *_titled(size_bytes="size (B)", elements="count"),
-    *(_seconds("together_s", "beside"), _share("of_bound", "of bound")),
+    *(_seconds("together_s", "at once"), _share("of_bound", "of bound")),
     *(_bandwidth("algbw_bytes_per_s", "algbw"), _bandwidth("busbw_bytes_per_s", "busbw")),
 )
 _EVIDENCE = (
@@ -192,7 +192,8 @@ _EVIDENCE = (
     Figure(key="data_share", title="data share", digits=2),
 )
 _EXPLANATION = (
-    *_named("cause", "change", "beside", "experiment", "remedy"),
+    *_named("cause", "change", "experiment", "remedy"),
+    *_titled(beside="with"),
     _share("probability", "likely", digits=2),
     _share("explained", "of the gap", digits=2),
 )

@@ -462,7 +462,9 @@ def test_a_model_that_fits_nowhere_names_the_layout_that_comes_nearest():
     assert result.nearest.ratio > 1
     assert result.by_nodes[1].nearest is not None
     assert result.by_nodes[1].nearest.ratio > result.nearest.ratio
-    (said,) = re.findall(r"needs ([\d.]+)x of a rank's memory, .* of 15.5 GiB: ", result.reasons[0])
+    (said,) = re.findall(
+        r"needs .* per rank, ([\d.]+)x the 15.5 GiB available: ", result.reasons[0]
+    )
     # By the estimate, as its table shows it; the ratio is of what is left at the upper ends.
     assert 1 < float(said) <= result.nearest.ratio
     needed = result.nearest.memory_bytes

@@ -33,7 +33,7 @@ STEP = {"model": "llama2-7b", "on": "trn1.32xlarge:4"}
         ({"on": ""}, "on which instance"),
         ({"tokens": "1B", "memory": True}, "a run has a step for each part"),
         ({"tokens": "1B", "price": "p5.48xlarge=1"}, "not among --on"),
-        ({"tokens": "1B", "samples": "1K"}, "one of these"),
+        ({"tokens": "1B", "samples": "1K"}, "give one of"),
     ],
 )
 def test_options_that_would_be_for_nothing_are_refused(given, said):

@@ -173,7 +173,7 @@ def in_words(way: CauseWay, magnitude: Magnitude) -> str:
 
 
 def _each(each: Each) -> str:
-    return "" if each == "once" else f" a {each}"
+    return "" if each == "once" else f" per {each.replace(' of a ', ' per ')}"
 
 
 def _last(numbers: tuple[str, ...]) -> str:

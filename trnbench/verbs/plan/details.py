@@ -56,6 +56,13 @@ def moved_text(change: Change) -> str:
     return f"{_MOVED[change.moved]} x {significant(change.factor, 3)}"
 
 
+def changed_text(change: Change) -> str:
+    """A moved assumption in words, such as "the price rises 25 %"."""
+    by = change.factor - 1
+    moves = "rises" if by > 0 else "falls"
+    return f"the {_MOVED[change.moved]} {moves} {significant(100 * abs(by), 2)} %"
+
+
 def _section(title: str, lines: Iterable[str], style: Style) -> str:
     return style.titled(title, style.lines(dict.fromkeys(lines)))
 

@@ -17,7 +17,7 @@ from trnbench.show.text_table import Style
 from trnbench.verbs.compare.answer import tally_row
 from trnbench.verbs.fleet.text import spot_text
 from trnbench.verbs.plan.answer import BreakEven, Confirmed, PlanAnswer
-from trnbench.verbs.plan.details import detail_blocks, moved_text
+from trnbench.verbs.plan.details import changed_text, detail_blocks
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.charts import Picked, front_chart, run_charts
 from trnbench.verbs.quotes.notes import (
@@ -246,13 +246,13 @@ def _changes(answer: PlanAnswer) -> list[str]:
     if not answer.changes or answer.best is None:
         return []
     moved = [
-        moved_text(change)
+        changed_text(change)
         for change in answer.changes
         if change.best is None or not answer.best.is_of(change.best)
     ]
     if not moved:
         return ["the best plan at any price, speed and failure rate looked at (--details)"]
-    return [f"the recommendation changes with {', '.join(moved)} (--details)"]
+    return [f"the recommendation changes if {' or '.join(moved)} (--details)"]
 
 
 def _headline(answer: PlanAnswer, style: Style) -> str:

@@ -128,10 +128,10 @@ def _availability(quote: Quote) -> str:
 def _of_blocks(bill: Bill) -> str:
     if len(bill.blocks_days) < 2:
         return f"{purchase_text(bill).removeprefix('as ')}, paid whole and up front"
-    days = f"blocks of {added(bill.blocks_days)} days, if on sale"
+    days = f"blocks of {added(bill.blocks_days)} days (availability unknown)"
     if bill.single_block_usd is None:
         return days
-    one = f"one of {bill.single_block_days}: {money_text(bill.single_block_usd)}"
+    one = f"a single {bill.single_block_days}-day block: {money_text(bill.single_block_usd)}"
     return f"{days}; {one}"
 
 

@@ -82,8 +82,8 @@ def _peak_words(answer: TrainAnswer, held: MemoryTimeline, memory: RankMemory) -
     low, high = (show(size, Dimension.BYTES) for size in (memory.low_bytes, memory.high_bytes))
     return [
         f"peak memory: {show(peak.total_bytes, Dimension.BYTES)} of "
-        f"{show(memory.available_bytes, Dimension.BYTES)} per rank of {stage}, in slot "
-        f"{peak.slot}, {peak.phase} of micro-batch {peak.micro_batch}{chunk}{when}",
+        f"{show(memory.available_bytes, Dimension.BYTES)} per rank of {stage}, in the {peak.phase} "
+        f"pass of micro-batch {peak.micro_batch}{chunk}{when}",
         f"80 % interval {low} to {high}; fits with a probability of "
         f"{significant(100 * memory.fit_probability, 3)} %",
     ]

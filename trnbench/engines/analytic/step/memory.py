@@ -75,7 +75,7 @@ class StepMemory(Record, eq=False):
         listed = ", ".join(f"{name} {show(size, Dimension.BYTES)}" for name, size in parts if size)
         available = show(self.available_bytes, Dimension.BYTES)
         size = show(ratio * self.available_bytes, Dimension.BYTES)
-        return f"needs {ratio:.2f}x of a rank's memory, {size} of {available}: {listed}"
+        return f"needs {size} per rank, {ratio:.2f}x the {available} available: {listed}"
 
     def _at(self, array: FloatArray, index: tuple[int, ...]) -> float:
         return float(np.broadcast_to(array, self.total_bytes.shape)[index])
