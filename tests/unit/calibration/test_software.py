@@ -7,7 +7,6 @@ import pytest
 from trnbench import compare, train
 from trnbench.errors import InputError
 from trnbench.facts.calibration.software import (
-    LossHabit,
     all_software,
     run_by,
     software_called,
@@ -183,10 +182,13 @@ def test_every_file_says_by_a_source_whether_activations_may_wait_on_the_host(na
 
 
 def test_a_loss_is_the_habit_of_releases_from_one_on():
-    habit = LossHabit(kernel="fused", since="1.7")
-    told = {"": "fused", "1.7.0": "fused", "1.14": "fused", "2": "fused", "1.6.4": None}
-    assert {release: habit.in_release(release) for release in told} == told
-    assert LossHabit(kernel="chunked").in_release("0.1.0") == "chunked"
+    trl, torchtune = (software_called(CATALOG, name) for name in ("trl", "torchtune"))
+    assert trl is not None
+    assert torchtune is not None
+    told = {"": "fused", "1.7.0": "fused", "1.14": "fused", "main of May": "fused", "1.6.4": None}
+    told |= {"transformers 5.3.0, TRL v0.24.0": None, "TRL 1.9, torch 2.9": "fused"}
+    assert {words: trl.loss_in(words) for words in told} == told
+    assert torchtune.loss_in("0.1.0") == "chunked"
 
 
 @pytest.mark.parametrize(
@@ -195,6 +197,7 @@ def test_a_loss_is_the_habit_of_releases_from_one_on():
         ("torchtune", "0.6", "chunked"),
         ("TRL (Accelerate, FSDP2)", "1.14.1", "fused"),
         ("TRL (Accelerate, FSDP2)", "0.24.0", "full"),
+        ("TRL 0.24.0 (Accelerate)", "", "full"),
         ("unsloth", "", "fused"),
         ("LLaMA-Factory", "", "full"),
         ("homemade", "", "full"),

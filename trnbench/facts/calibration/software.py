@@ -60,17 +60,6 @@ class LossHabit(Record):
     kernel: LossKernel
     since: str | None = None
 
-    def in_release(self, release: str) -> LossKernel | None:
-        """The kernel in a release, the newest where none is named; None before `since`."""
-        named = re.search(r"\d+(\.\d+)+", release)
-        if self.since is None or named is None:
-            return self.kernel
-        return self.kernel if _parts(named[0]) >= _parts(self.since) else None
-
-
-def _parts(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")]
-
 
 class MfuPeak(Record):
     """The rate over which a software prints its MFU, by its own convention."""
@@ -125,12 +114,28 @@ class TrainingSoftware(Sourced):
         chip = platform.chip
         return chip.name in self.neuron_chips if isinstance(chip.unit, NeuronCores) else self.gpus
 
+    def loss_in(self, told: str) -> LossKernel | None:
+        """Kernel of the loss in the release that words name, else the newest; None if unknown."""
+        if self.loss is None or self.loss.since is None:
+            return self.loss.kernel if self.loss else None
+        own = "|".join(re.escape(name.lower()) for name in self.names)
+        version = r"(\d+(?:\.\d+)+)"
+        named = re.search(rf"(?:{own})\W{{0,3}}v?{version}", told.lower()) or re.search(
+            version, told
+        )
+        new = named is None or _parts(named[1]) >= _parts(self.loss.since)
+        return self.loss.kernel if new else None
+
     @property
     def warning(self) -> str | None:
         """End of support in words; None while it is supported."""
         if self.ended is None:
             return None
         return f"{self.title}: support ended with {self.ended.since}; it needs {self.ended.needs}"
+
+
+def _parts(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
 
 
 def run_by(stack: TrainingStack, software: TrainingSoftware | None) -> TrainingStack:

@@ -114,7 +114,7 @@ class Stacks(State, kw_only=False):
         known = _release(found.stack, found.stack.releases or chip.releases, release)
         if known != found.stack.release:
             found = replace(found, stack=replace(found.stack, release=known))
-        found = _with_loss(found, release)
+        found = _with_loss(found, release or framework)
         line = found.software.command_line if found.software else None
         if line is not None and found.own and line.holds_of(release):
             habits = replace(found.stack.habits, sequence_parallel=line.sequence_parallel)
@@ -261,10 +261,9 @@ def _names_in(stack: TrainingStack, software: str) -> list[str]:
     return [name for name in stack.frameworks if name.lower() in text]
 
 
-def _with_loss(found: FoundStack, release: str = "") -> FoundStack:
+def _with_loss(found: FoundStack, told: str = "") -> FoundStack:
     """The stack with the loss of its software, where it only stands for that."""
-    habit = found.software.loss if found.software and not found.own else None
-    kernel = habit.in_release(release) if habit else None
+    kernel = found.software.loss_in(told) if found.software and not found.own else None
     return replace(found, stack=replace(found.stack, loss=kernel)) if kernel else found
 
 
