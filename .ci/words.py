@@ -52,9 +52,10 @@ WORDS = (
 )
 """Words of answers and of the guide that a reader may look up by `trnbench help WORD`."""
 _NO_PROSE = re.compile(
-    r"\s*(?:import|CREATE|ALTER|INSERT|DELETE|SELECT|UPDATE|<)\b|<title|trnbench "
+    r"\s*(?:import|CREATE|ALTER|INSERT|DELETE|SELECT|UPDATE)\b"
+    r"|<title|\w+=\$|# Written|before the fit X"
 )
-"""How texts for programs begin: scripts, statements of a database, markup, commands."""
+"""How texts for programs begin: scripts, statements of a database, markup, notes of data files."""
 _COMMAND = re.compile(r"^\W*trnbench .*$", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n|\n\s*[-*|]|\s\|\s")
 _CODE = re.compile(

@@ -46,11 +46,11 @@ from trnbench.predict.ranges import CHIP, CHIP_RELEASES, OF_KERNELS, RELEASES
 
 _HEADER = """\
 # Written by `trnbench calibrate`. What is derived was moved by measured steps and says what it was
-# before; everything else is as it was before any fit.
+# before; everything else stands as it was believed before any fit.
 """
 _LINKS_HEADER = """\
 # Written by `trnbench calibrate`. What is derived was moved by timed collectives and says what it
-# was before; everything else is as it was before the fit.
+# was before; everything else stands as it was believed before the fit.
 """
 _DIGITS = 4
 _LITTLE = 0.05
@@ -367,7 +367,7 @@ def _moved_entry(entry: Table, one: Fitted, source: str) -> Table:
         **{key: _in_form(number, entry["value"]) for key, number in ends},
         "source": source,
         "kind": "derived" if one.told else entry.get("kind", "estimated"),
-        "note": f"before the fit {before}; {100 * one.data_share:.0f} % of that set by rows"
+        "note": f"before the fit {before}; {100 * one.data_share:.0f} % of that told by rows"
         + (f", {100 * one.by_kernels:.0f} % {BY_KERNELS}" if one.by_kernels > _LITTLE else ""),
     }
 
