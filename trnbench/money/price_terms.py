@@ -152,7 +152,10 @@ def parse_own_price(text: str) -> tuple[str, float]:
     except UnitError as error:
         raise InputError(f"price {text!r}: {error.message}") from None
     if not 0 < usd <= MOST:
-        raise InputError(f"price {text!r} must be above 0 USD per hour, and {MOST:,.0f} at most")
+        change = f"write {match['usd'].strip()}% for a change" if usd < 0 else None
+        raise InputError(
+            f"price {text!r} must be above 0 USD per hour, and {MOST:,.0f} at most", hint=change
+        )
     return match["name"], usd
 
 

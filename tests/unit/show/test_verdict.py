@@ -272,6 +272,10 @@ def test_the_advice_names_the_pilot_its_bill_and_what_it_cuts():
         "Deciding now risks about $100K. Twenty steps on 4 x trn2.48xlarge (about 50 minutes, "
         "$180) would cut that to $60K."
     )
+    by_block = replace(pilot, option="capacity-block", cost_usd=860.0)
+    told = advice_text(replace(found.verdict, pilots=(by_block,)))
+    assert "(about 50 minutes, $860 as a Capacity Block)" in told
+    assert all(words_of(one) <= MOST_WORDS for one in told.split(". "))
     assert advice_text(found.verdict).endswith("no pilot would pay for itself.")
     assert advice_text(Verdict()) == ""
 

@@ -287,9 +287,11 @@ def advice_text(verdict: Verdict) -> str:
     if not verdict.pilots:
         return f"Deciding now risks about {dollars(risked)}; no pilot would pay for itself."
     best = verdict.pilots[0]
+    block = " as a Capacity Block" if best.option == "capacity-block" else ""
+    price = f"about {_about(best.hours)}, {dollars(best.cost_usd)}{block}"
     return (
         f"Deciding now risks about {dollars(risked)}. Twenty steps on {best.nodes:,} x "
-        f"{best.instance} (about {_about(best.hours)}, {dollars(best.cost_usd)}) would cut that to "
+        f"{best.instance} ({price}) would cut that to "
         f"{dollars(best.regret_after_usd)}."
     )
 
