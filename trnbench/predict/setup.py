@@ -47,6 +47,7 @@ from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.weights import parameter_count
 from trnbench.predict.assumption import Assumption
+from trnbench.predict.common_draws import CommonDraws, drawn_efficiency
 from trnbench.predict.release import of_release
 from trnbench.predict.sampling import SAMPLES, sampled
 
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from trnbench.engines.emulate.step.compute import RankUse
     from trnbench.engines.emulate.step.exchanges import PlayedSite
     from trnbench.engines.emulate.step.rank import Runs
+    from trnbench.predict.fit import MemoryDraws
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.machine.rank_groups import ORDERS
 from trnbench.program.features import EXPERTS_APART, features_of, plain_features
@@ -122,6 +124,10 @@ class SetupMemo(Record, eq=False):
     """Played exchanges, by use of a rank and number of nodes."""
     samples: Memo[int, TrainingEfficiency] = field(default_factory=Memo)
     """Sampled efficiencies, by number of samples."""
+    drawn: Memo[CommonDraws, TrainingEfficiency] = field(default_factory=Memo)
+    """Efficiencies in common draws."""
+    memory: Memo[int | None, MemoryDraws] = field(default_factory=Memo)
+    """Draws of the memory of layouts, by logical size."""
 
 
 class TrainSetup(Record, eq=False):
@@ -243,6 +249,10 @@ class TrainSetup(Record, eq=False):
     @property
     def samples(self) -> TrainingEfficiency:
         return self.memo.samples.of(SAMPLES, lambda: sampled(self.efficiency))
+
+    def drawn(self, draws: CommonDraws) -> TrainingEfficiency:
+        """Efficiency with a row of common draws for every number that has a range."""
+        return self.memo.drawn.of(draws, lambda: drawn_efficiency(self.efficiency, draws))
 
     @property
     def chips(self) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from trnbench.engines.analytic.step.compute import Products
 from trnbench.engines.analytic.step.exchanges import Exchanges, exchanges_of
 from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
-from trnbench.engines.analytic.step.memory import memory
+from trnbench.engines.analytic.step.memory import StepMemory, memory
 from trnbench.engines.analytic.step.time import StepPrices, step_prices
 from trnbench.engines.analytic.step.utilization import check_peak, utilization
 from trnbench.facts.arrays import BoolArray, FloatArray, distinct
@@ -28,8 +28,8 @@ from trnbench.machine.layout_rules import (
     platform_refusals,
     platform_warnings,
 )
-from trnbench.predict.common_draws import CommonDraws, drawn_efficiency, residual_of
-from trnbench.predict.fit import LayoutMemory
+from trnbench.predict.common_draws import CommonDraws, residual_of
+from trnbench.predict.fit import LayoutMemory, MemoryDraws
 from trnbench.predict.graph_size import compile_time_s, graph_instructions, graph_size
 from trnbench.predict.job_rates import host_states_refusal, host_warnings, job_rates
 from trnbench.predict.prediction import (
@@ -140,7 +140,7 @@ def fits(setup: TrainSetup, layout: Layout) -> bool:
     program = _program(setup.model, layout)
     if _legality(setup, program)[0]:
         return False
-    return not any(_held(setup, phase.program)[1] for phase in phases_of(program))
+    return all(_memory(setup, phase.program).feasible for phase in phases_of(program))
 
 
 def fit_probability(setup: TrainSetup, layout: Layout) -> float | None:
@@ -153,20 +153,32 @@ def fit_probability(setup: TrainSetup, layout: Layout) -> float | None:
 
 def _held(setup: TrainSetup, program: StepProgram) -> tuple[RankMemory, str | None]:
     """Memory of a rank in a phase, and the reason why that does not fit."""
-    held = memory(
-        program,
-        setup.platform,
-        fragmentation_ratio=setup.stack.fragmentation,
-        overheads=setup.stack.memory,
-        logical_size=setup.logical_size,
-    )
+    held = _memory(setup, program)
+
+    def drawn() -> MemoryDraws:
+        return MemoryDraws.of(setup.platform, setup.stack, setup.logical_size)
+
     layout_memory = LayoutMemory(
-        program=program, platform=setup.platform, stack=setup.stack, logical_size=setup.logical_size
+        program=program,
+        platform=setup.platform,
+        stack=setup.stack,
+        logical_size=setup.logical_size,
+        draws=setup.memo.memory.of(setup.logical_size, drawn),
     )
     ends = layout_memory.held()
     return (
         RankMemory.of(held, (ends.low, ends.high), layout_memory.fit_probability),
         held.refusal(),
+    )
+
+
+def _memory(setup: TrainSetup, program: StepProgram) -> StepMemory:
+    return memory(
+        program,
+        setup.platform,
+        fragmentation_ratio=setup.stack.fragmentation,
+        overheads=setup.stack.memory,
+        logical_size=setup.logical_size,
     )
 
 
@@ -216,7 +228,7 @@ def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row:
     """Seconds of a step in common draws; `row` names the part of the draws that is not shared."""
     setup = setup.training(layout)
     program = _program(setup.model, layout)
-    times_s = prices_of(setup, program, drawn_efficiency(setup.efficiency, draws)).time().time_s
+    times_s = prices_of(setup, program, setup.drawn(draws)).time().time_s
     spread = setup.spread_in(layout)
     factors = residual_of(setup.stack, setup.measured or setup.stack, spread).factors(draws, row)
     time_s, *_, least_s = times_s = setup.pace * np.broadcast_to(times_s, draws.count + 2)
