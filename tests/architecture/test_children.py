@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.architecture.sources import TOGETHER, trees
+
+pytestmark = TOGETHER
 HOME = "trnbench/facts/processes/children.py"
 MAKES = {
     *("Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),
@@ -16,11 +17,18 @@ MAKES = {
 WHERE = {"subprocess", "multiprocessing", "concurrent", "asyncio", "os", "pty"}
 
 
-def starts(code: str) -> set[str]:
+def dotted(called: ast.expr) -> list[str]:
+    """Return the parts of a dotted name; none of what is no name."""
+    if isinstance(called, ast.Attribute):
+        before = dotted(called.value)
+        return [*before, called.attr] if before else []
+    return [called.id] if isinstance(called, ast.Name) else []
+
+
+def starts(tree: ast.Module) -> set[str]:
     """Return what in a module can start a process, by its dotted name."""
     names: dict[str, str] = {}
     found = set()
-    tree = ast.parse(code)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {
@@ -33,27 +41,23 @@ def starts(code: str) -> set[str]:
     # A type is named in annotations and nowhere called.
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            name = ast.unparse(node.func)
-            first, _, rest = name.partition(".")
-            whole = ".".join(filter(None, (names.get(first, ""), rest)))
+            first, *rest = dotted(node.func) or [""]
+            whole = ".".join(filter(None, (names.get(first, ""), *rest)))
             if whole.partition(".")[0] in WHERE and whole.rpartition(".")[2] in MAKES:
                 found.add(whole)
     return found - {"asyncio.run"}
 
 
 def test_processes_are_started_in_one_place():
-    modules = {
-        path.relative_to(ROOT).as_posix(): starts(path.read_text())
-        for path in sorted((ROOT / "trnbench").rglob("*.py"))
-    }
+    modules = {path: starts(module) for path, module in trees().items()}
     assert modules.pop(HOME) >= {"subprocess.Popen", "multiprocessing.get_context"}
     assert {path: found for path, found in modules.items() if found} == {}
 
 
 def test_a_start_elsewhere_would_be_found():
-    assert starts("import subprocess as s\ns.run(['x'])") == {"subprocess.run"}
-    assert starts("from subprocess import Popen\nPopen(['x'])") == {"subprocess.Popen"}
-    assert starts("def f():\n  from os import fork as g\n  g()") == {"os.fork"}
-    assert starts("import multiprocessing.pool\nmultiprocessing.pool.Pool()") != set()
-    assert starts("import concurrent.futures as c\nc.ProcessPoolExecutor()") != set()
-    assert starts("from trnbench.main import run\nrun()") == set()
+    assert starts(ast.parse("import subprocess as s\ns.run(['x'])")) == {"subprocess.run"}
+    assert starts(ast.parse("from subprocess import Popen\nPopen(['x'])")) == {"subprocess.Popen"}
+    assert starts(ast.parse("def f():\n  from os import fork as g\n  g()")) == {"os.fork"}
+    assert starts(ast.parse("import multiprocessing.pool\nmultiprocessing.pool.Pool()")) != set()
+    assert starts(ast.parse("import concurrent.futures as c\nc.ProcessPoolExecutor()")) != set()
+    assert starts(ast.parse("from trnbench.main import run\nrun()")) == set()

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from pathlib import Path
 
-import trnbench
+from tests.architecture.sources import TOGETHER, trees
 
-PACKAGE = Path(trnbench.__file__).parent
+pytestmark = TOGETHER
 
 
-def types_of(source: str) -> set[str]:
+def types_of(module: ast.Module) -> set[str]:
     """Names of the public classes and type aliases that a module defines."""
     found = set()
-    for node in ast.parse(source).body:
+    for node in module.body:
         if isinstance(node, ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation) == "TypeAlias":
@@ -28,9 +27,9 @@ def types_of(source: str) -> set[str]:
 
 def shared() -> dict[str, list[str]]:
     modules = defaultdict(list)
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for name in types_of(path.read_text(encoding="utf-8")):
-            modules[name].append(path.relative_to(PACKAGE).as_posix())
+    for path, module in trees().items():
+        for name in types_of(module):
+            modules[name].append(path)
     return {name: places for name, places in modules.items() if len(places) > 1}
 
 
@@ -46,4 +45,4 @@ Number: TypeAlias = int | float
 Phase = Literal["F", "B"]
 LIMIT = 3
 """
-    assert types_of(source) == {"Stage", "Number", "Phase"}
+    assert types_of(ast.parse(source)) == {"Stage", "Number", "Phase"}

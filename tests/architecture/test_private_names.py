@@ -9,13 +9,13 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
+from tests.architecture.sources import TOGETHER, trees
 from trnbench.tui.views import VIEWS
 
-ROOT = Path(__file__).parents[2]
+pytestmark = TOGETHER
 ALLOWED = {
     # Textual has no other way to leave the screen before a bug is reported; all releases have it.
     ("trnbench/tui/app.py", "_handle_exception"),
@@ -65,15 +65,6 @@ def imported(tree: ast.AST) -> Iterator[str]:
             yield from (one.name for one in node.names if is_private(one.name))
         elif isinstance(node, ast.Import):
             yield from (part for one in node.names for part in one.name.split("."))
-
-
-@cache
-def trees() -> dict[str, ast.Module]:
-    """Parsed modules of trnbench, by their paths."""
-    return {
-        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
-        for path in sorted((ROOT / "trnbench").rglob("*.py"))
-    }
 
 
 @cache
