@@ -35,6 +35,7 @@ PLAIN = {
     r"(is|are) none of": "is not one of",
     r"all the same|in the way of|what is asked": "(say it plainly)",
     r"(?<!-)beside(?!,)": "with",
+    r"(?:/s|X|ranks|tokens|bytes|operations|USD) an? (?:step|rank|chip|node|second|hour)": "per",
 }
 """Patterns of house words -> what plain English says."""
 _HOUSE = re.compile("|".join(rf"\b(?:{word})\b" for word in PLAIN), re.IGNORECASE)

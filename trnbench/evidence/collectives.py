@@ -186,7 +186,7 @@ def _selected(
 ) -> tuple[Selected, ...] | Refusal:
     per_node = first.ranks // first.nodes
     if per_node > where.fabric.ranks_per_node:
-        return Refusal(reason=f"{first.instance} has {where.fabric.ranks_per_node} ranks a node")
+        return Refusal(reason=f"{first.instance} has {where.fabric.ranks_per_node} ranks per node")
     group = [
         node * where.fabric.ranks_per_node + rank
         for node in range(first.nodes)

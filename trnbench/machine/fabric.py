@@ -315,7 +315,7 @@ def _wire_ranks(
     # A rank that is a whole chip needs no way to its chip.
     if ranks_per_chip > 1:
         if level is None:
-            raise InputError(f"{instance.name}: several ranks a chip but no on-chip level")
+            raise InputError(f"{instance.name}: several ranks per chip but no on-chip level")
         speed, latency = level.bandwidth_per_rank_one_way_bytes_per_s, level.latency_per_hop_s
         for rank in range(ranks):
             chip = f"c{rank // ranks_per_chip}"

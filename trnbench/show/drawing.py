@@ -59,7 +59,7 @@ def _level(level: Level, instance: Instance) -> str:
     match level:
         case OnChip():
             bandwidth = rate(level.bandwidth_per_rank_one_way_bytes_per_s)
-            heading = f"{level.name}: ranks of one chip, {bandwidth} a rank each way"
+            heading = f"{level.name}: ranks of one chip, {bandwidth} per rank each way"
             body: Sequence[str] = ()
         case Torus():
             bandwidth = rate(level.bandwidth_per_link_one_way_bytes_per_s)
@@ -75,7 +75,7 @@ def _level(level: Level, instance: Instance) -> str:
             adds = ", adds in the switch" if level.reduces else ""
             groups = instance.chips // level.chips
             many = f"{groups} switches of {level.chips} chips" if groups > 1 else "one switch"
-            heading = f"{level.name}: {many}, {bandwidth} a chip each way{adds}"
+            heading = f"{level.name}: {many}, {bandwidth} per chip each way{adds}"
             body = _switch(level)
         case FullMesh():
             bandwidth = rate(level.bandwidth_per_link_one_way_bytes_per_s)

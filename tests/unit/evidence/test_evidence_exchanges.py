@@ -74,7 +74,7 @@ def test_a_forced_ring_is_slower_than_adding_in_the_switch():
     [
         ({"platform": "abacus"}, "unknown system 'abacus'"),
         ({"gpus": "seven"}, "gpus: 'seven' is not a number"),
-        ({"gpus": "16"}, "8 ranks a node"),
+        ({"gpus": "16"}, "8 ranks per node"),
         ({"gpus": "9", "nodes": "2"}, "do not spread evenly"),
         ({"size_bytes": ""}, "size_bytes: not given"),
         ({"collective": "gossip"}, "not a collective that is modelled"),

@@ -36,7 +36,7 @@ def test_degrees_and_sizes_beyond_the_rows_are_named():
     assert ROWS.sizes_beyond(**inside) == ()
     assert ROWS.sizes_beyond(**inside | {"nodes": 65}) == ("65 nodes",)
     assert ROWS.sizes_beyond(**inside | {"sequence": 8193}) == ("sequence 8,193",)
-    assert ROWS.sizes_beyond(**inside | {"tokens": 1999}) == ("1,999 tokens a step",)
+    assert ROWS.sizes_beyond(**inside | {"tokens": 1999}) == ("1,999 tokens per step",)
     assert ROWS.sizes_beyond(**inside | {"tokens": 2000}) == ()
 
 

@@ -213,7 +213,7 @@ def _needed(path: Path, readings: Readings, run: RunSize) -> float:
     if lacking:
         raise refused(
             path,
-            f"tells {readings.told.replace(' each', ' of each device')} a second; give "
+            f"tells {readings.told.replace(' each', ' of each device')} per second; give "
             f"{' and '.join(lacking)} to make step times of them",
         )
     done = 1.0
@@ -299,7 +299,7 @@ def _drift(warm: FloatArray) -> str:
     if max(early, late) <= _DRIFT * min(early, late):
         return ""
     shown = [show(one, Dimension.SECONDS, digits=3) for one in (early, late)]
-    return f"its pace changes from {shown[0]} to {shown[1]} a step"
+    return f"its pace changes from {shown[0]} to {shown[1]} per step"
 
 
 def stepped_file(path: Path) -> Readings | None:

@@ -76,8 +76,8 @@ class Covered(Record):
                 (f"{nodes:,} nodes", nodes > 2 * self.nodes),
                 (f"sequence {sequence:,}", sequence > self.sequence),
                 (f"micro-batch {micro_batch}", micro_batch > self.micro_batch),
-                (f"{tokens:,} tokens a step", tokens > 2 * self.most_tokens),
-                (f"{tokens:,} tokens a step", 2 * tokens < self.least_tokens),
+                (f"{tokens:,} tokens per step", tokens > 2 * self.most_tokens),
+                (f"{tokens:,} tokens per step", 2 * tokens < self.least_tokens),
             )
             if out
         )

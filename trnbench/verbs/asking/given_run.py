@@ -26,7 +26,7 @@ class GivenPlace(Question):
         completes=("models",),
     )
     on: str | None = option(
-        "Of a log, or a file without columns of it: where.",
+        "Where it ran, if the file does not say.",
         default=None,
         parse=_cluster,
         metavar="INSTANCE[:NODES]",

@@ -114,7 +114,7 @@ def _went(step: StepFigure) -> str:
     where = f"{step.step.id}, {setup.model.name} on {setup.platform.instance.name}:{setup.nodes}"
     by = percent(abs(step.measured / step.predicted - 1))
     how = step.went if step.inside else f"{step.went} than predicted by {by}"
-    return f"{where}: {how}: {measured} a step, expected {predicted} ({low} to {high})"
+    return f"{where}: {how}: {measured} per step, expected {predicted} ({low} to {high})"
 
 
 def _named(effect: Effect) -> str:

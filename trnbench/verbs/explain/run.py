@@ -122,8 +122,8 @@ def _predicted_otherwise(question: ExplainQuestion, figures: Sequence[StepFigure
     if abs(row["step_time_s"] / now - 1) > _SAME:
         then = show(row["step_time_s"], Dimension.SECONDS, digits=4)
         yield (
-            f"{question.job}: was launched with {then} a step, by trnbench {version} or other data "
-            f"files; trnbench {__version__} predicts {show(now, Dimension.SECONDS, digits=4)}"
+            f"{question.job}: was launched with {then} per step, by trnbench {version} or other "
+            f"data files; trnbench {__version__} predicts {show(now, Dimension.SECONDS, digits=4)}"
         )
 
 

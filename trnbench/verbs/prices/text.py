@@ -61,7 +61,7 @@ def _history_row(history: PriceHistory, row: Price) -> Row:
 
 
 def _draw_history(report: Report, history: PriceHistory, style: Style) -> str:
-    blocks = [style.strong(f"{history.prices.name}: rates as they were read, USD an hour")]
+    blocks = [style.strong(f"{history.prices.name}: rates as they were read, USD per hour")]
     if not history.rows:
         return f"{blocks[0]}\nnone since then"
     blocks.append(draw_rows(report, style))

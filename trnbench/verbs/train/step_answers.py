@@ -127,7 +127,7 @@ def _mfu_notes(
         return ()
     mfu = step.mfu * chip.peak_flop_per_s(format_name) / peak
     rate = show(peak, Dimension.FLOP_PER_S)
-    return (f"{software.title} prints MFU {100 * mfu:.1f} %: it counts {rate} a chip",)
+    return (f"{software.title} prints MFU {100 * mfu:.1f} %: it counts {rate} per chip",)
 
 
 def _compile_notes(setup: TrainSetup, layouts: Sequence[PartialLayout]) -> tuple[str, ...]:
@@ -227,8 +227,8 @@ def _offload_notes(setup: TrainSetup, layout: PartialLayout) -> tuple[str, ...]:
     )
     room = "" if instance.host.memory_bytes else "; its memory, which no file says, holds all"
     return (
-        f"the host updates at {rate} of its memory's bandwidth ({low} to {high} a node, assumed); "
-        f"gradients and weights travel at {_link(setup)}; nothing hides either{room}",
+        f"the host updates at {rate} of its memory's bandwidth ({low} to {high} per node, "
+        f"assumed); gradients and weights travel at {_link(setup)}; nothing hides either{room}",
     )
 
 
@@ -240,7 +240,7 @@ def _link(setup: TrainSetup) -> str:
         show(one, Dimension.BYTES_PER_S, digits=2) for one in (link.value, link.low, link.high)
     )
     of = "assumed of the link's peak" if known else "assumed: no file says the link"
-    return f"{rate} a chip ({low} to {high}, {of})"
+    return f"{rate} per chip ({low} to {high}, {of})"
 
 
 def _beside(setup: TrainSetup, layout: PartialLayout) -> str:
