@@ -152,7 +152,7 @@ def test_warm_up_odd_steps_and_a_change_of_pace_are_said(tmp_path):
     said = "; ".join(found.remarks)
     assert "2 of warm-up left out (longest 3 min)" in said
     assert "1 far from the median left out (longest 31 s)" in said
-    assert "its pace changes from 2 s to 2.6 s a step" in said
+    assert "its pace changes from 2 s to 2.6 s per step" in said
 
 
 def test_iterations_whose_optimizer_did_not_run_are_no_steps(tmp_path):
