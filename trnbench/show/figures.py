@@ -105,7 +105,6 @@ _RUN = (
     Figure(key="purchase", title="purchase", absent="no price"),
     *_titled(price_date="price date", terms="terms", zones="zones"),
     *_titled(starts_on="from", ends_on="to", job="job"),
-    Figure(key="deadline_probability", title="in time", dimension=Dimension.RATIO, digits=2),
     *_titled(date_from="read from", date_to="read on"),
     Figure(key="before_usd_per_hour", title="USD/h before", digits=6),
     Figure(key="blocks_days", title="blocks (d)", joint=" + "),

@@ -223,7 +223,7 @@ def _present(keys: Sequence[str], rows: Sequence[Row]) -> tuple[Column, ...]:
 
 def _parts(report: Report, command: str) -> Iterator[PagePart]:
     rows = report.rows[:_LONGEST_TABLE]
-    chosen = "recommended" in report.summary
+    chosen = "recommended_nodes" in report.summary
     if chosen and rows:
         yield from _decision(report, rows)
     elif rows:

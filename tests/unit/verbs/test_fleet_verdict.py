@@ -46,10 +46,15 @@ def test_a_type_that_costs_half_is_surely_the_cheapest(planned):
     (row,) = answer.rows
     assert (row.instance, row.cheapest_probability) == ("trn1.2xlarge", 1.0)
     assert answer.regret_usd == 0
+    told = answer.summary()
+    assert (told["verdict_is"], told["recommended"]) == ("clear", {"tiny": "trn1.2xlarge"})
+    assert row.row()["mean_cost_usd"] == pytest.approx(row.cost_usd, rel=0.2)
 
 
 def test_near_types_leave_a_regret(planned):
-    (row,) = planned(2.9).rows
+    answer = planned(2.9)
+    (row,) = answer.rows
+    assert answer.verdict_is == "tie"
     assert row.instance == "trn1.2xlarge"
     assert 0 < row.cheapest_probability < 1
     assert row.regret_usd > 0

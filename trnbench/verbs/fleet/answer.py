@@ -10,11 +10,12 @@ from trnbench.facts.records import Record, asdict
 from trnbench.money.fleet.relax import LimitCost
 from trnbench.predict.assumption import Assumption, merged
 from trnbench.show.row import Cell, Interval, cells, interval_cells
+from trnbench.verbs.quotes.lead import CLEAR
 
 FLEET_KEYS = (
     *("name", "model", "job", "instance", "nodes", "region", "purchase"),
-    *("starts_on", "ends_on", "days", "cost_usd", "deadline_probability"),
-    *("cheapest_probability", "regret_usd"),
+    *("starts_on", "ends_on", "days", "cost_usd", "on_time_probability"),
+    *("mean_cost_usd", "cheapest_probability", "regret_usd"),
 )
 FoundBy = Literal["programme", "greedy", "nothing"]
 
@@ -22,7 +23,7 @@ FoundBy = Literal["programme", "greedy", "nothing"]
 class FleetRow(Record):
     """A job of the plan; all but name, model and job is None where it has no place in it.
 
-    `start_day` counts from the first day. `deadline_probability`: in which share of the draws it
+    `start_day` counts from the first day. `on_time_probability`: in which share of the draws it
     ends in time, None without a deadline.
     """
 
@@ -37,7 +38,9 @@ class FleetRow(Record):
     ends_on: datetime.date | None = None
     days: float | None = None
     cost_usd: float | None = None
-    deadline_probability: float | None = None
+    on_time_probability: float | None = None
+    mean_cost_usd: float | None = None
+    """Mean of its bill over the draws."""
     cheapest_probability: float | None = None
     """Share of draws in which no other type in time is cheaper; None where none would do."""
     regret_usd: float | None = None
@@ -139,6 +142,14 @@ class FleetAnswer(Record):
         return sum(known) if known else None
 
     @property
+    def verdict_is(self) -> Literal["clear", "tie", "none"]:
+        """`clear` where the instance type of every job is the cheapest in most draws."""
+        if not self.feasible:
+            return "none"
+        row = self.least_sure
+        return "clear" if row is None or (row.cheapest_probability or 0.0) >= CLEAR else "tie"
+
+    @property
     def least_sure(self) -> FleetRow | None:
         """The job whose instance type is the least likely to be the cheapest."""
         known = [one for one in self.rows if one.cheapest_probability is not None]
@@ -151,7 +162,8 @@ class FleetAnswer(Record):
     def summary(self) -> dict[str, object]:
         """Return the part of the JSON beside the rows."""
         return {
-            **cells(self, "feasible found_by objective"),
+            **cells(self, "feasible verdict_is found_by objective"),
+            "recommended": {row.name: row.instance for row in self.rows if row.instance},
             **interval_cells("cost_usd", self.cost_usd),
             **cells(self, "regret_usd finish_days bound_usd gap branches columns stopped binding"),
             "bill": [asdict(one) for one in self.bill],

@@ -44,6 +44,8 @@ class FleetRisk(Record, eq=False):
     """Outcome of the draws of a plan: how often each deadline holds, and the cost."""
 
     in_time: Mapping[str, float]
+    mean_usd: Mapping[str, float]
+    """Mean bill of each job; of machines that jobs share, their part of it."""
     together: float | None
     own_usd: FloatArray
     expected_usd: float
@@ -69,6 +71,7 @@ def risk_of(plan: FleetPlan, jobs: Mapping[str, JobWays]) -> FleetRisk:
     draws = CommonDraws()
     own = np.zeros(draws.count)
     held: dict[str, BoolArray] = {}
+    mean_usd: dict[str, float] = {}
     choices: dict[str, TypeChoice] = {}
     spot = []
     for run in plan.runs:
@@ -84,10 +87,12 @@ def risk_of(plan: FleetPlan, jobs: Mapping[str, JobWays]) -> FleetRisk:
         ends = run.start + drawn.elapsed_s / DAY_S
         if run.task.deadline is not None:
             held[name] = ends <= run.task.deadline
-        own += np.full(draws.count, way.usd) if way.pool else drawn.cost_usd
+        paid = np.full(draws.count, way.usd) if way.pool else drawn.cost_usd
+        mean_usd[name], own = float(np.mean(paid)), own + paid
     together = np.all([*held.values()], axis=0) if held else None
     return FleetRisk(
         in_time={name: float(np.mean(kept)) for name, kept in held.items()},
+        mean_usd=mean_usd,
         together=None if together is None else float(np.mean(together)),
         own_usd=own,
         expected_usd=sum(run.way.usd for run in plan.runs),

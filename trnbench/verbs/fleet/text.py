@@ -22,7 +22,7 @@ CONVENTIONS = {
     "ends_on": "the last day on which it runs",
     "cost_usd": "of a job: what is bought for it alone, and its part of what jobs share, by the "
     "node-days that it uses",
-    "deadline_probability": "the share of draws in which it ends in time, started on its day",
+    "on_time_probability": "the share of draws in which it ends in time, started on its day",
     "bound_usd": "no plan costs less, by the programme; gap is how far the plan is above",
     "limit_costs": "what the plan would save if a limit were not there, solved again without it",
     "bill": "metered machines and terms by the day, blocks on the day they start",
@@ -36,7 +36,7 @@ def fleet_report(answer: FleetAnswer, inputs: Mapping[str, object]) -> Report:
         inputs=inputs,
         rows=tuple(row.row() for row in answer.rows),
         columns=(
-            *columns(*FLEET_KEYS[:-2]),
+            *columns(*FLEET_KEYS[:-3]),
             *(columns(*FLEET_KEYS[-2:], spare=True) if answer.least_sure else ()),
         ),
         summary={
@@ -142,9 +142,9 @@ def _draw(report: Report, answer: FleetAnswer, style: Style) -> str:
 
 def _risk(answer: FleetAnswer) -> list[str]:
     lines = [
-        f"{row.name}: in time with {percent(row.deadline_probability)} probability"
+        f"{row.name}: in time with {percent(row.on_time_probability)} probability"
         for row in answer.rows
-        if row.deadline_probability is not None
+        if row.on_time_probability is not None
     ]
     if answer.cost_usd is not None and answer.cost_usd.low != answer.cost_usd.high:
         low, high = money_text(answer.cost_usd.low), money_text(answer.cost_usd.high)

@@ -21,7 +21,7 @@ MORE_IS_BETTER = frozenset(
     (
         *("mfu", "hfu", "tokens_per_s", "sequences_per_s", "goodput", "utilization"),
         *("flop_per_s", "busbw_bytes_per_s", "algbw_bytes_per_s", "learned", "efficiency"),
-        *("fit_probability", "deadline_probability", "of_bound"),
+        *("fit_probability", "on_time_probability", "of_bound"),
     )
 )
 """Figures of which the largest is the best; of all others the smallest."""
