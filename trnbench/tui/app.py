@@ -154,6 +154,11 @@ class TrnbenchApp(Exporting):
         contrast = self.theme in (theme.name for theme in HIGH_CONTRAST)
         return [self._undimmed, *filters] if contrast else filters
 
+    def get_key_display(self, binding: Binding) -> str:
+        """Name of a key; in ASCII enter has no letter of its own."""
+        ascii_enter = self._in_ascii and binding.key == "enter"
+        return "enter" if ascii_enter else super().get_key_display(binding)
+
     def texts_of(self, view: str) -> Mapping[str, str]:
         return self._state.texts.get(view, {})
 

@@ -122,7 +122,7 @@ _ACROSS = {*range(0x2500, 0x2502), 0x2550}
 _UPRIGHT = {*range(0x2502, 0x2504), 0x2506, 0x250A, 0x2551}
 _LIKE = {
     **{"\u2191": "^", "\u2193": "v", "\u2190": "<", "\u2192": ">"},
-    **{"\u2026": ".", "\u2800": " ", "\u25cf": "o", "\u23ce": "E"},
+    **{"\u2026": ".", "\u2800": " ", "\u25cf": "o"},
 }
 _RANGES = ((0x2500, 0x2580, "+"), (0x2580, 0x25A0, "#"), (0x2801, 0x2900, "."))
 """Frames, blocks and dots: first and end of their letters, and the letter like them."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 PIN_TWO = "pin two rows (space) to see in what their step times and their memory differ"
 NAME, CELL = 16, 12
+LITTLE = 0.001
+"""Parts that are less of both rows are left out."""
 
 
 def difference_text(
@@ -69,7 +71,8 @@ def _block(
     most = max(abs(second - first) for _, first, second in parts)
     room = max(width - left - 3 * CELL - 3, 4)
     total = ("all", sum(part[1] for part in parts), sum(part[2] for part in parts))
-    for name, first, second in (total, *parts):
+    least = LITTLE * max(total[1:])
+    for name, first, second in (total, *(part for part in parts if max(part[1:]) >= least)):
         more = second - first
         cells = (written(first), written(second), f"{'+' * (more > 0)}{written(more)}")
         line = f"{name.replace('_', '-'):<{left}}" + "".join(f"{cell:>{CELL}}" for cell in cells)

@@ -52,7 +52,8 @@ def evidence_rows(catalog: Catalog, sets: tuple[str, ...], hooks: WorkHooks) -> 
             people=None,
         ),
         answers=tuple(answers[number] for number in order),
-        words="" if brief.people is None else brief.people(brief, PLAIN),
+        # Without the verdict, which is said above the rows.
+        words=brief.people(brief, PLAIN).partition("\n\n")[2] if brief.people else "",
     )
 
 

@@ -12,17 +12,22 @@ from textual import work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.widgets import Static
 
 from trnbench.show.charts.record import GREY, HUES, ChartAxis, PointChart, Series, marks_of
 from trnbench.show.charts.ticks import labels_of, ticks_of
 from trnbench.tui.colours import series_colours
-from trnbench.tui.widgets.frame import hidden, short_of_lines
+from trnbench.tui.widgets.frame import hidden
 
 if TYPE_CHECKING:
     from textual_plot.axis_formatter import AxisFormatter
 
     from trnbench.tui.widgets.plot import Plot
+
+
+ROOMY = 16
+"""Lines from which on a chart has its title above it, and a title at its axis."""
 
 
 class Chart(Vertical):
@@ -57,7 +62,13 @@ class Chart(Vertical):
         self._draw()
 
     def on_resize(self) -> None:
+        self.set_class(self._short, "-short")
         self._draw()
+
+    @property
+    def _short(self) -> bool:
+        """True where a line of the plot is worth more than lines that say the obvious."""
+        return self.size.height < ROOMY
 
     @property
     def drawn(self) -> object:
@@ -87,9 +98,9 @@ class Chart(Vertical):
         plot.display = not empty
         if empty:
             return
-        short = short_of_lines(self.screen)
-        plot.margin_bottom = 1 if short else 3
-        self.query_one(".title", Static).display = not short
+        plot.margin_bottom = 1 if self._short else 3
+        self.query_one(".title", Static).display = not self._short
+        self.border_subtitle = Content(_titled(data) * self._short)
         plot.clear()
         self._axes(plot, data)
         self._put(plot, data)
@@ -144,7 +155,7 @@ class Chart(Vertical):
 
     def _legend(self, data: PointChart) -> Text:
         # Where the axis has no room for its title, the legend has it.
-        over = f" over {data.x.heading}" if short_of_lines(self.screen) else ""
+        over = f" over {data.x.heading}" if self._short else ""
         entries = [(f"{data.y.heading}{over} ", Style(bold=True))] if data.y.title else []
         series = data.drawn
         entries += [

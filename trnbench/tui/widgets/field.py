@@ -123,8 +123,8 @@ class Field(Widget):
         return 1 + len(self._lines_below(width))
 
     def _lines_below(self, width: int) -> list[str]:
-        """The fault of the text, or all of a list that is too long for its line."""
-        long = self.spec.several and len(self.good_text) > width - LABEL - LIST
+        """The fault of the text, or all of a text that is too long for its line."""
+        long = len(self.good_text) > width - LABEL - LIST
         text = f"! {self.reason}" if self.reason else self.good_text * long
         return textwrap.wrap(text, max(width - 2, 10), break_on_hyphens=False)
 
@@ -222,7 +222,7 @@ class Field(Widget):
         if text != self.good_text:
             self._edits.append((next(_NUMBERS), self.good_text))
             self.good_text, self.value = text, value
-            self.refresh(layout=self.spec.several)
+            self.refresh(layout=True)
             self._post(self.Changed(self))
 
     def _post(self, message: Message) -> None:

@@ -24,11 +24,6 @@ LAST_KEYS = 2
 """So many keys at the end, those of help and leaving, are there however narrow a terminal is."""
 
 
-def short_of_lines(screen: Screen[object]) -> bool:
-    """Tell whether a line of a screen is worth more than lines that say the obvious."""
-    return screen.has_class("-short") or screen.has_class("-low")
-
-
 def roomy(screen: Screen[object]) -> bool:
     """Tell whether a screen has room for more panels than those of the cursor."""
     return screen.has_class("-wide") and screen.has_class("-tall")
