@@ -19,10 +19,10 @@ from trnbench.facts.hardware.library import load_chip, load_published
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
+from trnbench.predict.compile_time import compile_time_s
 from trnbench.predict.graph_size import (
     MICRO_BATCH_PHASES,
     GraphSize,
-    compile_time_s,
     graph_of_parameters,
     graph_size,
 )

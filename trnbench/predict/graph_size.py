@@ -89,23 +89,6 @@ class GraphSize(Record):
         )
 
 
-def compile_time_s(compiler: Compiler, instructions: float) -> tuple[float, float, float]:
-    """Cold compilation of a graph: centre, low and high, seconds."""
-    of_size = (instructions / _MILLION) ** compiler.compile_exponent
-    centre, low, high = _ends(compiler, "compile", compiler.compile_s)
-    return centre * of_size, low * of_size, high * of_size
-
-
-def warm_time_s(compiler: Compiler) -> tuple[float, float, float]:
-    """Reading of compiled graphs from a cache: centre, low and high, seconds."""
-    return _ends(compiler, "warm", compiler.warm_s)
-
-
-def _ends(compiler: Compiler, key: str, value: float) -> tuple[float, float, float]:
-    evidence = compiler.provenance.evidence[key]
-    return value, evidence.low or value, evidence.high or value
-
-
 def graph_size(
     program: StepProgram,
     chip: Chip,

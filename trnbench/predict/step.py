@@ -18,7 +18,7 @@ from trnbench.engines.analytic.step.utilization import check_peak, utilization
 from trnbench.facts.arrays import BoolArray, FloatArray, distinct
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.records import Record, replace
-from trnbench.facts.workload.layout import DEGREES, Layout
+from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.machine.layout_rules import (
@@ -30,7 +30,7 @@ from trnbench.machine.layout_rules import (
 )
 from trnbench.predict.common_draws import CommonDraws, residual_of
 from trnbench.predict.fit import LayoutMemory, MemoryDraws
-from trnbench.predict.graph_size import compile_time_s, graph_instructions, graph_size
+from trnbench.predict.graph_size import graph_size
 from trnbench.predict.job_rates import host_states_refusal, host_warnings, job_rates
 from trnbench.predict.prediction import (
     Busy,
@@ -65,7 +65,7 @@ class Playing(Record):
 
 
 @lru_cache(maxsize=16)
-def _program(model: Model, layout: Layout) -> StepProgram:
+def program_of(model: Model, layout: Layout) -> StepProgram:
     # Draws and means of a prediction ask for the same program again.
     return training_step(model, layout)
 
@@ -78,7 +78,7 @@ def predict(setup: TrainSetup, layout: Layout, *, playing: Playing | None = None
 def _predicted(setup: TrainSetup, layout: Layout, playing: Playing | None) -> Prediction:
     # Rules come first: a layout that breaks one has neither memory nor prices.
     setup = setup.training(layout)
-    program = _program(setup.model, layout)
+    program = program_of(setup.model, layout)
     refused, warnings = _legality(setup, program)
     if refused:
         return Prediction(reasons=refused, warnings=warnings)
@@ -137,7 +137,7 @@ def _predicted(setup: TrainSetup, layout: Layout, playing: Playing | None) -> Pr
 def fits(setup: TrainSetup, layout: Layout) -> bool:
     """True when a layout is valid and its memory suffices, without a time."""
     setup = setup.training(layout)
-    program = _program(setup.model, layout)
+    program = program_of(setup.model, layout)
     if _legality(setup, program)[0]:
         return False
     return all(_memory(setup, phase.program).feasible for phase in phases_of(program))
@@ -145,7 +145,7 @@ def fits(setup: TrainSetup, layout: Layout) -> bool:
 
 def fit_probability(setup: TrainSetup, layout: Layout) -> float | None:
     """Probability that a step fits in memory; None where a rule refuses its layout."""
-    setup, program = setup.training(layout), _program(setup.model, layout)
+    setup, program = setup.training(layout), program_of(setup.model, layout)
     refused, _ = _legality(setup, program)
     held = (_held(setup, phase.program)[0] for phase in phases_of(program))
     return None if refused else min(one.fit_probability for one in held)
@@ -200,7 +200,7 @@ def predict_between(
     times_s = np.mean(
         [
             np.atleast_1d(
-                prices_of(setup.training(layout), _program(setup.model, layout), setup.samples)
+                prices_of(setup.training(layout), program_of(setup.model, layout), setup.samples)
                 .time()
                 .time_s
             )
@@ -227,7 +227,7 @@ def predict_between(
 def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row: str) -> FloatArray:
     """Seconds of a step in common draws; `row` names the part of the draws that is not shared."""
     setup = setup.training(layout)
-    program = _program(setup.model, layout)
+    program = program_of(setup.model, layout)
     times_s = prices_of(setup, program, setup.drawn(draws)).time().time_s
     spread = setup.spread_in(layout)
     factors = residual_of(setup.stack, setup.measured or setup.stack, spread).factors(draws, row)
@@ -237,8 +237,6 @@ def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row:
     return np.asarray(np.maximum(drawn_s * factors, least_s))
 
 
-CompileSeconds: TypeAlias = tuple[float, float, float]
-"""Seconds of the compiler: expected, and the ends of their range."""
 SharedPrices: TypeAlias = tuple[Exchanges, Products]
 """Prices that programs on one grid share, by one efficiency."""
 
@@ -341,42 +339,6 @@ def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...],
     if ranks < setup.ranks:
         warnings.append(f"{setup.ranks - ranks} of {setup.ranks} ranks stay idle")
     return tuple(refused), tuple(warnings)
-
-
-def compile_s(setup: TrainSetup, layouts: Iterable[Layout]) -> CompileSeconds | None:
-    """Cold compilation of a layout, the mean of some; None where nothing is compiled before."""
-    each = compile_each_s(setup, tuple(layouts))
-    if not each:
-        return None
-    value, low, high = np.mean(each, 0)
-    return float(value), float(low), float(high)
-
-
-def compile_each_s(setup: TrainSetup, layouts: Sequence[Layout]) -> list[CompileSeconds]:
-    """Cold compilation of each layout; empty where nothing is compiled before."""
-    compiler, chip = setup.graph_compiler, setup.platform.chip
-    if compiler is None:
-        return []
-    # Layouts of the same modes are lowered together, as one grid.
-    alike: dict[Layout, list[int]] = {}
-    for place, layout in enumerate(layouts):
-        modes = replace(layout, schedule="1f1b", **dict.fromkeys(DEGREES, 1))
-        alike.setdefault(modes, []).append(place)
-    found = [0.0] * len(layouts)
-    for places in alike.values():
-        first, *others = (layouts[place] for place in places)
-        if others:
-            degrees = {
-                name: np.array([getattr(layouts[place], name) for place in places])
-                for name in DEGREES
-            }
-            program = training_step(setup.model, replace(first, **degrees), known_legal=True)
-        else:
-            program = _program(setup.model, first)
-        sizes = np.broadcast_to(graph_instructions(program, chip, compiler), len(places))
-        for place, size in zip(places, sizes.tolist(), strict=True):
-            found[place] = size
-    return [compile_time_s(compiler, size) for size in found]
 
 
 def _uneven_chunks(setup: TrainSetup, layout: Layout) -> list[str]:

@@ -13,9 +13,9 @@ from trnbench.facts.hardware.library import load_chip
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
-from trnbench.predict.graph_size import GraphSize, compile_time_s, graph_size
+from trnbench.predict.compile_time import compile_each_s, compile_s, compile_time_s
+from trnbench.predict.graph_size import GraphSize, graph_size
 from trnbench.predict.setup import train_setup
-from trnbench.predict.step import compile_each_s, compile_s
 from trnbench.program.step import StepProgram, training_step
 from trnbench.verbs.validate.run import shipped_evidence
 

@@ -20,9 +20,8 @@ from trnbench.money.cost import RunPhase, TrainingJob, training_cost
 from trnbench.money.failures import Compiling, Stated, derived
 from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
-from trnbench.predict.graph_size import warm_time_s
+from trnbench.predict.compile_time import compile_s, warm_time_s
 from trnbench.predict.setup import train_setup
-from trnbench.predict.step import compile_s
 from trnbench.verbs.asking.run_parts import Part
 from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.compare.question import CompareQuestion

@@ -6,9 +6,10 @@ import numpy as np
 
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.records import Record, replace
-from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.layout import Layout, Schedule
 from trnbench.predict.search.space import ALONG, Axis, Space, Variant
 from trnbench.program.points import Points
+from trnbench.program.step import StepProgram
 
 
 class Run(Record, eq=False):
@@ -68,3 +69,18 @@ class Seen(Record, eq=False):
     def layout(self, number: int) -> Layout:
         index = tuple(int(axis[number]) for axis in self.points.index)
         return self.run.layout(int(np.ravel_multi_index(index, self.points.shape)))
+
+
+def played(program: StepProgram, schedule: Schedule) -> StepProgram:
+    """The program in another schedule: the same operations in another order."""
+    if schedule == program.layout.schedule:
+        return program
+    layout = replace(program.layout, schedule=schedule)
+    grid = replace(program.grid, layout=layout, schedule=schedule)
+    return replace(program, layout=layout, grid=grid)
+
+
+def joined(shape: tuple[int, ...], parts: list[Points]) -> Points:
+    columns = zip(*(part.index for part in parts), strict=True)
+    empty = (np.zeros(0, dtype=np.int64),) * len(shape)
+    return Points(shape=shape, index=tuple(map(np.concatenate, columns)) or empty)

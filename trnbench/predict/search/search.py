@@ -70,7 +70,7 @@ from trnbench.predict.search.parts import blocks, parts
 from trnbench.predict.search.pieces import Batch, Bounded, LookedAt, Piece
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult
-from trnbench.predict.search.runs import Run, Seen
+from trnbench.predict.search.runs import Run, Seen, joined, played
 from trnbench.predict.search.space import ALONG, Space, Variant, space_of
 from trnbench.program.points import Points
 from trnbench.program.schedule import splits_backward
@@ -202,7 +202,7 @@ class _Search(SearchState):
             memory = JobMemory.of(program, self.question.stack.memory)
             # Schedules of a variant share its program: they differ in micro-batches in flight.
             for schedule, family in mine:
-                memory = memory.played(_played(program, schedule))
+                memory = memory.played(played(program, schedule))
                 run = Run(space=space, variant=variant, whole=memory.program.layout)
                 batches.append(self._fitting(run, memory, family))
         fitting = [batch for batch in batches if len(batch.points)]
@@ -351,7 +351,7 @@ class _Search(SearchState):
             number=number,
             run=run,
             memory=memory,
-            points=_joined(run.space.shape, kept),
+            points=joined(run.space.shape, kept),
             memory_bytes=np.concatenate([np.zeros(0), *known])
             if len(known) == len(sizes)
             else None,
@@ -487,18 +487,3 @@ def _keep_pages() -> None:
     # never touched and costs nothing.
     large = np.empty(KEPT_BYTES, dtype=np.uint8)
     del large
-
-
-def _played(program: StepProgram, schedule: Schedule) -> StepProgram:
-    """The program in another schedule: the same operations in another order."""
-    if schedule == program.layout.schedule:
-        return program
-    layout = replace(program.layout, schedule=schedule)
-    grid = replace(program.grid, layout=layout, schedule=schedule)
-    return replace(program, layout=layout, grid=grid)
-
-
-def _joined(shape: tuple[int, ...], parts: list[Points]) -> Points:
-    columns = zip(*(part.index for part in parts), strict=True)
-    empty = (np.zeros(0, dtype=np.int64),) * len(shape)
-    return Points(shape=shape, index=tuple(map(np.concatenate, columns)) or empty)

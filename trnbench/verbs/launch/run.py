@@ -23,8 +23,8 @@ from trnbench.launch.software import Framework, Scheduler
 from trnbench.money.checkpoint import checkpoint_bytes
 from trnbench.money.failures import derived, operations_of, ranged
 from trnbench.money.goodput import goodput
+from trnbench.predict.compile_time import compile_s
 from trnbench.predict.setup import TrainSetup, train_setup
-from trnbench.predict.step import compile_s
 from trnbench.show.row import Row, cells
 from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.use_case import Progress, quiet

@@ -19,7 +19,7 @@ from trnbench.money.market import Market, cluster_limit
 from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
 from trnbench.predict.assumption import Assumption
-from trnbench.predict.graph_size import warm_time_s
+from trnbench.predict.compile_time import compile_each_s, warm_time_s
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.result import Found, SearchResult, Tally, joined
 from trnbench.predict.settled import (
@@ -32,7 +32,7 @@ from trnbench.predict.settled import (
     with_habits,
 )
 from trnbench.predict.setup import TrainSetup
-from trnbench.predict.step import compile_each_s, predict_between
+from trnbench.predict.step import predict_between
 from trnbench.verbs.asking.run_parts import Part, part_text
 from trnbench.verbs.asking.use_case import Watch
 from trnbench.verbs.quotes.question import RunRequest, price_terms

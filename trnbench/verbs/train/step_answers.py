@@ -14,7 +14,7 @@ from trnbench.facts.units import Dimension, show
 from trnbench.facts.workload.choices import REINFORCED
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.pipeline_layout import stages_of
-from trnbench.predict.graph_size import warm_time_s
+from trnbench.predict.compile_time import compile_s, warm_time_s
 from trnbench.predict.job_rates import host_link, host_memory, range_of
 from trnbench.predict.prediction import Prediction, StepFigures
 from trnbench.predict.search.question import question_of
@@ -32,7 +32,7 @@ from trnbench.predict.settled import (
     settle,
 )
 from trnbench.predict.setup import TrainSetup
-from trnbench.predict.step import Playing, compile_s, predict_between
+from trnbench.predict.step import Playing, predict_between
 from trnbench.verbs.asking.use_case import Progress, quiet
 from trnbench.verbs.train.answer import Searched, TrainAnswer
 from trnbench.verbs.train.beside import with_others
