@@ -246,7 +246,7 @@ def test_a_value_is_put_in_place_however_odd_it_is(tmp_path):
         ("megatron", "dpo", "NeMo RL"),
         ("megatron-bridge", "grpo", "NeMo RL"),
         ("torchtitan", "grpo", "torchtitan/rl"),
-        ("nxdt", "dpo", "those of --job orpo"),
+        ("nxdt", "dpo", "--job orpo predicts steps without it"),
     ],
 )
 def test_a_job_that_is_not_written_is_refused_with_who_runs_it(framework, job, who):
