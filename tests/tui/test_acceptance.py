@@ -170,7 +170,7 @@ def toured(screen, home, key, size):
     screen.shows(sign)
     if of_form:
         # Keys of the table are offered again once a form that stays in sight has been left.
-        of_table = "" if name == "Schedule" else "s Sort"
+        of_table = "? Help" if name == "Schedule" else "s Sort"
         screen.press(b"f")
         screen.shows(of_form, absent=of_table)
         screen.press(b"\x1b")
