@@ -222,8 +222,8 @@ def test_a_refusal_lists_what_needs_the_memory():
     found = held(load_model(CATALOG, "llama3.1-8b"), chosen)
     text = found.refusal()
     assert text is not None
-    assert text.startswith("needs 9.")
-    assert "of 15.5 GiB: optimizer 89.75 GiB" in text
+    assert text.startswith("needs 154.7 GiB per rank, 9.98x the 15.5 GiB available")
+    assert "available: optimizer 89.75 GiB" in text
     assert held(decoder(), layout()).refusal() is None
 
 
