@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.tui.screen import ScreenTerminal
 
 COLUMNS, LINES = 116, 34
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 """A screen that has not come by then will not: its words have changed."""
 LONGEST_WAIT_S = 1.0
 """Waits for answers are no longer than this in the recording."""
@@ -23,8 +23,8 @@ KEY_S = 0.25
 DOWN, BACKTAB = b"\x1b[B", b"\x1b[Z"
 STOPS: tuple[tuple[str, tuple[bytes, ...], str, str], ...] = (
     ("compare", (), "more columns ->", "working on"),
-    ("", (BACKTAB,), "mean bills", "working on"),
-    ("what-if", (*[DOWN] * 5, *[b"-"] * 6), "-30 %", "working on"),
+    ("", (BACKTAB,), "USD/h", "what if ..."),
+    ("what-if", (*[DOWN] * 5, *[b"-"] * 6), "-30 %", "what if ..."),
     ("", (b"0", b"\t", DOWN, DOWN, b"\r"), " valid", "working on"),
     ("memory", (b"\r",), "a rank of", "working on"),
 )
