@@ -78,6 +78,17 @@ async def press(tab, *keys: str):
         await tab.send("Input.dispatchKeyEvent", type="keyUp", **code, **more)
 
 
+async def typed(tab, picture, *keys):
+    """Press keys, each when the screen shows the one before: a field is entered, then filled."""
+    for key in keys:
+        await tab.picture(picture)
+        before, end = picture.read_bytes(), time.monotonic() + 20
+        await press(tab, key)
+        while picture.read_bytes() == before and time.monotonic() < end:
+            await asyncio.sleep(0.05)
+            await tab.picture(picture)
+
+
 def newest(folder):
     """Return the newest kept run with its answer, or None: what the served process has shown."""
     path = folder / "DATA" / "trnbench" / "runs" / "runs.db"
@@ -130,7 +141,8 @@ def test_the_served_ui_opens_types_plans_again_and_exports(tmp_path):
             first = await until(lambda: newest(tmp_path))
             rows = await exported(tab, downloads, days_of(first))
             await tab.picture(tmp_path / "served-1300.png")
-            await press(tab, "f", "Tab", "ctrl+u", "llama2-7b", "Enter", "Escape")
+            asking = ("f", "Tab", "ctrl+u", "llama2-7b", "Enter", "Escape")
+            await typed(tab, tmp_path / "typed.png", *asking)
             asked = ("llama2-7b",)
             second = await until(lambda: (one := newest(tmp_path)).run.models == asked and one)
             await tab.show(700, 500)
