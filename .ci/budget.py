@@ -15,24 +15,24 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    "cli": 3_580,
-    "engines": 16_310,
-    "evidence": 15_030,
-    "facts": 12_810,
-    "launch": 3_250,
-    "machine": 6_270,
-    "money": 3_780,
-    "predict": 5_690,
-    "program": 7_360,
-    "show": 3_590,
-    "store": 2_020,
+    "cli": 4_380,
+    "engines": 17_110,
+    "evidence": 15_830,
+    "facts": 13_610,
+    "launch": 4_050,
+    "machine": 7_070,
+    "money": 4_580,
+    "predict": 6_490,
+    "program": 8_160,
+    "show": 4_390,
+    "store": 2_820,
     "tui": 9_000,
-    "verbs": 22_270,
+    "verbs": 23_070,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
 RECORDS_PER_1000_LINES = 7.3
-SHORT_MODULES = 26
+SHORT_MODULES = 30
 """Modules of under 60 lines that are no `__init__`."""
 RETURN_RIDDLES = 10
 COMMENT_SHARE = 0.015
