@@ -6,7 +6,7 @@ names is untested; a knob at its default runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from trnbench.engines.analytic.step.engines import Engines
@@ -365,12 +365,21 @@ def strangers(
 
 def _measured(catalog: Catalog, stack: TrainingStack) -> TrainingStack | None:
     """Nearest ancestor of a stack that has measured rows; None if that is the stack itself."""
-    # Stacks may name each other as ancestors in a circle: `seen` ends the search.
-    ancestor, seen = stack, {stack.name}
-    while ancestor.fit is None and ancestor.inherits_from and ancestor.inherits_from not in seen:
-        seen.add(ancestor.inherits_from)
-        ancestor = load_training_stack(catalog, ancestor.inherits_from)
+    for ancestor in _line(catalog, stack):
+        if ancestor.fit is not None:
+            break
     return None if ancestor is stack else ancestor
+
+
+def _line(catalog: Catalog, stack: TrainingStack) -> Iterator[TrainingStack]:
+    """A stack, and the stacks that it inherits from, the nearest first."""
+    yield stack
+    # Stacks may name each other as ancestors in a circle: `seen` ends the search.
+    seen = {stack.name}
+    while stack.inherits_from and stack.inherits_from not in seen:
+        seen.add(stack.inherits_from)
+        stack = load_training_stack(catalog, stack.inherits_from)
+        yield stack
 
 
 PLAIN = "pytorch"
@@ -393,16 +402,27 @@ def training_efficiency(
     network = platform.instance.network
     if stack.efa is not None and (network is None or network.transport != "efa"):
         stack = replace(stack, efa=None)
-    software = software_on(catalog, platform, stack.frameworks)
-    if software is None and not stack.frameworks:
-        plain = software_called(catalog, PLAIN)
-        software = plain if plain is not None and plain.runs_on(platform) else None
+    software = _exchanging(catalog, platform, stack)
     return TrainingEfficiency(
         chip=load_chip_efficiency(catalog, platform.chip.name),
         stack=run_by(stack, named or software),
         beyond_rows=load_beyond_rows(catalog),
         buckets=software.buckets if software else None,
     )
+
+
+def _exchanging(
+    catalog: Catalog, platform: Platform, stack: TrainingStack
+) -> TrainingSoftware | None:
+    """Software whose exchanges a stack makes: of an unknown name, those of what it began as."""
+    for one in _line(catalog, stack):
+        software = software_on(catalog, platform, one.frameworks)
+        if software is not None:
+            return software
+    if one.frameworks:
+        return None
+    plain = software_called(catalog, PLAIN)
+    return plain if plain is not None and plain.runs_on(platform) else None
 
 
 def collectives_of(catalog: Catalog, platform: Platform, stack: TrainingStack) -> CollectiveStack:

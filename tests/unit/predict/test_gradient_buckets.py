@@ -8,6 +8,7 @@ import pytest
 
 import trnbench
 from trnbench.facts.calibration.buckets import GradientBuckets
+from trnbench.facts.calibration.training_stack import load_training_stack
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
@@ -73,6 +74,17 @@ def test_software_says_its_buckets():
     assert graphs.efficiency.buckets is None
     with pytest.raises(ValueError, match="above 0"):
         GradientBuckets()
+
+
+@pytest.mark.parametrize("begun_as", ["training-eager-hopper", "training-nemo-hopper"])
+def test_a_stack_of_a_new_name_exchanges_as_what_it_began_as(begun_as: str):
+    start = load_training_stack(CATALOG, begun_as)
+    mine = replace(start, name="training-mine", frameworks=("Mine",), inherits_from=start.name)
+    there = [
+        train_setup(CATALOG, "llama3.1-8b", "p5.48xlarge", 2, stack=one) for one in (start, mine)
+    ]
+    assert there[0].efficiency.buckets is not None
+    assert there[1].efficiency.buckets == there[0].efficiency.buckets
 
 
 def test_the_exchange_does_not_grow_with_the_latency_of_a_ring_times_layers():
