@@ -297,3 +297,29 @@ def test_plan_for_one_job_is_a_fleet_of_one_job(write, seed):
         least = min(one.cost_usd.value for one in asked.front if one.cost_usd is not None)
         assert found.cost_usd is not None
         assert found.cost_usd.value == pytest.approx(least, rel=1e-3)
+
+
+def test_an_undecided_job_names_the_pilot_that_compare_names(run, tmp_path):
+    rivals = "trn2.48xlarge,p5.48xlarge"
+    path = tmp_path / "mine.toml"
+    head = HEAD.format(horizon="120 d").replace("max_nodes = 8", "max_nodes = 64")
+    head = head.replace('["trn1.32xlarge", "trn2.48xlarge"]', str(rivals.split(",")))
+    asked = '[[job]]\nname = "a"\nmodel = "qwen3-8b"\ntokens = "500B"\nwithin = "30 d"\n'
+    path.write_text(head.replace("'", '"') + asked)
+    summary = run("fleet", path, "--no-limit-costs", "--json").json["summary"]
+    best = summary["pilots"][0]
+    assert summary["verdict_is"] == "tie"
+    assert summary["regret_usd"] - best["regret_after_usd"] > best["cost_usd"]
+    assert f"Twenty steps of a on {best['nodes']} x {best['instance']}" in summary["verdict"]
+    alone = run(
+        *("compare", "qwen3-8b", "--tokens", "500B", "--deadline", "30d", "--on", rivals),
+        *("--max-nodes", "64", "--price-date", "2026-11-21", "--json"),
+    ).json["summary"]["pilots"][0]
+    named = ("instance", "nodes", "purchase", "layout")
+    assert [best[key] for key in named] == [alone[key] for key in named]
+    assert best["regret_after_usd"] == pytest.approx(alone["regret_after_usd"], rel=0.05)
+
+
+def test_a_sure_choice_needs_no_pilot(run, write):
+    summary = run("fleet", write(job()), "--no-limit-costs", "--json").json["summary"]
+    assert (summary["verdict_is"], summary["pilots"]) == ("clear", [])

@@ -6,11 +6,11 @@ import datetime
 from collections.abc import Mapping
 from typing import Literal
 
-from trnbench.facts.records import Record, asdict
+from trnbench.facts.records import Record, asdict, replace
 from trnbench.money.fleet.relax import LimitCost
 from trnbench.predict.assumption import Assumption, merged
 from trnbench.show.row import Cell, Interval, cells, interval_cells
-from trnbench.verbs.quotes.lead import CLEAR
+from trnbench.verbs.quotes.lead import CLEAR, Pilot
 
 FLEET_KEYS = (
     *("name", "model", "job", "instance", "nodes", "region", "purchase"),
@@ -45,11 +45,20 @@ class FleetRow(Record):
     """Share of draws in which no other type in time is cheaper; None where none would do."""
     regret_usd: float | None = None
     """Mean of its bill less that of the cheapest type of each draw."""
+    pilots: tuple[Pilot, ...] = ()
+    """Measurements that would cut the regret by more than they cost, the best one first."""
     start_day: int = 0
     deadline_day: float | None = None
     reasons: tuple[str, ...] = ()
     assumed: tuple[Assumption, ...] = ()
     """What nobody said of its steps."""
+
+    @property
+    def saved_usd(self) -> float:
+        """USD that the best measurement saves, less what it costs; 0 without one."""
+        if not self.pilots or self.regret_usd is None:
+            return 0.0
+        return self.regret_usd - self.pilots[0].regret_after_usd - self.pilots[0].cost_usd
 
     def row(self) -> dict[str, Cell]:
         """Return the row that machines read."""
@@ -142,6 +151,17 @@ class FleetAnswer(Record):
         return sum(known) if known else None
 
     @property
+    def pilot(self) -> tuple[str, Pilot] | None:
+        """The job and the measurement that save most, with what all jobs then risk."""
+        measured = [row for row in self.rows if row.pilots]
+        if not measured or self.regret_usd is None:
+            return None
+        row = max(measured, key=lambda one: one.saved_usd)
+        best, own_usd = row.pilots[0], row.regret_usd or 0.0
+        left = self.regret_usd - own_usd + best.regret_after_usd
+        return row.name, replace(best, regret_after_usd=left)
+
+    @property
     def verdict_is(self) -> Literal["clear", "tie", "none"]:
         """`clear` where the instance type of every job is the cheapest in most draws."""
         if not self.feasible:
@@ -166,6 +186,7 @@ class FleetAnswer(Record):
             "recommended": {row.name: row.instance for row in self.rows if row.instance},
             **interval_cells("cost_usd", self.cost_usd),
             **cells(self, "regret_usd finish_days bound_usd gap branches columns stopped binding"),
+            "pilots": [{"name": row.name, **one.row()} for row in self.rows for one in row.pilots],
             "bill": [asdict(one) for one in self.bill],
             "prices": self.prices,
             "purchases": [

@@ -29,15 +29,21 @@ from trnbench.show.row import Interval
 from trnbench.verbs.fleet.answer import SpotRisk
 from trnbench.verbs.fleet.jobs import JobWays
 from trnbench.verbs.quotes.draws import drawn_work_s
+from trnbench.verbs.quotes.lead import RISKED, Pilot
 from trnbench.verbs.quotes.markets import Explored
+from trnbench.verbs.quotes.pilots import Undecided, worth_measuring
 from trnbench.verbs.quotes.rivals import bills
 
 
 class TypeChoice(Record):
-    """How sure a job's instance type is: its chance of being the cheapest, and the mean regret."""
+    """How sure a job's instance type is: its chance of being the cheapest, and the mean regret.
+
+    `pilots` would cut the regret by more than they cost, the best one first.
+    """
 
     cheapest: float
     regret_usd: float
+    pilots: tuple[Pilot, ...] = ()
 
 
 class FleetRisk(Record, eq=False):
@@ -121,10 +127,25 @@ def _choice(
         return None
     others = [_drawn(replace(run, way=way), job.choice(way), draws) for way in best.values()]
     costs = np.array([bills(one) for one in (drawn, *others)])
+    risked = max(regret_usd(costs, costs[0]), 0.0)
+    made: tuple[Pilot, ...] = ()
+    if risked >= RISKED * float(np.mean(costs[0])):
+        ways = (run.way, *best.values())
+        tried = [_undecided(job.choice(way), way.nodes) for way in ways]
+        made = worth_measuring([one for one in tried if one is not None], costs, risked, draws)
     return TypeChoice(
         cheapest=cheapest_probabilities([*costs], [True] * len(costs))[0],
-        regret_usd=max(regret_usd(costs, costs[0]), 0.0),
+        regret_usd=risked,
+        pilots=made,
     )
+
+
+def _undecided(choice: Explored, nodes: int) -> Undecided | None:
+    """The cluster of a way with the layout that the job would run."""
+    layouts, part = choice.layouts(nodes), choice.main(nodes)
+    if layouts is None:
+        return None
+    return Undecided(explored=choice, nodes=nodes, layout=layouts[part], part=part)
 
 
 def _tariff(market: Market, option: str) -> Tariff | None:

@@ -242,6 +242,7 @@ class _Planning(Record):
             on_time_probability=risk.in_time.get(name),
             cheapest_probability=sure and sure.cheapest,
             regret_usd=sure and sure.regret_usd,
+            pilots=sure.pilots if sure else (),
             assumed=_assumed(one, way),
             start_day=run.start,
             deadline_day=run.task.deadline,

@@ -12,7 +12,7 @@ from trnbench.show.report import Report, columns, draw_rows
 from trnbench.show.text_table import Style
 from trnbench.verbs.fleet.answer import FLEET_KEYS, FleetAnswer, SpotRisk
 from trnbench.verbs.quotes.notes import assumed_block
-from trnbench.verbs.quotes.verdict import MOST_WORDS, dollars, listed, percent, words_of
+from trnbench.verbs.quotes.verdict import MOST_WORDS, dollars, listed, percent, pilot_text, words_of
 
 RUNS = "runs"
 NAMED = 2
@@ -78,6 +78,9 @@ def fleet_verdict(answer: FleetAnswer) -> str:
         sure = f"is cheapest with {percent(row.cheapest_probability)} probability"
         choice = f"The least certain choice, {row.instance} for {row.name}, {sure}"
         told.append(f"{choice}; deciding now risks about {dollars(regret)}")
+        if answer.pilot is not None:
+            name, pilot = answer.pilot
+            told.append(pilot_text(pilot, of=name))
     return " ".join(f"{one}." for one in told if one)
 
 

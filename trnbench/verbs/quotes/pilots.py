@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from trnbench.facts.arrays import FloatArray
-from trnbench.facts.records import replace
+from trnbench.facts.records import Record, replace
 from trnbench.facts.units import HOUR_S
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.money.billing import charges
@@ -50,19 +50,43 @@ def with_pilots(found: Judged, explored: Mapping[str, Explored], draws: CommonDr
         return verdict
     if verdict.verdict_is == "clear" and risked < RISKED * leading.mean_usd:
         return verdict
-    pilots = []
     named = [one for one in verdict.chances if one in verdict.named or one.cheapest >= RISKED]
-    for chance in named[:MOST_TYPES]:
-        quote = found.quotes[chance.place]
-        known = explored[quote.instance]
-        cluster = _smallest(known, quote)
-        if cluster is None:
-            continue
-        made = _pilot(known, *cluster, found.costs, draws)
+    quotes = [found.quotes[one.place] for one in named]
+    tried = [
+        Undecided(
+            explored=explored[quote.instance],
+            nodes=quote.nodes,
+            layout=quote.step.layout,
+            part=quote.main,
+        )
+        for quote in quotes
+    ]
+    return replace(verdict, pilots=worth_measuring(tried, found.costs, risked, draws))
+
+
+class Undecided(Record, eq=False):
+    """A cluster that may be bought, and the layout of the part of the run that takes longest."""
+
+    explored: Explored
+    nodes: int
+    layout: PartialLayout
+    part: int
+
+
+def worth_measuring(
+    tried: Sequence[Undecided], costs: FloatArray, risked: float, draws: CommonDraws
+) -> tuple[Pilot, ...]:
+    """The pilots that save more of the regret `risked` than they cost, the best one first.
+
+    `costs` are the bills between which the choice lies, a row each; `tried` is likeliest first.
+    """
+    pilots = []
+    for one in tried[:MOST_TYPES]:
+        cluster = _smallest(one)
+        made = _pilot(one.explored, *cluster, costs, draws) if cluster is not None else None
         if made is not None and risked - made.regret_after_usd > made.cost_usd:
             pilots.append(made)
-    worth = sorted(pilots, key=lambda one: one.regret_after_usd + one.cost_usd)
-    return replace(verdict, pilots=tuple(worth))
+    return tuple(sorted(pilots, key=lambda made: made.regret_after_usd + made.cost_usd))
 
 
 def pilot_row(verdict: Verdict, quotes: Sequence[Quote]) -> Row | None:
@@ -78,14 +102,14 @@ def pilot_row(verdict: Verdict, quotes: Sequence[Quote]) -> Row | None:
     return {**like.row(), "nodes": best.nodes, **best.layout.given, **length}
 
 
-def _smallest(explored: Explored, quote: Quote) -> tuple[TrainSetup, PartialLayout] | None:
-    """The fewest nodes, a power of two, that hold the quote's layout with fewer replicas."""
-    layout = quote.step.layout
+def _smallest(one: Undecided) -> tuple[TrainSetup, PartialLayout] | None:
+    """The fewest nodes, a power of two, that hold the layout with fewer replicas."""
+    explored, layout = one.explored, one.layout
     each = explored.setup.ranks // explored.setup.nodes
     nodes = 1
-    while nodes < quote.nodes:
+    while nodes < one.nodes:
         if nodes * each % layout.replica_ranks == 0:
-            setup = explored.setup_on(nodes, explored.portions[quote.main])
+            setup = explored.setup_on(nodes, explored.portions[one.part])
             smaller = with_replicas(layout, nodes * each // layout.replica_ranks)
             if fits(setup, smaller.complete()):
                 return setup, smaller

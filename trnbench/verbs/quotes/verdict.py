@@ -13,7 +13,7 @@ from trnbench.facts.records import Record, replace
 from trnbench.facts.units import HOUR_S, Dimension, money_text, scale_for, significant
 from trnbench.money.objective import Limits
 from trnbench.verbs.quotes.answer import Quote
-from trnbench.verbs.quotes.lead import Chance, Verdict
+from trnbench.verbs.quotes.lead import Chance, Pilot, Verdict
 from trnbench.verbs.quotes.text import cluster_text, span_text, time_text
 
 if TYPE_CHECKING:
@@ -286,13 +286,16 @@ def advice_text(verdict: Verdict) -> str:
         return ""
     if not verdict.pilots:
         return f"Deciding now risks about {dollars(risked)}; no pilot would pay for itself."
-    best = verdict.pilots[0]
-    block = " as a Capacity Block" if best.option == "capacity-block" else ""
-    price = f"about {_about(best.hours)}, {dollars(best.cost_usd)}{block}"
+    return f"Deciding now risks about {dollars(risked)}. {pilot_text(verdict.pilots[0])}."
+
+
+def pilot_text(pilot: Pilot, *, of: str = "") -> str:
+    """The sentence on a measurement, what it costs and leaves at risk; `of` names its job."""
+    block = " as a Capacity Block" if pilot.option == "capacity-block" else ""
+    price = f"about {_about(pilot.hours)}, {dollars(pilot.cost_usd)}{block}"
     return (
-        f"Deciding now risks about {dollars(risked)}. Twenty steps on {best.nodes:,} x "
-        f"{best.instance} ({price}) would cut that to "
-        f"{dollars(best.regret_after_usd)}."
+        f"Twenty steps{f' of {of}' if of else ''} on {pilot.nodes:,} x {pilot.instance} ({price}) "
+        f"would cut that to {dollars(pilot.regret_after_usd)}"
     )
 
 
