@@ -12,6 +12,7 @@ from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.predict.played import played_step
 from trnbench.predict.search.question import question_of
+from trnbench.predict.search.result import Found
 from trnbench.predict.search.search import search
 from trnbench.predict.settled import with_habits
 from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
@@ -71,28 +72,32 @@ def across_chips(case: Case) -> bool:
     return bool(case.layout.tp > case.setup.platform.chip.ranks(None))
 
 
-def _fitting() -> Iterator[tuple[TrainSetup, list[Layout]]]:
+def _fitting() -> Iterator[tuple[TrainSetup, Sequence[Found]]]:
     for model, sequence in MODELS.items():
         for instance, nodes in MACHINES.items():
             setup = train_setup(open_catalog(), model, instance, nodes)
             given = layout_of(**({} if sequence is None else {"sequence": sequence}))
             layout, _ = with_habits(setup.model, setup.stack, given, setup.ranks)
             found = search(question_of(setup, layout, (nodes,)), top=10**6)
-            yield setup, [one.layout for one in found.by_nodes[nodes].ranked]
+            yield setup, found.by_nodes[nodes].ranked
 
 
 def _drawn(
-    setup: TrainSetup, fitting: Sequence[Layout], each: int, random: np.random.Generator
+    setup: TrainSetup, fitting: Sequence[Found], each: int, random: np.random.Generator
 ) -> list[Layout]:
-    piped = [layout for layout in fitting if layout.pp > 1]
-    across = [layout for layout in fitting if layout.tp > setup.platform.chip.ranks(None)]
     third = each // 3
-    found = []
-    for pool, count in ((piped, third), (across, third), (fitting, each - 2 * third)):
-        some = pool or fitting
-        places = random.choice(len(some), min(count, len(some)), replace=False)
-        found += [some[place] for place in places]
-    return found
+    pools = [(fitting, each - 2 * third)]
+    if third:
+        # Only here is every layout written out: there may be tens of thousands.
+        chips = setup.platform.chip.ranks(None)
+        piped = [one for one in fitting if one.layout.pp > 1]
+        across = [one for one in fitting if one.layout.tp > chips]
+        pools = [(piped or fitting, third), (across or fitting, third), *pools]
+    return [
+        some[place].layout
+        for some, count in pools
+        for place in random.choice(len(some), min(count, len(some)), replace=False)
+    ]
 
 
 def closed_form(case: Case) -> Seconds:
