@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -198,6 +199,7 @@ def test_every_knob_changes_the_program(name):
     assert _digest(model, plain) != _digest(model, changed)
 
 
+@functools.cache
 def _digest(model, layout):
     program = training_step(model, layout)
     blocks = [

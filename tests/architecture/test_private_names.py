@@ -78,6 +78,7 @@ def foreign(tree: ast.AST) -> set[str]:
     return asked(tree) - ours() | {name for name in imported(tree) if is_private(name)}
 
 
+@pytest.mark.slow
 def test_no_module_uses_a_private_name_of_another_package():
     assert {(name, one) for name, tree in trees().items() for one in foreign(tree)} <= ALLOWED
 
@@ -128,6 +129,7 @@ def shared(one: type, base: type) -> set[str]:
     return theirs & {*asked(its), *defined(its)}
 
 
+@pytest.mark.slow
 def test_no_widget_has_or_asks_for_a_private_name_of_textuals():
     found = widgets()
     assert len(found) > 30

@@ -41,6 +41,7 @@ def test_commands_about_files_import_nothing_heavy(arguments):
     assert imported(arguments, HEAVY) == ""
 
 
+@pytest.mark.slow
 def test_a_step_whose_groups_are_known_imports_nothing_that_places_buys_or_launches():
     step = ["train", "llama2-7b", "--on", "trn1.32xlarge:4", "--tp", "8", "--pp", "1", "-q"]
     others = (

@@ -26,7 +26,7 @@ def run(capfdbinary, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.delenv("TRNBENCH_SPEC_PATH", raising=False)
     # Tests run side by side already, and what one search has priced the next need not price again.
-    # Searches on processors of their own are asked for in goldens, captures and `search_all`'s tests.
+    # Goldens, captures and the tests of `search_all` ask on all processors.
     monkeypatch.setattr("trnbench.cli.watching.processors", lambda: 1)
 
     def run(*arguments: object) -> Outcome:

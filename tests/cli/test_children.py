@@ -81,6 +81,7 @@ def address_of(process):
     return found[0]
 
 
+@pytest.mark.slow
 def test_a_study_runs_nothing_of_the_folder_it_is_run_in(tmp_path):
     hostile(tmp_path, SOME)
     code, said = done_there(tmp_path, "study", "run", prepare(tmp_path, 2), "--workers", "2")
@@ -179,6 +180,7 @@ def deadly(verb, options, catalog=None):
 ASK = command_line.ask
 
 
+@pytest.mark.slow
 def test_a_cell_whose_worker_dies_is_left_open_and_asked_again(run, tmp_path, monkeypatch):
     monkeypatch.setenv("TRNBENCH_KEEP", "1")
     study = prepare(tmp_path, 4)

@@ -30,6 +30,7 @@ def rows(run, *arguments, code=0):
     return done.json["rows"]
 
 
+@pytest.mark.slow
 def test_a_row_a_type_with_time_money_and_what_they_rest_on(run):
     trn1, trn2 = rows(run, *RUN, *TWO, "--nodes", 4)
     assert set(trn1) >= KEYS
@@ -53,6 +54,7 @@ def test_a_row_a_type_with_time_money_and_what_they_rest_on(run):
     assert trn2["low_relative_cost"] < trn2["relative_cost"] < trn2["high_relative_cost"]
 
 
+@pytest.mark.slow
 def test_break_even_is_where_the_bills_meet(run):
     _, trn2 = rows(run, *RUN, *TWO, "--nodes", 4, "--purchase", "on-demand", *own("trn2.48xlarge"))
     # By the second, cost is in proportion to 1 / speed, but for the start and the last checkpoint.
@@ -95,6 +97,7 @@ def test_the_usual_question_is_answered_and_said(run):
     assert "Assumed tokens 2T, on trn1.32xlarge, trn1n.32xlarge, trn2.48xlarge," in shown
 
 
+@pytest.mark.slow
 def test_every_terminal_has_room_for_cost_and_days_with_their_ranges(run, monkeypatch):
     where = ("--on", "trn1.32xlarge,trn3-ultraserver-gen2", "--nodes", "1")
     done = run("compare", *RUN, *where, "--price", "trn3-ultraserver-gen2=500")
@@ -132,11 +135,13 @@ def test_equal_cost_is_the_fastest_for_no_more_money(run):
     assert more[0]["cost_usd"] > trn1["cost_usd"]
 
 
+@pytest.mark.slow
 def test_equal_cost_with_what_has_no_price(run):
     found = rows(run, *RUN, "--on", "trn1.32xlarge,trn2-ultraserver", "--equal-cost")
     assert found[1]["reasons"] == ["no price of trn2-ultraserver, so none that is equal"]
 
 
+@pytest.mark.slow
 def test_no_price_is_null_with_the_way_out(run):
     _, ultra = rows(run, *RUN, "--on", "trn1.32xlarge,u-trn2x64", "--nodes", 4)
     assert ultra["instance"] == "trn2-ultraserver"
@@ -147,6 +152,7 @@ def test_no_price_is_null_with_the_way_out(run):
     assert any("--price trn2-ultraserver=USD" in note for note in ultra["notes"])
 
 
+@pytest.mark.slow
 def test_an_assumed_price_is_shown_as_assumed(run):
     _, ultra = rows(
         run,
@@ -352,6 +358,7 @@ def test_malformed_input_is_one_clear_line(run, arguments, told):
     assert done.err.startswith("trnbench: error: ")
 
 
+@pytest.mark.slow
 def test_each_row_has_its_share_of_the_draws(run):
     done = run("compare", *RUN, "--on", "trn1.32xlarge,trn2.48xlarge,trn2-ultraserver", "--json")
     found, summary = done.json["rows"], done.json["summary"]

@@ -87,6 +87,7 @@ def test_a_fleet_of_no_jobs(run, write):
     assert done.json["summary"]["verdict"] == "Nothing to buy: the fleet has no jobs."
 
 
+@pytest.mark.slow
 def test_a_quota_of_nothing_is_named(run, write):
     quotas = "".join(
         f'\n[[quota]]\ninstance = "{name}"\nnodes = 0\n'
@@ -100,6 +101,7 @@ def test_a_quota_of_nothing_is_named(run, write):
     assert done.json["rows"][0]["instance"] is None
 
 
+@pytest.mark.slow
 def test_one_impossible_job_leaves_the_others_their_plan(run, write):
     parts = job("a"), job("huge", model="llama3.1-405b", tokens="10T")
     done = run("fleet", write(*parts), "--json")
@@ -224,6 +226,7 @@ def test_when_time_runs_out_the_plan_made_job_by_job_stands_in(run, write):
     assert "planned job by job" in run(*asked).out
 
 
+@pytest.mark.slow
 def test_a_plan_on_spot_is_played_too(run):
     asked = ("llama2-7b", "--tokens", "10B", "--on", "trn1.32xlarge", "--nodes", 1, "--tp", 8)
     dated = (*asked, "--price-date", "2026-11-21")
@@ -253,8 +256,12 @@ def test_a_job_in_shares_of_its_tokens_is_compared_part_by_part(run, write):
     assert [part["global_batch"] for part in row["phases"]] == [256, 128]
 
 
+KEPT_SEEDS = (0, 2, 6, 7, 8)
+"""Seeds of which the quick suites try a fleet: of these each way to buy is one."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sampled(range(20), KEPT_SEEDS))
 def test_plan_for_one_job_is_a_fleet_of_one_job(write, seed):
     draw = random.Random(seed)
     model, tokens = draw.choice(

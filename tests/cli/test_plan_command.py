@@ -29,6 +29,7 @@ def chosen(found):
     return row
 
 
+@pytest.mark.slow
 def test_what_repeats_it_looks_in_the_same_folders(run, tmp_path, monkeypatch):
     asked, listed = tmp_path / "my asked", tmp_path / "listed"
     (asked / "chips").mkdir(parents=True)
@@ -74,6 +75,7 @@ def test_rows_are_the_front_and_one_is_chosen(run):
     assert chosen(answer(run, *RUN, *TWO, "--objective", "time"))["days"] == min(days)
 
 
+@pytest.mark.slow
 def test_configurations_are_counted_and_add_up(run):
     counts = answer(run, *RUN, *TWO)["summary"]["configurations"]
     for one in counts["by_instance"]:
@@ -108,6 +110,7 @@ def test_a_command_of_everything(run):
     assert again == found
 
 
+@pytest.mark.slow
 def test_sensitivity_and_break_even(run):
     found = answer(run, *RUN, *TWO, "--deadline", "60d")
     plan, summary = chosen(found), found["summary"]
@@ -124,6 +127,7 @@ def test_sensitivity_and_break_even(run):
     assert other["break_even_mfu"] > other["mfu"]
 
 
+@pytest.mark.slow
 def test_a_baseline_for_the_break_even(run):
     found = answer(run, *RUN, *TWO, "--baseline", "trn1.32xlarge")
     (row,) = found["summary"]["break_even"]
@@ -183,6 +187,7 @@ def test_what_binds_is_the_figure_that_was_held_against_the_limit(run):
         assert float(ratio.replace(",", "")) == pytest.approx(held, rel=0.01)
 
 
+@pytest.mark.slow
 def test_the_fastest_plan_is_not_called_the_cheapest(run):
     found = answer(run, *RUN, *TWO, "--objective", "time")
     fastest, *_, cheapest = found["rows"]
@@ -240,6 +245,7 @@ def test_no_price_at_all(run):
     assert near["days"] is not None
 
 
+@pytest.mark.slow
 def test_what_has_no_price_is_left_out_and_said(run):
     found = answer(run, *RUN, "--on", "trn1.32xlarge,trn2-ultraserver", "--max-nodes", 16)
     assert "no published price" in found["summary"]["left_out"]["trn2-ultraserver"]
@@ -357,6 +363,7 @@ def test_a_schedule_that_the_stack_refuses_is_no_plan_whatever_the_degrees(run, 
     assert run(verb, *asked, "--schedule", "zb-h1", "--assume-supported").code == 0
 
 
+@pytest.mark.slow
 def test_the_pilot_of_a_tie_is_written_as_a_folder(run, tmp_path):
     asked = ("llama3.1-70b", "--tokens", "2T", "--on", "trn2.48xlarge,p5.48xlarge", "--nodes", 64)
     done = run("plan", *asked, "--pilot", tmp_path / "pilot", "--json")

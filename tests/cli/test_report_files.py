@@ -149,6 +149,7 @@ def test_the_ending_of_a_file_chooses_its_format_unless_one_is_said(run, tmp_pat
     assert (tmp_path / name).read_text().startswith('{"shape"')
 
 
+@pytest.mark.slow
 def test_a_report_of_a_choice_stands_in_the_order_of_a_decision(run, tmp_path):
     page = tmp_path / "choice.md"
     asked = ("llama3.1-70b", "--tokens", "2T", "--on", "trn2.48xlarge,p5.48xlarge", "--nodes", 64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -202,7 +203,9 @@ def test_columns_that_mean_nothing_are_named(run, tmp_path):
     assert done.code == 0
     assert "not read: 'colour', 'steptime'" in done.err
     older = TINY.parents[2] / "workloads" / "published" / "gpu_steps.csv"
-    assert "not read" not in run("validate", "--evidence", older).err
+    with older.open() as lines:
+        file.write_text("".join(itertools.islice(lines, 10)))
+    assert "not read" not in run("validate", "--evidence", file).err
 
 
 @pytest.mark.slow

@@ -48,6 +48,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_decision_reads_as_before(name, capfdbinary, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
@@ -62,6 +63,7 @@ def test_a_decision_reads_as_before(name, capfdbinary, monkeypatch, tmp_path):
     assert out == held.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_report_reads_as_before(capfdbinary, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     path = tmp_path / "report.md"

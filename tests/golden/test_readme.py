@@ -27,10 +27,10 @@ TABLE = re.compile(r"(?<=<!-- accuracy -->\n).*?(?=<!-- /accuracy -->)", re.DOTA
 
 
 def captures():
-    """Yield the commands; moving 1 GiB with real numbers is slow."""
+    """Yield the commands; moving 1 GiB with real numbers and six types are slow."""
     for found in CAPTURE.finditer(text_of_all()):
         command = found["command"]
-        slow = "--check" in command.split()
+        slow = "--check" in command.split() or command.startswith("trnbench compare")
         yield pytest.param(command, marks=[pytest.mark.slow] if slow else [])
 
 

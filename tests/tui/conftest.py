@@ -8,6 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from textual.css.stylesheet import Stylesheet
 
 from trnbench.engines.analytic.step.memory_parts import CATEGORIES
 from trnbench.facts.catalog.provenance import Kind
@@ -37,6 +38,22 @@ def home(tmp_path, monkeypatch):
     for name in ("NO_COLOR", "TRNBENCH_SPEC_PATH"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parsed_once():
+    """Styles of widgets are parsed once for all applications that have the same variables."""
+    plainly, parsed = Stylesheet._parse_rules, {}
+
+    def parse(sheet, *args, **kwargs):
+        key = (args, *sorted(kwargs.items()), *sorted(sheet._variables.items()))
+        if key not in parsed:
+            parsed[key] = plainly(sheet, *args, **kwargs)
+        return parsed[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stylesheet, "_parse_rules", parse)
+        yield
 
 
 @pytest.fixture(scope="session")

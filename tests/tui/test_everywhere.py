@@ -339,6 +339,7 @@ async def test_a_filter_is_named_and_escape_ends_it(opened):
         assert isinstance(app.focused, ResultTable)
 
 
+@pytest.mark.slow
 async def test_digits_lead_to_places_tab_goes_on_inside_and_escape_goes_up(
     made, silent, unplotted, until
 ):
@@ -729,6 +730,7 @@ async def test_names_are_picked_where_there_is_hardly_room(opened):
     assert app.is_running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Choices, Picker])
 async def test_a_list_without_room_turns_no_page(opened, kind):
     app, pilot = opened
@@ -830,6 +832,7 @@ async def test_a_schedule_is_drawn_as_wide_as_its_place_after_a_resize_elsewhere
         assert place.size.width < 160  # beside the form
 
 
+@pytest.mark.slow
 async def test_nothing_is_dim_in_a_theme_of_high_contrast(opened):
     app, pilot = opened
 

@@ -10,6 +10,7 @@ import pytest
 import tomli
 
 from tests.sampling import sampled
+from tests.validation.published import SETS, TOGETHER, scored
 from trnbench.evidence.fit.calibrate import mean_error
 from trnbench.evidence.fit.population import main as write_population
 from trnbench.evidence.fit.problem import KERNEL
@@ -20,18 +21,16 @@ from trnbench.facts.catalog.search import built_in_folder, open_catalog
 from trnbench.facts.units import Dimension, parse
 from trnbench.predict.setup import family_of
 from trnbench.verbs.calibrate.run import calibrate
-from trnbench.verbs.validate.run import validate
 
 SPECS = built_in_folder() / "specs"
 PUBLISHED = built_in_folder() / "workloads" / "published"
-SETS = ("trainium", "gpu")
 DENSE_STACKS = (
     *("training-megatron-a100", "training-llm-foundry-ampere", "training-llm-foundry-hopper"),
     *("training-nemo-hopper", "training-megatron-blackwell"),
 )
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("calibration")]
+pytestmark = [pytest.mark.slow, TOGETHER]
 
 
 def fitted_by_make(chips):
@@ -57,11 +56,6 @@ def gpu():
 @pytest.fixture(scope="module")
 def trainium():
     return fitted_by_make("trainium")
-
-
-@pytest.fixture(scope="module")
-def sections():
-    return {section.name: section for section in validate(set=SETS)}
 
 
 def leaves(table, path=""):
@@ -170,16 +164,16 @@ def test_what_rows_do_not_tell_is_not_called_derived(gpu):
     assert min(seen.values()) > 5
 
 
-def test_unseen_rows_of_fitted_gpu_stacks_are_met(sections):
-    unseen = [row for row in sections["gpu"].rows if row.within_stack and not row.fitted]
+def test_unseen_rows_of_fitted_gpu_stacks_are_met():
+    unseen = [row for row in scored()["gpu"].rows if row.within_stack and not row.fitted]
     # Six of them are small tests with virtual stages whose number their files leave in doubt.
     assert fmean(abs(row.error) for row in unseen if row.error is not None) <= 0.075
 
 
-def test_intervals_hold_what_they_promise(sections):
+def test_intervals_hold_what_they_promise():
     unseen = [
         row
-        for section in sections.values()
+        for section in scored().values()
         for row in section.rows
         if row.within_stack and not row.fitted and row.error is not None
     ]

@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from tests.sampling import sampled
 from trnbench.engines.analytic.matrix.time import matrix_time
 from trnbench.engines.emulate.tensor_engine.matrix import run_matrix
 from trnbench.facts.catalog.search import open_catalog
@@ -17,14 +18,15 @@ from trnbench.program.matrix import matrix_product
 
 CATALOG = open_catalog()
 SEED = 20261121
-SHAPES = 200
+SHAPES = (60, 200)
+"""So many are played, the more of them where tests may take minutes."""
 
 
-def sample(seed: int) -> list[tuple[int, int, int]]:
-    """Return shapes from 128 to 16384, evenly over the logarithm, half of them ragged."""
+def sample(seed: int, count: int) -> list[tuple[int, int, int]]:
+    """Return so many shapes from 128 to 16384, evenly over the logarithm, half of them ragged."""
     rng = random.Random(seed)
     shapes = []
-    for place in range(SHAPES):
+    for place in range(count):
         m, k, n = (round(2 ** rng.uniform(7, 14)) for _ in range(3))
         if place % 2:
             m, k, n = (round(size / 128) * 128 for size in (m, k, n))
@@ -33,11 +35,12 @@ def sample(seed: int) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", sampled(SHAPES, SHAPES[:1]))
 @pytest.mark.parametrize("number_format", ["bf16", "tf32", "fp32", "fp8_e4m3"])
 @pytest.mark.parametrize("chip_name", ["trainium1", "trainium2", "trainium3"])
-def test_blocked_times_agree(chip_name: str, number_format: str):
+def test_blocked_times_agree(chip_name: str, number_format: str, count: int):
     chip = load_chip(CATALOG, chip_name)
-    shapes = sample(SEED)
+    shapes = sample(SEED, count)
     m, k, n = np.array(shapes, dtype=np.float64).T
     closed = matrix_time(matrix_product(m, k, n, format_a=number_format), chip)
     played = [run_matrix(matrix_product(*shape, format_a=number_format), chip) for shape in shapes]

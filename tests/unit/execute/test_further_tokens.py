@@ -45,6 +45,7 @@ def test_gradients_are_the_slopes_of_all_losses(name, small_model, small_trainer
     assert found[at[1:]] == pytest.approx(slope, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_each_depth_learns_its_own_token(small_model, small_trainer):
     trainer = small_trainer(small_model(depths=2), rate=2e-2)
     before = losses(trainer)

@@ -123,8 +123,18 @@ APART: dict[str, dict] = {
         "pipeline_layout": "Et|t|||m*2|L",
     },
 }
+AGAIN = (
+    *("further tokens of tied ends", "further tokens of a mixture", "adapters"),
+    *("adapters beside tied ends", "adapters on attention of a mixture"),
+)
+"""Models that go through the layouts of another: the quick suites try every third of theirs."""
 CASES = [
-    pytest.param(kind, degrees, id=f"{kind}: {how}")
+    pytest.param(
+        kind,
+        degrees,
+        id=f"{kind}: {how}",
+        marks=[pytest.mark.soak] if kind in AGAIN and place % 3 and how != "packed" else [],
+    )
     for kind, layouts in (
         ("llama", DENSE),
         ("one key head", {k: DENSE[k] for k in ("tensor", "slices of gradients")}),
@@ -139,7 +149,7 @@ CASES = [
         ("adapters beside tied ends", TIED),
         ("adapters on attention of a mixture", MIXED),
     )
-    for how, degrees in layouts.items()
+    for place, (how, degrees) in enumerate(layouts.items())
 ]
 MODELS: dict[str, dict[str, object]] = {
     "llama": {},
@@ -200,6 +210,7 @@ def test_a_layout_trains_as_one_rank_does_and_sends_what_its_program_says(
     assert trainer.book.flop == {name: STEPS * flop for name, flop in said.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MODELS)
 def test_one_rank_learns(kind, small_model, small_trainer):
     trainer = small_trainer(small_model(**MODELS[kind]), **JOBS.get(kind, {}))

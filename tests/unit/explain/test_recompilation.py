@@ -9,6 +9,7 @@ from trnbench import explain
 COMPILED = "INFO ||NEURON_CC_WRAPPER||: Compiler status PASS\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [True, False])
 def test_a_log_that_compiles_between_steps_recompiles(tmp_path, again):
     log = tmp_path / "run.log"

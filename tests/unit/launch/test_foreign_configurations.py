@@ -115,6 +115,7 @@ GIANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", GIANTS.values(), ids=GIANTS)
 def test_what_is_long_is_read_in_one_go(tmp_path, text):
     # What grows as the square of such a text would not end.

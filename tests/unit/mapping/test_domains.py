@@ -63,6 +63,7 @@ def test_tensor_parallelism_over_two_trays_is_as_fast_as_in_one() -> None:
     assert _share_s(32, 8) == pytest.approx(_share_s(2, 8))
 
 
+@pytest.mark.slow
 def test_a_search_over_domains_of_several_sizes_prices_each_as_predict_does() -> None:
     setup = train_setup(CATALOG, "llama3.1-8b", "gb200-nvl72", 1)
     question = SearchQuestion(

@@ -28,6 +28,7 @@ RECIPES = [
 SHAPES = [(2048, 256, 16), (16, 256, 2048), (512, 256, 512)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", RECIPES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("check", [False, True])

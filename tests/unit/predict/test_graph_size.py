@@ -113,6 +113,7 @@ def test_train_says_what_makes_a_refused_graph_smaller(micro_batch: int, warned:
     assert all("try --micro-batch 1, a larger --tp" in one for one in told)
 
 
+@pytest.mark.slow
 def test_published_compilations_end_as_told() -> None:
     (file,) = shipped_evidence(["compile"])
     rows = [row for row in compare_compilations(CATALOG, file) if row.reason is None]

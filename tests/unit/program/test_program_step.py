@@ -284,6 +284,7 @@ LAYOUTS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(degrees=LAYOUTS, dense=st.booleans())
 def test_what_is_sent_is_received(degrees, dense):

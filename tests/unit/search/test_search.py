@@ -222,7 +222,7 @@ SMALL = {
 }
 
 
-LARGE = ("experts", "room to be left", "tiny, Trn2")
+LARGE = ("experts", "room to be left", "tiny, Trn1, 32 ranks", "tiny, Trn2")
 """Those of a few hundred layouts, each priced alone."""
 
 

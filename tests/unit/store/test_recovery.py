@@ -80,6 +80,7 @@ def checked(whole: bytes, seeds: range, folder: Path) -> int:
     return told
 
 
+@pytest.mark.slow
 def test_a_flip_in_any_page_is_told(whole, tmp_path):
     assert checked(whole, range(30), tmp_path) > 5
 

@@ -231,6 +231,7 @@ def test_searches_side_by_side_find_the_same():
     assert together == alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("equal_cost", [False, True])
 def test_rows_made_side_by_side_are_the_same(equal_cost):
     run = RUN.but(nodes=(4,)) if equal_cost else RUN
@@ -248,6 +249,7 @@ def test_requests_and_answers_travel_between_processes(compared):
     assert pickle.loads(pickle.dumps(compared)) == compared
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_cancelled_comparison_keeps_what_it_has(workers):
     calls = []

@@ -55,6 +55,7 @@ SCENARIOS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(SCENARIOS)
 def test_a_scenario_reads_back(tmp_path_factory, scenario):
     path = tmp_path_factory.getbasetemp() / "scenario.toml"

@@ -52,6 +52,7 @@ def moved(one: Tipping, factor: float) -> CompareQuestion:
     return ASKED.but(run=priced({**PRICES, name: factor * PRICES[name]}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("title", "up"),
     [
