@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.facts.arrays import BoolArray, IntArray
+from trnbench.facts.arrays import BoolArray, IntArray, numbered
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout, Schedule
@@ -174,21 +174,27 @@ def _sorted_out(
         if out.any():
             rejected[rule] = inner * out.astype(np.int64)
             left &= ~out
-    legal: list[tuple[IntArray, ...]] = []
     legal_at = np.zeros(shape, dtype=np.int64)
     outer = np.nonzero(left)
+    first, kind = _kinds(space, outer)
+    counts: list[IntArray] = []
+    places: list[tuple[IntArray, ...]] = []
     # Rows of outer degrees with all their inner ones, as many as a bounded amount of memory holds.
     at_once = max(AT_ONCE // max(inner, 1), 1)
-    for start in range(0, len(outer[0]), at_once):
-        part = tuple(axis[start : start + at_once] for axis in outer)
-        lost, legal_at[part], places = _inner_legal(space, layout, part)
-        legal.append(places)
+    for start in range(0, len(first), at_once):
+        part = first[start : start + at_once]
+        lost, legal, inner_places = _inner_legal(space, layout, tuple(axis[part] for axis in outer))
+        counts.append(legal)
+        places.append(inner_places)
+        mine = (kind >= start) & (kind < start + at_once)
+        rows = tuple(axis[mine] for axis in outer)
         for rule, count in lost.items():
             if count.any():
-                rejected.setdefault(rule, np.zeros(shape, dtype=np.int64))[part] += count
-    none = (np.zeros(0, dtype=PLACE),) * DIMENSIONS
-    several = zip(*(legal or [none]), strict=True)
-    index = legal[0] if len(legal) == 1 else tuple(map(np.concatenate, several))
+                broken_at = rejected.setdefault(rule, np.zeros(shape, dtype=np.int64))
+                broken_at[rows] += count[kind[mine] - start]
+    index = _of_rows(outer, kind, counts, places)
+    if counts:
+        legal_at[outer] = np.concatenate(counts)[kind]
     looks = tuple(_looks(space, variants, at, legal_at, rejected) for variants, at in looked_at)
     legal_points = Points(shape=space.shape, index=index)
     return ScheduleFamily(schedule=layout.schedule, legal=legal_points, looks=looks)
@@ -224,8 +230,8 @@ def _inner_legal(
 ) -> tuple[Mapping[str, IntArray], IntArray, tuple[IntArray, ...]]:
     """Check the inner degrees at some outer ones.
 
-    Results: layouts rejected by each rule and valid layouts, both per outer degree, and the indices
-    of the valid layouts.
+    Results: layouts rejected by each rule and valid layouts, both per outer degree, and the inner
+    indices of the valid layouts.
     """
     lost: dict[str, IntArray] = {}
     chunks = space.chunks(layout.schedule)
@@ -262,11 +268,43 @@ def _inner_legal(
     inner = np.indices(left.shape[1:]).astype(PLACE).reshape(3, -1)
     place = np.flatnonzero(left) - np.repeat(np.arange(rows) * inner.shape[1], count)
     columns = (inner[0], chunks.astype(PLACE)[inner[1]], inner[2])
-    index = (
+    return lost, count, tuple(axis.take(place) for axis in columns)
+
+
+def _kinds(space: Space, outer: tuple[IntArray, ...]) -> tuple[IntArray, IntArray]:
+    """A row of each kind of outer degrees, and the kind of each row.
+
+    Rows of a kind have the same valid inner degrees. Without experts these follow from the stages
+    and the data ranks: only those share out layers and micro-batches.
+    """
+    rows = np.arange(len(outer[0]))
+    if space.axes["ep"].tolist() != [1]:
+        return rows, rows
+    dp = np.broadcast_to(_outer(space.dp), _outer_shape(space))[outer]
+    numbers, kind = numbered(space.axes["pp"][outer[0]] * (dp.max(initial=0) + 1) + dp)
+    first = np.zeros(len(numbers), dtype=np.int64)
+    first[kind] = rows
+    return first, kind
+
+
+def _of_rows(
+    outer: tuple[IntArray, ...],
+    kind: IntArray,
+    counts: Sequence[IntArray],
+    places: Sequence[tuple[IntArray, ...]],
+) -> tuple[IntArray, ...]:
+    """Indices of the valid layouts of all rows, from the inner places of each kind of rows."""
+    if not counts:
+        return (np.zeros(0, dtype=PLACE),) * DIMENSIONS
+    of_kind = np.concatenate(counts)
+    count = of_kind[kind]
+    # Places of a kind lie together; those of a row begin where the ones of its kind do.
+    start = (np.cumsum(of_kind) - of_kind)[kind] - (np.cumsum(count) - count)
+    place = np.repeat(start, count) + np.arange(count.sum())
+    return (
         *(np.repeat(axis.astype(PLACE), count) for axis in outer),
-        *(axis.take(place) for axis in columns),
+        *(np.concatenate(axis).take(place) for axis in zip(*places, strict=True)),
     )
-    return lost, count, index
 
 
 def _of_each(mask: BoolArray) -> IntArray:
