@@ -6,7 +6,7 @@ import pytest
 from tests.unit.search.test_search import question
 from trnbench.facts.records import replace
 from trnbench.predict.search import rising
-from trnbench.predict.search.rising import fitting
+from trnbench.predict.search.rising import fitting, runs_of
 from trnbench.predict.search.search import search
 from trnbench.program.points import Points
 
@@ -28,14 +28,22 @@ def asked_of(sizes, available):
         looked.extend(at)
         return flat[at]
 
-    return fitting(points, available, needed).tolist(), len(looked)
+    return fitting(points, runs_of(points), available, needed).tolist(), len(looked)
 
 
-def test_each_run_is_cut_behind_the_largest_micro_batch_that_fits():
+def test_each_run_is_cut_behind_the_largest_micro_batch_that_fits(monkeypatch):
+    monkeypatch.setattr(rising, "AT_ONCE", 0)
     mask, looked = asked_of(SIZES, 6.5)
     assert mask == [True, True, False, False, False, False, True, True, True, True]
     # Four first ones, then the third of run 0 and of run 3, then the second of run 0.
     assert looked == 7
+
+
+def test_few_layouts_in_doubt_are_looked_at_together():
+    mask, looked = asked_of(SIZES, 6.5)
+    assert mask == [True, True, False, False, False, False, True, True, True, True]
+    # Four first ones, then the three behind them in run 0 and the two in run 3.
+    assert looked == 9
 
 
 def test_where_rounding_may_decide_every_layout_is_looked_at():

@@ -1,7 +1,8 @@
-"""Seconds that no step of some layouts falls short of, from what computes alone.
+"""Seconds that no step of some layouts falls short of, from compute and tensor parallelism alone.
 
 A stage of a pipeline with p stages takes at least the mean of all stages. So with T, the seconds
-that one micro-batch computes and is launched on all stages together, m micro-batches take at least
+that one micro-batch computes, waits for tensor ranks and is launched on all stages together, m
+micro-batches take at least
 
     gpipe         T (m + (p - 1) / v) / p         the last one passes all other stages, too
     1f1b          T (m + p - 1 - min(p - 1, m - 1) / 2) / p
@@ -14,25 +15,30 @@ and the update of the weights, again of the mean stage.
 behind it (a seconds), min(a, r) with r >= 2 a - w S and w = min(p - 1, m - 1). That is never less
 than a - w S / 2, so the whole is at least T + (m - 1 - w / 2) S, where S >= T / p.
 
-All else (exchanges, messages, slow nodes, a host that is late) adds seconds, and is left out: these
-bounds need no group of ranks to be placed.
+All else (other exchanges, messages, slow nodes, a host that is late) adds seconds, and is left out:
+of all groups of ranks only tensor ones, which are few, need to be placed.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from trnbench.engines.analytic.step.blocks import NOTHING
 from trnbench.engines.analytic.step.compute import Products, compute_time
+from trnbench.engines.analytic.step.exchanges import Exchanges
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.memo import Memo
 from trnbench.facts.workload.layout import Schedule
 from trnbench.predict.search.question import SearchQuestion
+from trnbench.predict.search.space import Variant
+from trnbench.program.block import Block
 from trnbench.program.job_passes import TRAIN
 from trnbench.program.job_phases import JobPhase, phases_of
 from trnbench.program.points import Points
 from trnbench.program.schedule import splits_backward
-from trnbench.program.slots import slot_of
+from trnbench.program.slots import Slot, slot_of
 from trnbench.program.step import StepProgram
 
 ROUNDED = 1 - 1e-9
@@ -40,13 +46,21 @@ ROUNDED = 1 - 1e-9
 
 
 class Floors:
-    """Bounds of the layouts of a question's programs, from operations that are priced once."""
+    """Bounds of the layouts of a question's programs, from operations that are priced once.
 
-    def __init__(self, question: SearchQuestion, products: Products) -> None:
-        self.question, self._products = question, products
-        self._blocks: Memo[tuple[object, str], tuple[FloatArray, FloatArray]] = Memo()
+    `exchanges` are those of programs with an equal variant, on the same grid.
+    """
 
-    def seconds(self, program: StepProgram, points: Points, like: object) -> FloatArray:
+    def __init__(
+        self,
+        question: SearchQuestion,
+        products: Products,
+        exchanges: Callable[[Variant], Exchanges],
+    ) -> None:
+        self.question, self._products, self._exchanges = question, products, exchanges
+        self._blocks: Memo[tuple[Variant, str, bool], tuple[FloatArray, FloatArray]] = Memo()
+
+    def seconds(self, program: StepProgram, points: Points, like: Variant) -> FloatArray:
         """Seconds that the step of each layout takes at least; 0 where nothing can compute it.
 
         Programs with an equal `like` have the same blocks.
@@ -62,10 +76,11 @@ class Floors:
         least_s = np.nan_to_num(ROUNDED * sum(each, NOTHING), nan=0.0)
         return np.broadcast_to(least_s, len(points))
 
-    def _phase_s(self, phase: JobPhase, points: Points, like: object) -> FloatArray:
+    def _phase_s(self, phase: JobPhase, points: Points, like: Variant) -> FloatArray:
         program, efficiency, pick = phase.program, self.question.efficiency, points.pick
         stack, grid = efficiency.stack, program.grid
-        computed = self._blocks.of((like, phase.name), lambda: self._stages_s(program))
+        key = like, phase.name, splits_backward(program.layout.schedule)
+        computed = self._blocks.of(key, lambda: self._stages_s(program, self._exchanges(like)))
         whole_s, update_s = map(pick, computed)
         pp, once_s = pick(grid.pp), NOTHING
         if program.trains:
@@ -76,8 +91,10 @@ class Floors:
         passes = least_passes(program.layout.schedule, pp, pick(grid.vpp), micro_batches)
         return np.asarray((whole_s * passes + update_s) / pp + once_s)
 
-    def _stages_s(self, program: StepProgram) -> tuple[FloatArray, FloatArray]:
-        """Seconds that all stages together compute for one micro-batch, and for an update."""
+    def _stages_s(
+        self, program: StepProgram, exchanges: Exchanges
+    ) -> tuple[FloatArray, FloatArray]:
+        """Seconds that all stages together take for one micro-batch, and for an update."""
         efficiency, question = self.question.efficiency, self.question
         computed = compute_time(
             program,
@@ -86,20 +103,38 @@ class Floors:
             logical_size=question.logical_size,
             known=self._products,
         )
-        split = splits_backward(program.layout.schedule)
+        split, factor = splits_backward(program.layout.schedule), efficiency.whole_factor
         whole_s, update_s = NOTHING, NOTHING
         for kind, block in computed.blocks.items():
             # Sums first: they span few axes, and the number of blocks spans others.
-            of_slots, of_update = NOTHING, NOTHING
+            of_slots: dict[Slot, FloatArray] = {}
+            of_update = NOTHING
             for (phase, _), seconds in block.parts.items():
-                if slot_of(phase, split=split) is None:
-                    of_update = of_update + seconds
+                slot = slot_of(phase, split=split)
+                if slot is None:
+                    of_update = of_update + factor * seconds
                 else:
-                    of_slots = of_slots + seconds
-            blocks = efficiency.whole_factor * program.instances(kind)
+                    of_slots[slot] = of_slots.get(slot, NOTHING) + factor * seconds
+            sent = self._sent_s(program.blocks[kind], exchanges.of(program), split=split)
+            hidden = efficiency.stack.overlaps.tensor
+            each = NOTHING
+            for slot in {**of_slots, **sent}:
+                taken, sent_s = of_slots.get(slot, NOTHING), sent.get(slot, NOTHING)
+                each = each + taken + (sent_s - hidden * np.minimum(sent_s, taken))
+            blocks = program.instances(kind)
             blocks = blocks if np.ptp(blocks) else blocks.ravel()[0]
-            whole_s, update_s = whole_s + blocks * of_slots, update_s + blocks * of_update
+            whole_s, update_s = whole_s + blocks * each, update_s + blocks * of_update
         return whole_s, update_s
+
+    def _sent_s(self, block: Block, exchanges: Exchanges, *, split: bool) -> dict[Slot, FloatArray]:
+        """Seconds of a block's exchanges between tensor ranks, by slot; 0 where none is known."""
+        sent: dict[Slot, FloatArray] = {}
+        ops = [op for op in block.collectives if op.axis == "tp"]
+        priced = exchanges.seconds_of(ops) if ops else {}
+        for op in ops:
+            if (slot := slot_of(op.phase, split=split)) is not None:
+                sent[slot] = sent.get(slot, NOTHING) + np.nan_to_num(priced[op], nan=0.0)
+        return sent
 
 
 def least_passes(

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from trnbench.facts.arrays import BoolArray, IntArray
+from trnbench.facts.arrays import BoolArray
 from trnbench.facts.records import replace
 from trnbench.predict.search.legality import OUTER, PLACE, ScheduleFamily
 from trnbench.predict.search.question import SearchQuestion
@@ -62,7 +62,7 @@ def parts(
     A part has at most `most` points, chunks aside, unless a single cluster has more. All clusters
     of a part have switch domains of one size, as exchanges are priced for one size of domain.
     """
-    used = _used(space, families)
+    used = _used(space, [family.legal for family in families])
     inner = prod(np.count_nonzero(used[axis]) for axis in set(ALONG.values()) - {0, ALONG["vpp"]})
     clusters = space.clusters
     points = np.bincount(clusters[used[0]], minlength=len(space.question.nodes)) * inner
@@ -73,12 +73,12 @@ def parts(
         if few and sizes[end] == sizes[start]:
             continue
         if start == 0 and end == len(points):
-            yield _trimmed(space, families, used)
+            yield _of_families(space, families, used)
         elif points[start:end].any():
             # Places along the first axis are in the order of clusters, and so are layouts.
             first, last = np.searchsorted(clusters, (start, end))
             mine = [_between(family, first, last) for family in families]
-            yield _trimmed(space, mine, _used(space, mine))
+            yield _of_families(space, mine, _used(space, [family.legal for family in mine]))
         start = end
 
 
@@ -88,39 +88,55 @@ def _between(family: ScheduleFamily, first: int, last: int) -> ScheduleFamily:
     return replace(family, legal=Points(shape=family.legal.shape, index=index))
 
 
-def _used(space: Space, families: Sequence[ScheduleFamily]) -> tuple[BoolArray, ...]:
-    """For each axis, a mask of the values at which some layout is valid."""
+def trimmed(space: Space, several: Sequence[Points]) -> tuple[Space, list[Points]]:
+    """A space reduced to the values at which some of its layouts are, and these layouts in it."""
+    return _trimmed(space, several, _used(space, several))
+
+
+def _used(space: Space, several: Sequence[Points]) -> tuple[BoolArray, ...]:
+    """For each axis, a mask of the values at which some layout is."""
     masks = []
     for axis, size in enumerate(space.shape):
         used = np.zeros(size, dtype=np.bool_)
-        for family in families:
+        for points in several:
             if size > 1:
-                used[family.legal.index[axis]] = True
-            elif len(family.legal):
+                used[points.index[axis]] = True
+            elif len(points):
                 used[:] = True
         masks.append(used)
     return tuple(masks)
 
 
 def _trimmed(
-    space: Space, families: Sequence[ScheduleFamily], used: Sequence[BoolArray]
-) -> tuple[Space, tuple[ScheduleFamily, ...]]:
-    """A space and its families, reduced to the used values of each axis."""
+    space: Space, several: Sequence[Points], used: Sequence[BoolArray]
+) -> tuple[Space, list[Points]]:
     axes = {name: values[used[ALONG[name]]] for name, values in space.axes.items()}
     small = Space(question=space.question, axes=axes)
     # Old place -> new place along an axis; None where no value is dropped.
     moved = [None if mask.all() else (np.cumsum(mask) - 1).astype(PLACE) for mask in used]
-
-    def of_family(family: ScheduleFamily) -> ScheduleFamily:
-        index: tuple[IntArray, ...] = tuple(
-            at if place is None else place.take(at)
-            for place, at in zip(moved, family.legal.index, strict=True)
+    return small, [
+        Points(
+            shape=small.shape,
+            index=tuple(
+                at if place is None else place.take(at)
+                for place, at in zip(moved, points.index, strict=True)
+            ),
         )
-        outer = np.ix_(*used[:OUTER])
-        return replace(
+        for points in several
+    ]
+
+
+def _of_families(
+    space: Space, families: Sequence[ScheduleFamily], used: Sequence[BoolArray]
+) -> tuple[Space, tuple[ScheduleFamily, ...]]:
+    """A space and its families, reduced to the used values of each axis."""
+    small, several = _trimmed(space, [family.legal for family in families], used)
+    outer = np.ix_(*used[:OUTER])
+    return small, tuple(
+        replace(
             family,
-            legal=Points(shape=small.shape, index=index),
+            legal=points,
             looks=tuple(replace(look, at=look.at[outer]) for look in family.looks),
         )
-
-    return small, tuple(map(of_family, families))
+        for family, points in zip(families, several, strict=True)
+    )

@@ -22,6 +22,8 @@ from trnbench.program.points import Points
 
 LARGE = 32_768
 """Layouts above which a few looks at each run cost less than one at every layout."""
+AT_ONCE = 8_192
+"""Layouts in doubt up to which one look at all of them costs less than looks one after another."""
 ROUNDED = 1e-9
 """Part of the memory by which rounding may make a larger micro-batch need less."""
 
@@ -33,10 +35,13 @@ def rises(model: Model, overheads: MemoryOverheads) -> bool:
 
 
 def fitting(
-    points: Points, available_bytes: float, needed: Callable[[Points], FloatArray]
+    points: Points,
+    runs: tuple[IntArray, IntArray],
+    available_bytes: float,
+    needed: Callable[[Points], FloatArray],
 ) -> BoolArray:
     """Mask of the layouts that fit, given the bytes that any of them need; runs lie together."""
-    first, last = _runs(points)
+    first, last = runs
     # Of a run, layouts before `low` fit and those from `high` on do not.
     low, high = first.copy(), last + 1
     look, open_runs = first, np.arange(len(first))
@@ -45,14 +50,21 @@ def fitting(
         if (np.abs(size - available_bytes) <= ROUNDED * available_bytes).any():
             return needed(points) <= available_bytes
         fits = size <= available_bytes
+        if len(look) > len(open_runs):
+            # All in doubt were looked at: as many as fit do so up to there.
+            low += np.bincount(np.searchsorted(first, look[fits], "right") - 1, minlength=len(low))
+            break
         low[open_runs[fits]] = look[fits] + 1
         high[open_runs[~fits]] = look[~fits]
         open_runs = open_runs[low[open_runs] < high[open_runs]]
-        look = (low[open_runs] + high[open_runs]) // 2
+        start, left = low[open_runs], high[open_runs] - low[open_runs]
+        look = start + left // 2
+        if len(look) < left.sum() <= AT_ONCE:
+            look = np.repeat(start - (np.cumsum(left) - left), left) + np.arange(left.sum())
     return np.asarray(np.arange(len(points)) < np.repeat(low, last + 1 - first))
 
 
-def _runs(points: Points) -> tuple[IntArray, IntArray]:
+def runs_of(points: Points) -> tuple[IntArray, IntArray]:
     """Number of the first and of the last layout of every run."""
     *others, _ = points.index
     new = np.ones(len(points), dtype=np.bool_)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from trnbench.facts.arrays import FloatArray, IntArray
-from trnbench.facts.records import Record, replace
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.layout import Layout, Schedule
+from trnbench.predict.search.legality import block_modes, own_modes
 from trnbench.predict.search.space import ALONG, Axis, Space, Variant
 from trnbench.program.points import Points
-from trnbench.program.step import StepProgram
+from trnbench.program.step import StepProgram, training_step
 
 
 class Run(Record, eq=False):
@@ -69,6 +73,40 @@ class Seen(Record, eq=False):
     def layout(self, number: int) -> Layout:
         index = tuple(int(axis[number]) for axis in self.points.index)
         return self.run.layout(int(np.ravel_multi_index(index, self.points.shape)))
+
+
+class SearchHooks(Record):
+    """Callbacks of the caller, called between one chunk of layouts and the next."""
+
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None
+    """Called with (layouts done, valid layouts expected in all, the word "layouts")."""
+    cancel: Callable[[], bool] = lambda: False
+    """Ends the search once it returns true; results up to then are kept."""
+    watch: Callable[[Seen], None] = lambda seen: None
+    """Called with every layout that was priced."""
+
+
+class Programs(Record, eq=False):
+    """Programs of a space's variants, each lowered at its first use."""
+
+    space: Space
+    known: Memo[Variant, StepProgram] = field(default_factory=Memo)
+    likely: dict[Variant, StepProgram] = field(default_factory=dict)
+    """The last program lowered by the modes that operations depend on."""
+
+    def of(self, variant: Variant) -> StepProgram:
+        return self.known.of(variant, lambda: self._lowered(variant))
+
+    def _lowered(self, variant: Variant) -> StepProgram:
+        layout = self.space.layout(self.space.schedules[0], variant)
+        # Variants with the same blocks differ only in what their stages hold: they share
+        # operations.
+        own = block_modes(own_modes(variant))
+        program = training_step(
+            self.space.question.model, layout, like=self.likely.get(own), known_legal=True
+        )
+        self.likely[own] = program
+        return program
 
 
 def played(program: StepProgram, schedule: Schedule) -> StepProgram:

@@ -37,69 +37,41 @@ therefore cut between clusters, and `result.reunited` puts the answers together.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
-from trnbench.engines.analytic.step.compute import Products
-from trnbench.engines.analytic.step.engines import Engines, keep_forms
-from trnbench.engines.analytic.step.exchanges import Exchanges, exchanges_of
-from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
 from trnbench.engines.analytic.step.memory import JobMemory
-from trnbench.engines.analytic.step.time import step_prices
 from trnbench.errors import InputError
-from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, distinct
-from trnbench.facts.calibration.coverage import DEGREES
-from trnbench.facts.memo import Memo
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Schedule
-from trnbench.predict.job_rates import job_rates
 from trnbench.predict.search import rising
-from trnbench.predict.search.answer import Best, SearchState, answer
-from trnbench.predict.search.bounds import Floors
-from trnbench.predict.search.counts import COLLECTIVE, FORMAT, MEMORY
+from trnbench.predict.search.answer import Best, answer
+from trnbench.predict.search.counts import MEMORY
 from trnbench.predict.search.legality import (
     ScheduleFamily,
-    block_modes,
     families,
-    group_modes,
-    own_modes,
 )
 from trnbench.predict.search.parts import blocks, parts
-from trnbench.predict.search.pieces import Batch, Bounded, LookedAt, Piece
+from trnbench.predict.search.pieces import Batch, LookedAt, Piece
+from trnbench.predict.search.pricing import CHUNK, Pricing
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult
-from trnbench.predict.search.runs import Run, Seen, joined, played
-from trnbench.predict.search.space import ALONG, Space, Variant, space_of
+from trnbench.predict.search.runs import Programs, Run, SearchHooks, joined, played
+from trnbench.predict.search.space import Space, Variant, space_of
 from trnbench.program.points import Points
-from trnbench.program.schedule import splits_backward
 from trnbench.program.stages import StageRole
-from trnbench.program.step import StepProgram, host_states_bytes, training_step
+from trnbench.program.step import host_states_bytes
 
-CHUNK = 32_768
-"""Layouts at a time: their arrays fit a processor's cache."""
+__all__ = ["SearchHooks", "Share", "search"]
 
 GRID, MANY = 1 << 19, 1 << 21
 """Points of a grid, chunks aside, for which a program's arrays are made at once: where all layouts
 are priced, and where only the best are, which look at fewer of the numbers."""
-NEAR = 3.0
-"""Layouts with bounds up to this multiple of the least ones are priced first."""
 KEPT_BYTES = 30 << 20
 """Size of the array in `_keep_pages`: below 32 MiB, the largest size that glibc adapts to."""
-CHUNKS = ALONG["vpp"]
-"""Axis of `vpp`. Prices of exchanges do not depend on the number of chunks of a stage."""
-
-
-class SearchHooks(Record):
-    """Callbacks of the caller, called between one chunk of layouts and the next."""
-
-    progress: Callable[[int, int, str], None] = lambda done, total, what: None
-    """Called with (layouts done, valid layouts expected in all, the word "layouts")."""
-    cancel: Callable[[], bool] = lambda: False
-    """Ends the search once it returns true; results up to then are kept."""
-    watch: Callable[[Seen], None] = lambda seen: None
-    """Called with every layout that was priced."""
 
 
 class Share(Record):
@@ -149,30 +121,14 @@ def search(
     return answer(state, top=top, elapsed_s=time.perf_counter() - started)
 
 
-class _Search(SearchState):
+class _Search(Pricing):
     """A running search."""
 
     def __init__(self, space: Space, top: int, hooks: SearchHooks, best: Best | None) -> None:
-        super().__init__(space, top, best)
-        self.top = top
-        self.hooks = hooks
+        super().__init__(space, top, hooks, best)
         question = self.question
-        # A layout must fit with the careful loss; its memory is told with the expected one.
-        careful, expected = question.fragmentation_ratio, question.stack.fragmentation
-        self.lost = (careful,) if careful == expected else (careful, expected)
         # Of the best alone, few layouts need their memory: the others are counted run by run.
         self.sparing = self.best is not None and rising.rises(question.model, question.stack.memory)
-        self.expected = 0
-        self._engines: Engines = {}
-
-    def keep_forms(self) -> None:
-        """Keep closed forms for later processes; the result of the search needs them no more."""
-        keep_forms(self._engines)
-        self._engines = {}
-
-    def stopped(self) -> bool:
-        self.has_stopped = self.has_stopped or self.hooks.cancel()
-        return self.has_stopped
 
     def go(self, space: Space, valid: tuple[ScheduleFamily, ...]) -> None:
         """Search every variant: memory of all layouts first, then time of those that fit."""
@@ -186,19 +142,13 @@ class _Search(SearchState):
                     family_of_look = sorted_out.schedule, (pieces, look)
                     of_variant.setdefault(variant, []).append(family_of_look)
         # Memory comes first for all variants, as exchanges are priced only where some variant fits.
-        lowered: dict[Variant, StepProgram] = {}
+        programs = Programs(space=space)
         batches: list[Batch] = []
         for variant in space.variants:
             mine = of_variant.get(variant)
             if not mine or self.stopped():
                 continue
-            layout = space.layout(space.schedules[0], variant)
-            own = block_modes(own_modes(variant))
-            # Variants with the same blocks differ only in what their stages hold: they share
-            # operations.
-            like = lowered.get(own)
-            program = training_step(self.question.model, layout, like=like, known_legal=True)
-            lowered[own] = program
+            program = programs.of(variant)
             memory = JobMemory.of(program, self.question.stack.memory)
             # Schedules of a variant share its program: they differ in micro-batches in flight.
             for schedule, family in mine:
@@ -207,112 +157,9 @@ class _Search(SearchState):
                 batches.append(self._fitting(run, memory, family))
         fitting = [batch for batch in batches if len(batch.points)]
         if fitting and not self.stopped():
-            self._price_some(space, fitting)
+            self.price_some(space, fitting)
         for batch in batches:
             self._miss(batch)
-
-    def _price_some(self, space: Space, fitting: list[Batch]) -> None:
-        """Price all layouts that fit, or of the best those whose bounds do not leave them out."""
-        products = Products()
-        if self.best is None:
-            self._price(space, fitting, products, [])
-            return
-        floors = Floors(self.question, products)
-        covered = self.question.stack.covers is not None and self.best == "of each"
-        each = [Bounded.of(batch, floors, covered) for batch in fitting]
-        least = self._least(each, self.top, sure=False), self._least(each, 1, sure=True)
-        worst = self.ranking.worst, self.sure.worst
-        near = [np.minimum(NEAR * one, known) for one, known in zip(least, worst, strict=True)]
-        waiting = [np.ones(len(one), dtype=np.bool_) for one in each]
-        # Most of the best are found among the layouts whose bounds are near the least ones; what
-        # these found leaves out the others, but for a few.
-        for most in (near, worst):
-            masks = [left & one.within(most) for one, left in zip(each, waiting, strict=True)]
-            some = [one.some(mask) for one, mask in zip(each, masks, strict=True) if mask.any()]
-            # The most promising come first: they may leave out others without a price.
-            some.sort(key=lambda one: one.above(least[0]))
-            if some:
-                self._price(space, [one.batch for one in some], products, some)
-            waiting = [left & ~mask for left, mask in zip(waiting, masks, strict=True)]
-        for one, left in zip(each, waiting, strict=True) if not self.has_stopped else ():
-            self.counts.outpace(one.clusters[left])
-        self._tell()
-
-    def _least(self, each: list[Bounded], count: int, *, sure: bool) -> FloatArray:
-        """The `count`-th least bound of each cluster, or of all, infinite where there are fewer."""
-        least = np.full(len(self.question.nodes), np.inf)
-        floor_s = np.concatenate([one.floor_s[one.sure] if sure else one.floor_s for one in each])
-        clusters = np.concatenate(
-            [one.clusters[one.sure] if sure else one.clusters for one in each]
-        )
-        if self.best == "of all":
-            clusters = np.zeros_like(clusters)
-        for cluster in distinct(clusters):
-            mine = floor_s[clusters == cluster]
-            if len(mine) >= count:
-                least[... if self.best == "of all" else cluster] = np.partition(mine, count - 1)[
-                    count - 1
-                ]
-        return least
-
-    def _price(
-        self, space: Space, fitting: list[Batch], products: Products, bounded: list[Bounded]
-    ) -> None:
-        # Prices are shared as far as modes agree: products by all, exchanges by equal groups of
-        # ranks, steps by equal blocks.
-        exchanges: Memo[Variant, Exchanges] = Memo()
-        prices: dict[tuple[Variant, bool], JobPrices] = {}
-        for number, batch in enumerate(fitting):
-            if bounded:
-                mask = bounded[number].within((self.ranking.worst, self.sure.worst))
-                self.counts.outpace(bounded[number].clusters[~mask])
-                if not mask.any():
-                    continue
-                batch = batch if mask.all() else bounded[number].some(mask).batch
-            variant = batch.run.variant
-            groups = group_modes(variant)
-            shared = exchanges.of(groups, partial(self._exchanges, space, fitting, groups))
-            # A schedule changes when things happen; what they cost, only if it splits slots.
-            key = block_modes(variant), splits_backward(batch.run.whole.schedule)
-            if key not in prices:
-                prices[key] = job_prices(
-                    batch.memory.program,
-                    partial(
-                        step_prices,
-                        platform=self.question.platform,
-                        exchanges=shared,
-                        products=products,
-                    ),
-                    job_rates(self.question.rates, self.question.platform.instance, None),
-                    logical_size=self.question.logical_size,
-                )
-                self._refuse(prices[key])
-            self._time(batch, prices[key].played(batch.memory.program))
-
-    def _exchanges(self, space: Space, fitting: list[Batch], groups: Variant) -> Exchanges:
-        """Prices of exchanges, shared by all programs with the same groups of ranks."""
-        # Only groups of layouts that fit are placed. One place along `vpp` stands for all chunks.
-        wanted = np.zeros((*space.shape[:CHUNKS], 1, *space.shape[CHUNKS + 1 :]), dtype=np.bool_)
-        mine = [batch for batch in fitting if group_modes(batch.run.variant) == groups]
-        for batch in mine:
-            at = batch.points.index
-            wanted[(*at[:CHUNKS], np.zeros_like(at[CHUNKS]), *at[CHUNKS + 1 :])] = True
-        program, nodes = mine[0].memory.program, int(space.axes["nodes"][0])
-        question = self.question
-        domain = question.platform.domain_of(nodes)
-        return exchanges_of(
-            program,
-            question.platform.joined(domain),
-            question.efficiency,
-            question.collectives,
-            logical_size=question.logical_size,
-            wanted=wanted,
-            engines=self._engines,
-        )
-
-    def _refuse(self, prices: JobPrices) -> None:
-        self.refused.update(dict.fromkeys(prices.reasons))
-        self.refused.update(dict.fromkeys(reason.words({}) for reason in prices.refused))
 
     def _fitting(self, run: Run, memory: JobMemory, family: LookedAt) -> Batch:
         """Layouts of a run that fit in chip and host memory; the others are counted as rejected."""
@@ -327,15 +174,13 @@ class _Search(SearchState):
         for piece in pieces:
             if self.stopped():
                 break
-            mine = piece.looked_at(look)
-            looked_at = piece.points if mine is None else piece.points.some(mine)
-            count = piece.count if mine is None else self._by_cluster(run.space, looked_at)
-            if self.sparing and len(looked_at) > rising.LARGE:
+            seen = piece.seen(look, partial(self._by_cluster, run.space))
+            if self.sparing and len(seen.points) > rising.LARGE:
                 needed = partial(self._careful, memory, piece)
-                mask = rising.fitting(looked_at, self.available_bytes, needed)
-                points, size = looked_at.some(mask), None
+                mask = rising.fitting(seen.points, seen.runs, self.available_bytes, needed)
+                points, size = seen.points.some(mask), None
             else:
-                points, size = self._that_fit(memory, piece, mine)
+                points, size = self._that_fit(memory, piece, seen.mask)
             hosts = np.broadcast_to(points.pick(on_host), len(points))
             if (hosted := hosts <= held).all():
                 kept.append(points)
@@ -344,8 +189,8 @@ class _Search(SearchState):
                 self.least_on_host = min(self.least_on_host, float(np.min(hosts[~hosted])))
                 kept.append(points.some(hosted))
                 sizes.append(None if size is None else size[hosted])
-            self.counts.reject(MEMORY, count - self._by_cluster(run.space, kept[-1]))
-            self._tell()
+            self.counts.reject(MEMORY, seen.count - self._by_cluster(run.space, kept[-1]))
+            self.tell()
         known = [size for size in sizes if size is not None]
         return Batch(
             number=number,
@@ -423,41 +268,6 @@ class _Search(SearchState):
             piece.points, fragmentation_ratios=lost, flights=piece.flights, roles=roles
         )
 
-    def _time(self, batch: Batch, prices: JobPrices) -> None:
-        """Step times of the layouts that fit; the best are kept."""
-        start = 0
-        for chunk in self._chunks(batch.points):
-            if batch.memory_bytes is not None:
-                size = batch.memory_bytes[start : start + len(chunk)]
-            else:
-                size = batch.memory.bytes(chunk, fragmentation_ratios=self.lost[-1:])[0]
-            start += len(chunk)
-            step_time_s = prices.time_s(chunk)
-            clusters = batch.run.space.clusters[chunk.index[0]]
-            priced = np.isfinite(step_time_s)
-            if not priced.all():
-                rule = FORMAT if prices.reasons else COLLECTIVE
-                self.counts.reject(rule, self.counts.by_cluster(clusters[~priced]))
-                chunk, clusters = chunk.some(priced), clusters[priced]
-                step_time_s, size = step_time_s[priced], size[priced]
-            self.counts.price(clusters)
-            grid = batch.memory.program.grid
-            doubt = self.question.doubt({name: chunk.pick(grid.arrays[name]) for name in DEGREES})
-            self.ranking.add(batch.number, chunk, clusters, step_time_s * doubt, size)
-            if self.plain is not None:
-                scored = step_time_s * doubt, size
-                self.plain.add(batch.number, batch.run, chunk, clusters, scored)
-            if self.question.stack.covers is not None and self.best != "of all":
-                # The fastest layout within the rows is shown beside a faster one beyond them.
-                sure = np.broadcast_to(doubt == 1, len(chunk))
-                self.sure.add(
-                    batch.number, chunk.some(sure), clusters[sure], step_time_s[sure], size[sure]
-                )
-            self.hooks.watch(
-                Seen(run=batch.run, points=chunk, step_time_s=step_time_s, memory_bytes=size)
-            )
-            self._tell()
-
     def _pieces(self, space: Space, family: ScheduleFamily) -> tuple[Piece, ...]:
         """Valid layouts of a family, those without a pipeline first, if need be in pieces."""
         piped = (space.axes["pp"] > 1)[family.legal.index[0]]
@@ -470,15 +280,6 @@ class _Search(SearchState):
 
     def _by_cluster(self, space: Space, points: Points) -> IntArray:
         return self.counts.by_cluster(space.clusters[points.index[0]])
-
-    def _chunks(self, points: Points) -> Iterator[Points]:
-        for chunk in points.chunks(CHUNK):
-            if self.stopped():
-                return
-            yield chunk
-
-    def _tell(self) -> None:
-        self.hooks.progress(self.counts.done, self.expected, "layouts")
 
 
 def _keep_pages() -> None:

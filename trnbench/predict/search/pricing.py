@@ -1,0 +1,257 @@
+"""Times of the layouts of a search that fit: of all, or of those that may be among the best.
+
+The best are found without pricing all: bounds of their times order the layouts (`bounds`), and what
+the first ones are found to take leaves out nearly all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from trnbench.engines.analytic.step.compute import Products
+from trnbench.engines.analytic.step.engines import Engines, keep_forms
+from trnbench.engines.analytic.step.exchanges import Exchanges, exchanges_of
+from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
+from trnbench.engines.analytic.step.time import step_prices
+from trnbench.facts.arrays import FloatArray, distinct
+from trnbench.facts.calibration.coverage import DEGREES
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import replace
+from trnbench.predict.job_rates import job_rates
+from trnbench.predict.search.answer import Best, SearchState
+from trnbench.predict.search.bounds import Floors
+from trnbench.predict.search.counts import COLLECTIVE, FORMAT
+from trnbench.predict.search.legality import block_modes, group_modes
+from trnbench.predict.search.parts import trimmed
+from trnbench.predict.search.pieces import Batch, Bounded
+from trnbench.predict.search.runs import Programs, SearchHooks, Seen
+from trnbench.predict.search.space import ALONG, Space, Variant
+from trnbench.program.points import Points
+from trnbench.program.schedule import splits_backward
+
+CHUNK = 32_768
+"""Layouts at a time: their arrays fit a processor's cache."""
+
+NEAR, WIDE = 1.25, 2.0
+"""Layouts with bounds up to these multiples of the least ones are priced first, and with these."""
+LARGE = 1 << 20
+"""Points of a grid above which the best are priced on a smaller one, with its own programs."""
+CHUNKS = ALONG["vpp"]
+"""Axis of `vpp`. Prices of exchanges do not depend on the number of chunks of a stage."""
+
+
+class Pricing(SearchState):
+    """A search that prices layouts, and counts those that it need not price."""
+
+    def __init__(self, space: Space, top: int, hooks: SearchHooks, best: Best | None) -> None:
+        super().__init__(space, top, best)
+        self.top, self.hooks = top, hooks
+        # A layout must fit with the careful loss; its memory is told with the expected one.
+        question = self.question
+        careful, expected = question.fragmentation_ratio, question.stack.fragmentation
+        self.lost = (careful,) if careful == expected else (careful, expected)
+        self.expected = 0
+        self._engines: Engines = {}
+
+    def stopped(self) -> bool:
+        self.has_stopped = self.has_stopped or self.hooks.cancel()
+        return self.has_stopped
+
+    def keep_forms(self) -> None:
+        """Keep closed forms for later processes; the result of the search needs them no more."""
+        keep_forms(self._engines)
+        self._engines = {}
+
+    def price_some(self, space: Space, fitting: list[Batch]) -> None:
+        """Price all layouts that fit, or of the best those whose bounds do not leave them out."""
+        products = Products()
+        exchanges = self._exchanges(space, fitting)
+        if self.best is None:
+            self._price(fitting, products, exchanges, [])
+            return
+        floors = Floors(self.question, products, exchanges)
+        covered = self.question.stack.covers is not None and self.best == "of each"
+        each = [Bounded.of(batch, floors, covered) for batch in fitting]
+        least = self._least(each, self.top, sure=False), self._least(each, 1, sure=True)
+        worst = self.ranking.worst, self.sure.worst
+        wide, near = (
+            [np.minimum(times * one, known) for one, known in zip(least, worst, strict=True)]
+            for times in (WIDE, NEAR)
+        )
+        waiting = [np.ones(len(one), dtype=np.bool_) for one in each]
+        # Most of the best are found among the layouts whose bounds are near the least ones; what
+        # these found leaves out the others, but for a few.
+        for most in (wide, worst):
+            masks = [left & one.within(most) for one, left in zip(each, waiting, strict=True)]
+            some = [one.some(mask) for one, mask in zip(each, masks, strict=True) if mask.any()]
+            if some:
+                self._price_best(some, near, products, exchanges)
+            waiting = [left & ~mask for left, mask in zip(waiting, masks, strict=True)]
+        for one, left in zip(each, waiting, strict=True) if not self.has_stopped else ():
+            self.counts.outpace(one.clusters[left])
+        self.tell()
+
+    def _price_best(
+        self,
+        some: list[Bounded],
+        near: list[FloatArray],
+        products: Products,
+        exchanges: Callable[[Variant], Exchanges],
+    ) -> None:
+        """Price layouts, the most promising ones first; of a large grid on the part they are in."""
+        space = some[0].batch.run.space
+        if prod(space.shape) > LARGE:
+            small, several = trimmed(space, [one.batch.points for one in some])
+            programs = Programs(space=small)
+            some = [
+                replace(one, batch=one.batch.onto(programs, points))
+                for one, points in zip(some, several, strict=True)
+            ]
+            exchanges = self._exchanges(small, [one.batch for one in some])
+        # The most promising come first: they may leave out others without a price.
+        halves = [(one, one.within(near)) for one in some]
+        ordered = [
+            half
+            for first in (True, False)
+            for half in sorted(
+                (one.some(mask == first) for one, mask in halves if (mask == first).any()),
+                key=lambda half: half.above(near[0]),
+            )
+        ]
+        self._price([one.batch for one in ordered], products, exchanges, ordered)
+
+    def _least(self, each: list[Bounded], count: int, *, sure: bool) -> FloatArray:
+        """The `count`-th least bound of each cluster, or of all, infinite where there are fewer."""
+        least = np.full(len(self.question.nodes), np.inf)
+        floor_s = np.concatenate([one.floor_s[one.sure] if sure else one.floor_s for one in each])
+        clusters = np.concatenate(
+            [one.clusters[one.sure] if sure else one.clusters for one in each]
+        )
+        if self.best == "of all":
+            clusters = np.zeros_like(clusters)
+        for cluster in distinct(clusters):
+            mine = floor_s[clusters == cluster]
+            if len(mine) >= count:
+                least[... if self.best == "of all" else cluster] = np.partition(mine, count - 1)[
+                    count - 1
+                ]
+        return least
+
+    def _price(
+        self,
+        fitting: list[Batch],
+        products: Products,
+        exchanges: Callable[[Variant], Exchanges],
+        bounded: list[Bounded],
+    ) -> None:
+        # Prices are shared as far as modes agree: products by all, exchanges by equal groups of
+        # ranks, steps by equal blocks.
+        prices: dict[tuple[Variant, bool], JobPrices] = {}
+        for number, batch in enumerate(fitting):
+            if bounded:
+                mask = bounded[number].within((self.ranking.worst, self.sure.worst))
+                self.counts.outpace(bounded[number].clusters[~mask])
+                if not mask.any():
+                    continue
+                batch = batch if mask.all() else batch.some(mask)
+            variant = batch.run.variant
+            # A schedule changes when things happen; what they cost, only if it splits slots.
+            key = block_modes(variant), splits_backward(batch.run.whole.schedule)
+            program, _ = batch.priced
+            if key not in prices:
+                prices[key] = job_prices(
+                    program,
+                    partial(
+                        step_prices,
+                        platform=self.question.platform,
+                        exchanges=exchanges(variant),
+                        products=products,
+                    ),
+                    job_rates(self.question.rates, self.question.platform.instance, None),
+                    logical_size=self.question.logical_size,
+                )
+                self._refuse(prices[key])
+            self._time(batch, prices[key].played(program))
+
+    def _exchanges(self, space: Space, fitting: list[Batch]) -> Callable[[Variant], Exchanges]:
+        """Prices of exchanges by variant, shared by all programs with the same groups of ranks."""
+        known: Memo[Variant, Exchanges] = Memo()
+
+        def of(variant: Variant) -> Exchanges:
+            groups = group_modes(variant)
+            return known.of(groups, partial(self._exchanges_of, space, fitting, groups))
+
+        return of
+
+    def _exchanges_of(self, space: Space, fitting: list[Batch], groups: Variant) -> Exchanges:
+        # Only groups of layouts that fit are placed. One place along `vpp` stands for all chunks.
+        shape = (*space.shape[:CHUNKS], 1, *space.shape[CHUNKS + 1 :])
+        wanted = np.zeros(shape, dtype=np.bool_)
+        mine = [batch for batch in fitting if group_modes(batch.run.variant) == groups]
+        for batch in mine:
+            wanted.reshape(-1)[batch.priced[1].places(shape)] = True
+        program, nodes = mine[0].priced[0], int(space.axes["nodes"][0])
+        question = self.question
+        domain = question.platform.domain_of(nodes)
+        return exchanges_of(
+            program,
+            question.platform.joined(domain),
+            question.efficiency,
+            question.collectives,
+            logical_size=question.logical_size,
+            wanted=wanted,
+            engines=self._engines,
+        )
+
+    def _refuse(self, prices: JobPrices) -> None:
+        self.refused.update(dict.fromkeys(prices.reasons))
+        self.refused.update(dict.fromkeys(reason.words({}) for reason in prices.refused))
+
+    def _time(self, batch: Batch, prices: JobPrices) -> None:
+        """Step times of the layouts that fit; the best are kept."""
+        start = 0
+        _, on_grid = batch.priced
+        for chunk, at in zip(self._chunks(batch.points), on_grid.chunks(CHUNK), strict=False):
+            if batch.memory_bytes is not None:
+                size = batch.memory_bytes[start : start + len(chunk)]
+            else:
+                size = batch.memory.bytes(chunk, fragmentation_ratios=self.lost[-1:])[0]
+            start += len(chunk)
+            step_time_s = prices.time_s(at)
+            clusters = batch.run.space.clusters[chunk.index[0]]
+            priced = np.isfinite(step_time_s)
+            if not priced.all():
+                rule = FORMAT if prices.reasons else COLLECTIVE
+                self.counts.reject(rule, self.counts.by_cluster(clusters[~priced]))
+                chunk, clusters = chunk.some(priced), clusters[priced]
+                step_time_s, size = step_time_s[priced], size[priced]
+            self.counts.price(clusters)
+            grid = batch.memory.program.grid
+            doubt = self.question.doubt({name: chunk.pick(grid.arrays[name]) for name in DEGREES})
+            self.ranking.add(batch.number, chunk, clusters, step_time_s * doubt, size)
+            if self.plain is not None:
+                scored = step_time_s * doubt, size
+                self.plain.add(batch.number, batch.run, chunk, clusters, scored)
+            if self.question.stack.covers is not None and self.best != "of all":
+                # The fastest layout within the rows is shown beside a faster one beyond them.
+                sure = np.broadcast_to(doubt == 1, len(chunk))
+                self.sure.add(
+                    batch.number, chunk.some(sure), clusters[sure], step_time_s[sure], size[sure]
+                )
+            self.hooks.watch(
+                Seen(run=batch.run, points=chunk, step_time_s=step_time_s, memory_bytes=size)
+            )
+            self.tell()
+
+    def _chunks(self, points: Points) -> Iterator[Points]:
+        for chunk in points.chunks(CHUNK):
+            if self.stopped():
+                return
+            yield chunk
+
+    def tell(self) -> None:
+        self.hooks.progress(self.counts.done, self.expected, "layouts")
