@@ -52,6 +52,26 @@ def test_escape_and_a_key_that_follows_at_once_are_two_keys(terminal):
 
 
 @pytest.mark.slow
+def test_keys_of_one_write_go_where_the_key_before_each_leads(terminal, home):
+    screen = terminal("compare")
+    screen.shows("trn1.32xlarge")
+    for written, led_to in (
+        (b"f\t\x15llama2-7b\r", "llama2-7b, 2T > compare"),
+        (b"\x1bmllama3.1-8b\r", "llama3.1-8b, 2T > compare"),
+        (b"\x1b3f\t\t\x15trainium2\r", "> trainium2 > matrix"),
+        (b"\x1b1/trn2\r", "filter: trn2"),
+        (b"f\x1b\x1b", "6 rows"),
+        (b"\x10view: layouts\r", "[Layouts]"),
+        (b"f\x1b?", "keys"),
+        (b"\x1b1wone.toml\r", "scenario saved"),
+    ):
+        screen.press(written)
+        screen.shows(led_to)
+    assert (home / "one.toml").is_file()
+    assert not list(home.glob("*.csv"))
+
+
+@pytest.mark.slow
 def test_where_the_terminal_goes_without_a_word_the_application_ends(terminal):
     screen = terminal("matrix")
     screen.shows("trainium1")

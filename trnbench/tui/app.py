@@ -10,8 +10,9 @@ import signal
 import sys
 import termios
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from inspect import isawaitable
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -69,9 +70,6 @@ TWICE_S = 3.0
 """Seconds within which a second ctrl+c leaves at once."""
 LOOK_S = 2.0
 """Seconds between two looks for the terminal."""
-_ALT = "alt+"
-_TYPED = dict(zip("¡™£¢∞§¶•ªº", "1234567890", strict=True))
-"""What Textual makes of Alt with a digit."""
 FORMATS = {"csv": "CSV", "json": "JSON", "markdown": "Markdown"}
 
 
@@ -180,19 +178,13 @@ class TrnbenchApp(Exporting):
             self.notify(self._complaint, severity="warning", timeout=15)
 
     async def on_event(self, event: events.Event) -> None:
-        """Take Escape and a key of the same burst, first Escape, then the key.
-
-        What is pressed before the screen it is meant for stands waits for it.
-        """
-        if isinstance(event, events.InputEvent | events.Paste):
-            if self._leaving:
-                return  # a screen opened after the exit gets no widgets
-            await self.standing()
-        if isinstance(event, events.Key) and not event.is_forwarded:
-            for key in read_apart(event, self._config.keys.values()):
-                await super().on_event(key)
-        else:
+        """Take what is pressed, unless the application is leaving: then no screen gets widgets."""
+        if not (self._leaving and isinstance(event, events.InputEvent | events.Paste)):
             await super().on_event(event)
+
+    def alt_keys(self) -> Collection[str]:
+        """Keys that the user's configuration binds."""
+        return self._config.keys.values()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the palette's verbs: places to go, what this view can do, the way out last."""
@@ -255,9 +247,11 @@ class TrnbenchApp(Exporting):
             return
         commands = {command.title: command for command in self.get_system_commands(self.screen)}
 
-        def chosen(titles: tuple[str, ...] | None) -> None:
+        async def chosen(titles: tuple[str, ...] | None) -> None:
             for title in titles or ():
-                self.call_later(commands[title].callback)
+                done = commands[title].callback()
+                if isawaitable(done):
+                    await done
 
         self.push_screen(
             Palette({title: command.help for title, command in commands.items()}), chosen
@@ -337,23 +331,18 @@ class TrnbenchApp(Exporting):
         key = self._config.keys.get("app.quit_always", "ctrl+q")
         self.notify(f"ctrl+c again leaves trnbench, as {key} does", title="still here")
 
-    def action_save(self) -> None:
+    async def action_save(self) -> None:
         """Save the scenario of the Compare view."""
         from trnbench.tui.dialogs import save
 
-        self._turn_to("compare")
-        self.call_after_refresh(
-            self._with_compare,
-            lambda view: save(
-                self, (self.folder, self._written), view.scenario, self.kept_as_saved
-            ),
-        )
+        scenario = (await self._compare()).scenario
+        save(self, (self.folder, self._written), scenario, self.kept_as_saved)
 
     def action_load(self) -> None:
         from trnbench.tui.dialogs import load
 
-        def take(scenario: Given) -> None:
-            self.take_scenario(scenario)
+        async def take(scenario: Given) -> None:
+            await self.take_scenario(scenario)
             self.kept_as_saved(scenario)
 
         load(self, self.folder, take)
@@ -364,18 +353,19 @@ class TrnbenchApp(Exporting):
         """Note what a scenario file has, to tell on leaving whether it is behind."""
         self._saved = dict(scenario)
 
-    def take_scenario(self, scenario: Given) -> None:
-        self._turn_to("compare")
-        self.call_after_refresh(self._with_compare, lambda view: view.take(scenario))
+    async def take_scenario(self, scenario: Given) -> None:
+        (await self._compare()).take(scenario)
 
     def choose_cluster(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.above["layouts"] = self.current_mode
         self.action_view("layouts")
 
-    def _with_compare(self, do: Callable[[CompareView], None]) -> None:
-        if "compare" in self.made:
-            do(cast("CompareView", self.made["compare"]))
+    async def _compare(self) -> CompareView:
+        """The Compare view, once it is there."""
+        self._turn_to("compare")
+        await self.standing()
+        return cast("CompareView", self.made["compare"])
 
     def _on_view(self, action: str, *arguments: object) -> None:
         if self.view is not None:
@@ -428,21 +418,6 @@ def at_terminal() -> bool:
     except (OSError, ValueError, termios.error):
         return False
     return True
-
-
-def read_apart(event: events.Key, wanted: Collection[str]) -> tuple[events.Key, ...]:
-    """Pressed keys, singly; those `wanted` with Alt stay together.
-
-    A terminal sends Escape right before another key as it sends Alt with that key. Over a slow
-    line, or from quick hands, both arrive together: Textual then reads Alt, or the character that
-    macOS types with it, and the way out of a field is lost. No key here needs Alt.
-    """
-    digit = _TYPED.get(event.character or "")
-    key = digit or event.key.removeprefix(_ALT).removeprefix("shift+")
-    if (digit is None and not event.key.startswith(_ALT)) or {event.key, _ALT + key} & {*wanted}:
-        return (event,)
-    character = digit or event.character
-    return events.Key("escape", "\x1b"), events.Key(character or key, character)
 
 
 def _collect_again() -> None:

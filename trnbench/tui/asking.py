@@ -58,7 +58,7 @@ class Asking(Screen[None]):
         self._lanes: dict[str, WorkLane] = {}
         self._asked: dict[str, float] = {}
         self._behind = ""
-        self._begun = False
+        self.begun = False
 
     @property
     def trnbench(self) -> Any:  # noqa: ANN401 - the app itself imports this module

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, ClassVar
@@ -173,14 +173,14 @@ def save(
     app.push_screen(AskPath("save the scenario as", USUAL, folder, ".toml"), named)
 
 
-def load(app: App[None], folder: Path, take: Callable[[Given], None]) -> None:
+def load(app: App[None], folder: Path, take: Callable[[Given], Awaitable[None]]) -> None:
     """Ask for a path in `folder`, and let the scenario there be taken."""
     from trnbench.verbs.compare.scenario import read_scenario
 
-    def named(path: Path | None) -> None:
+    async def named(path: Path | None) -> None:
         try:
             if path is not None:
-                take(read_scenario(path))
+                await take(read_scenario(path))
         except TrnbenchError as error:
             told(app, error)
 

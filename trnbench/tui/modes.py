@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import cast
 
-from textual.app import App
 from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
 
+from trnbench.tui.pressing import KeysInOrder
 from trnbench.tui.view import View
 from trnbench.tui.views import PLACE_OF, VIEWS
 
@@ -22,7 +21,7 @@ def class_of(name: str) -> type[View]:
     return cast("type[View]", getattr(module, VIEWS[name][1]))
 
 
-class ViewModes(App[None]):
+class ViewModes(KeysInOrder):
     """Makes views when they are first shown, so that start-up pays for a single view."""
 
     def __init__(self) -> None:
@@ -60,11 +59,9 @@ class ViewModes(App[None]):
         if not self._is_styled:
             super().refresh_css(animate)
 
-    async def standing(self) -> None:
-        """Wait until every screen that was opened has its widgets."""
-        while not all(screen.is_mounted for screen in self.screens()):
-            # The screens mount themselves meanwhile; Textual has no public event to wait for.
-            await asyncio.sleep(0)
+    def is_ready(self) -> bool:
+        """Tell whether every screen has its widgets, and a view its first question."""
+        return super().is_ready() and (not isinstance(self.screen, View) or self.screen.begun)
 
     def screens(self) -> Iterator[Screen[object]]:
         """Yield the screens of every mode that was opened."""

@@ -303,7 +303,7 @@ class View(Asking):
     @on(events.ScreenResume)
     def _style_once(self, event: events.ScreenResume) -> None:
         # The mount has just styled every widget: a second pass would double the time.
-        event.refresh_styles = event.refresh_styles and self._begun
+        event.refresh_styles = event.refresh_styles and self.begun
 
     def on_mount(self) -> None:
         """Restore an earlier session's state, and ask once the screen has been painted."""
@@ -316,7 +316,7 @@ class View(Asking):
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
-        self._begun = True
+        self.begun = True
         for form in self.query(Form):
             form.look()
         self.begin()

@@ -114,7 +114,7 @@ class RunsView(View):
             scenario = scenario_of_options(dict(run.options))
         row = next((row for row in one.answer.rows if row.get("nodes") is not None), None)
         if scenario is not None:
-            self.trnbench.take_scenario(scenario)
+            self.app.call_later(self.trnbench.take_scenario, scenario)
         elif run.verb == "train" and row is not None:
             self.trnbench.choose_cluster(cluster_of(row))
         else:
