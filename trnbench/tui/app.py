@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events
-from textual.app import SystemCommand
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.screen import Screen
@@ -128,13 +128,16 @@ class TrnbenchApp(Exporting):
         self._saved: Given | None = None
         self._interrupted = -TWICE_S
         self._leaving = False
-        for theme in (*OWN_THEMES, *HIGH_CONTRAST):
+        for theme in OWN_THEMES:
             self.register_theme(theme)
         self.ansi_theme_dark, self.ansi_theme_light = own_ansi(DARK), own_ansi(LIGHT)
         self._state = read_state(state_path())
         left = "plan" if self._state.view == "plan" else "compare"
         self.scenario = {**configured_texts(), **self._state.texts.get(left, {})}
         self._config, self._complaint = self._configured()
+        themes = (self._config.theme, self._state.theme, DEFAULT_THEME)
+        # Before there is a style sheet: after that, another theme reads it all anew.
+        self.set_reactive(App.theme, next(one for one in themes if one in self.available_themes))
         wanted = view or self._state.view
         self._first = wanted if wanted in VIEWS else "compare"
 
@@ -166,10 +169,6 @@ class TrnbenchApp(Exporting):
             asyncio.get_running_loop().add_signal_handler(number, self._ended, number)
         if at_terminal():
             self.set_interval(LOOK_S, self._look_for_terminal)
-        for name in (self._config.theme, self._state.theme, DEFAULT_THEME):
-            if name in self.available_themes:
-                self.theme = name
-                break
         self.set_keymap(dict(self._config.keys))
         self.switch_mode(self._first)
         if not gc.isenabled():
@@ -240,7 +239,6 @@ class TrnbenchApp(Exporting):
             self.switch_mode(name)
 
     def action_command_palette(self) -> None:
-        """Open the palette, unless it is open."""
         from trnbench.tui.picker import Palette
 
         if isinstance(self.screen, Palette):
@@ -262,7 +260,6 @@ class TrnbenchApp(Exporting):
         self.action_view(self.last_seen.get(place, PLACES[place][0]))
 
     def action_help(self) -> None:
-        """Show every key."""
         here = self.screen if isinstance(self.screen, Asking) else self.view
         self.push_screen(
             HelpScreen(
@@ -274,7 +271,6 @@ class TrnbenchApp(Exporting):
         )
 
     def action_jump(self) -> None:
-        """Show letters on the places that take the keyboard."""
         from trnbench.tui.dialogs import JumpScreen
 
         view = self.view
@@ -332,7 +328,6 @@ class TrnbenchApp(Exporting):
         self.notify(f"ctrl+c again leaves trnbench, as {key} does", title="still here")
 
     async def action_save(self) -> None:
-        """Save the scenario of the Compare view."""
         from trnbench.tui.dialogs import save
 
         scenario = (await self._compare()).scenario

@@ -147,7 +147,6 @@ class Asking(Screen[None]):
         self.query_one(ErrorPanel).say(message, hint)
 
     def action_cancel(self) -> None:
-        """Cancel whatever is being computed."""
         busy = [lane for lane in self._lanes.values() if lane.busy]
         for lane in busy:
             lane.cancel()

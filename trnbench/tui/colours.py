@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -13,73 +15,14 @@ from textual.color import Color, ColorParseError
 from textual.filter import LineFilter
 from textual.theme import Theme
 
-_FRAME = "border-blurred"
-OWN_THEMES = (
-    Theme(
-        name="dark",
-        dark=True,
-        primary="#5ab0f6",
-        secondary="#8a97ab",
-        accent="#5ab0f6",
-        warning="#e5b567",
-        error="#f07178",
-        success="#7fcf8f",
-        foreground="#d7dce5",
-        background="#11151c",
-        surface="#11151c",
-        panel="#1d2430",
-        variables={_FRAME: "#3b475a", "text-muted": "#97a3b6"},
-    ),
-    Theme(
-        name="light",
-        dark=False,
-        primary="#0b62b0",
-        secondary="#5a6675",
-        accent="#0b62b0",
-        warning="#8a5a00",
-        error="#b3261e",
-        success="#1c7a38",
-        foreground="#1d2530",
-        background="#fbfcfe",
-        surface="#fbfcfe",
-        panel="#e8edf4",
-        variables={_FRAME: "#b6c1d0", "text-muted": "#556070"},
-    ),
-)
-HIGH_CONTRAST = (
-    Theme(
-        name="high-contrast-dark",
-        dark=True,
-        primary="#00d7ff",
-        secondary="#ffffff",
-        accent="#ffff00",
-        warning="#ffaf00",
-        error="#ff8080",
-        success="#5fff5f",
-        foreground="#ffffff",
-        background="#000000",
-        surface="#000000",
-        panel="#303030",
-        variables={"text-muted": "#ffffff", "text-disabled": "#d0d0d0", _FRAME: "#ffffff"},
-    ),
-    Theme(
-        name="high-contrast-light",
-        dark=False,
-        primary="#0000c0",
-        secondary="#000000",
-        accent="#7a0000",
-        warning="#7a3d00",
-        error="#b00000",
-        success="#005c00",
-        foreground="#000000",
-        background="#ffffff",
-        surface="#ffffff",
-        panel="#dcdcdc",
-        variables={"text-muted": "#000000", "text-disabled": "#303030", _FRAME: "#000000"},
-    ),
-)
+from trnbench.facts.catalog.toml_file import read_toml
 
-THEMES = (*(theme.name for theme in (*OWN_THEMES, *HIGH_CONTRAST)), "ansi-dark", "ansi-light")
+OWN_THEMES = tuple(
+    Theme(name=name, **cast("Any", colours))
+    for name, colours in read_toml(Path(__file__).with_name("styles") / "themes.toml").items()
+)
+HIGH_CONTRAST = tuple(theme for theme in OWN_THEMES if "contrast" in theme.name)
+THEMES = (*(theme.name for theme in OWN_THEMES), "ansi-dark", "ansi-light")
 """The themes that a key goes through; the last two have the terminal's own colours."""
 
 _NULL = Style.null()
@@ -98,7 +41,6 @@ class Styled(LineFilter):
     """Gives a style to segments without style, which the filters of textual cannot take."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The segments, each with a style."""
         return [
             segment if segment.style is not None else Segment(segment.text, _NULL, segment.control)
             for segment in segments
@@ -109,7 +51,6 @@ class Undimmed(LineFilter):
     """Leaves nothing dim: for themes whose point is contrast."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The segments, none of them dim."""
         return [
             Segment(segment.text, segment.style + _FULL, segment.control)
             if segment.style is not None and segment.style.dim
@@ -147,7 +88,6 @@ class InAscii(LineFilter):
     """Leaves nothing but ASCII: for terminals whose fonts have no more."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The segments with letters that every terminal has."""
         return [
             segment
             if segment.control

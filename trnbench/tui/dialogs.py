@@ -92,7 +92,6 @@ class AskPath(Dialog[Path | None]):
         self._line = Input(text, compact=True, suggester=PathSuggester(folder, ending))
 
     def compose(self) -> ComposeResult:
-        """Yield the question."""
         with Vertical() as frame:
             frame.border_title = self._title
             yield self._line
@@ -121,7 +120,6 @@ class JumpScreen(Dialog[Widget | None]):
         self._targets = dict(zip(ascii_lowercase, targets, strict=False))
 
     def compose(self) -> ComposeResult:
-        """Yield a letter for each target."""
         for letter, target in self._targets.items():
             label = Static(f" {letter} ", markup=False)
             label.styles.offset = (target.region.x, target.region.y)

@@ -99,7 +99,6 @@ class HelpScreen(Dialog[None]):
         self._list.update(self.text)
 
     def compose(self) -> ComposeResult:
-        """Yield the list."""
         with Vertical() as frame:
             frame.border_title = "keys (i: ids, Esc closes)"
             with VerticalScroll():
@@ -118,7 +117,6 @@ class GuideScreen(Dialog[None]):
         self._page = page
 
     def compose(self) -> ComposeResult:
-        """Yield the page."""
         from trnbench.show.guide import page
 
         with Vertical() as frame:

@@ -94,7 +94,6 @@ class LaunchScreen(Asking):
         self._files: LaunchFiles | None = None
 
     def compose(self) -> ComposeResult:
-        """Yield the choices, the names of the files, the shown file and the status."""
         row = self._row
         what = "a pilot of " * self._pilot
         head = f"files that start {what}{row['model']} on {row['nodes']} x {row['instance']}"

@@ -71,11 +71,9 @@ class Picker(Dialog[tuple[str, ...] | None]):
         self._title = title
         self._known = dict(known)
         self._several = several
-        self._wanted = ""
         self.marked = [name for name in marked if name in self._known]
 
     def compose(self) -> ComposeResult:
-        """Yield the search line, the list, and its keys."""
         with Vertical() as frame:
             frame.border_title = self._title
             yield self.LINE(placeholder="letters of what you look for", compact=True)
@@ -105,7 +103,6 @@ class Picker(Dialog[tuple[str, ...] | None]):
             self._fill(event.value)
 
     def _fill(self, wanted: str) -> None:
-        self._wanted = wanted
         self._list.clear_options()
         self._list.add_options(
             Option(self._line(name), id=name) for name in found(wanted, self._known)
@@ -125,9 +122,8 @@ class Picker(Dialog[tuple[str, ...] | None]):
 
     @property
     def _here(self) -> str | None:
-        # What was typed just before a key may not have reached the list yet, nor may the names.
-        if self.query_one(Input).value != self._wanted or not self._list.option_count:
-            self._fill(self.query_one(Input).value)
+        if not self._list.option_count:
+            self._open()
         at = self._list.highlighted
         return None if at is None else self._list.get_option_at_index(at).id
 

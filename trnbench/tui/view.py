@@ -69,7 +69,7 @@ class View(Asking):
     smallest); it asks with `ask`, and shows in `answered` what came of it.
     """
 
-    AUTO_FOCUS = None
+    AUTO_FOCUS = ""
     DELTAS: ClassVar[frozenset[str]] = frozenset()
     BEST: ClassVar[Mapping[str, int]] = {}
     GUIDE: ClassVar[str] = "tui"
@@ -80,15 +80,13 @@ class View(Asking):
     _whole: Report | None = None
     _shown_inputs: Mapping[str, object] | None = None
     BINDINGS: ClassVar[list[BindingType]] = [
-        # Priority: what is typed right after has to find the form open, or left.
-        offered("f", "form", "Question", "view.form", "Edit the question", priority=True),
+        offered("f", "form", "Question", "view.form", "Edit the question"),
         offered(
             "escape",
             "back",
             "Back",
             "view.leave",
             "A step back: out of a filter or a form, then up to the row's view",
-            priority=True,
         ),
         hidden("tab", "within(1)", "Next", "view.next", "The next view of this place"),
         hidden("shift+tab", "within(-1)", "Previous", "view.previous", "The view before"),
@@ -102,7 +100,6 @@ class View(Asking):
     ]
 
     def compose(self) -> ComposeResult:
-        """Yield the frame with the view's own body."""
         self._fit()
         yield ViewBar(self.NAME)
         yield Crumbs()
@@ -179,7 +176,6 @@ class View(Asking):
         return Size(size.width - 2, size.height)
 
     def draw(self) -> None:
-        """Draw the pictures that are shown."""
         for switch in self.query(PictureSwitch):
             for name in switch.visible_pictures:
                 drawn: Any = self.drawn(name)
@@ -340,7 +336,6 @@ class View(Asking):
         return True
 
     def action_within(self, by: int) -> None:
-        """Go to another view of this place."""
         views = PLACES[PLACE_OF[self.NAME]]
         self.trnbench.action_view(views[(views.index(self.NAME) + by) % len(views)])
 
@@ -410,7 +405,6 @@ class View(Asking):
                 said = f"{field.reason}; {field.good_text or 'nothing'} still counts"
                 self.notify(said, title=field.spec.label, severity="warning", markup=False)
         self.remove_class("-editing")
-        # At once: keys that follow are meant for what is read.
         self.focus_main()
 
     @property
@@ -445,7 +439,6 @@ class View(Asking):
         self.trnbench.export_report(whole, self.NAME, self.command())
 
     def action_guide(self) -> None:
-        """Open the page of the guide that is about this view."""
         from trnbench.tui.help import GuideScreen
 
         self.app.push_screen(GuideScreen(self.GUIDE))

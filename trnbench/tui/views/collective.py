@@ -86,7 +86,6 @@ class CollectiveView(View):
         return ("modelled", *evidence_facts(rows), "GB/s are 1e9 bytes/s")
 
     def answered(self, topic: str, value: object) -> None:
-        """Show the sweep, or its rounds."""
         if topic == "rounds":
             self._steps = cast("CollectiveSteps", value)
             self._round = min(self._round, len(self._steps.steps))

@@ -115,7 +115,6 @@ class CompareView(ScenarioView):
         return ("modelled", f"USD, prices of {date}", *evidence_facts(rows), "80 % intervals")
 
     def answered(self, topic: str, value: object) -> None:
-        """Show rows, then the data of the charts."""
         match value:
             case CompareFound():
                 self._found, self.pilot = value, value.pilot

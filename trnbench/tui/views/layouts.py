@@ -89,7 +89,6 @@ class LayoutsView(ClusterView, LaunchingView):
         return ("modelled", *evidence_facts(newest), "memory counted")
 
     def answered(self, topic: str, value: object) -> None:
-        """Show the ranking, or the layout by hand."""
         match topic:
             case "layouts":
                 assert isinstance(value, RankedLayouts)

@@ -87,7 +87,6 @@ class MatrixView(View):
         return ("modelled (closed form)", "% of tensor peak in the format")
 
     def answered(self, topic: str, value: object) -> None:
-        """Show rows, a heat map, or engines."""
         match value:
             case TableFound():
                 self._answers = value.answers

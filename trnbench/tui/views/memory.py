@@ -66,7 +66,6 @@ class MemoryView(ClusterView):
         return ("modelled", *evidence_facts(rows), "memory counted slot by slot")
 
     def answered(self, topic: str, value: object) -> None:
-        """Show slots and pictures."""
         assert isinstance(value, MemoryFound)
         self._found = value
         self.verdict(_title(value))

@@ -64,7 +64,6 @@ class PlanView(ScenarioView):
         return ("modelled", "USD", *evidence_facts(rows), "80 % intervals")
 
     def answered(self, topic: str, value: object) -> None:
-        """Show the plan."""
         assert isinstance(value, PlanFound)
         self._found, self.pilot = value, value.pilot
         quotes, best = value.answers, value.plan.best

@@ -91,7 +91,6 @@ class ScheduleView(ClusterView):
         return "schedule", None if self._drawn is None else self._drawn.figure
 
     def answered(self, topic: str, value: object) -> None:
-        """Show the chart."""
         assert isinstance(value, DrawnSchedule)
         self._drawn = value
         answer = value.answer

@@ -116,7 +116,6 @@ class WhatIfView(ScenarioView):
             self.ask(TOPIC, sensitivity_chart, self.scenario)
 
     def action_step(self, by: int) -> None:
-        """Move the number under the cursor."""
         here = self._here
         if here is not None:
             count = min(max(self._steps.get(here, 0) + by, LEAST), MOST)

@@ -149,7 +149,6 @@ class Field(Widget):
             place.cursor_position = len(text)
 
     def action_step(self, by: int) -> None:
-        """Take the next of the choices."""
         choices = self.spec.choices
         if choices:
             here = choices.index(self.text) if self.text in choices else -min(by, 0)

@@ -29,11 +29,9 @@ def roomy(screen: Screen[object]) -> bool:
     return screen.has_class("-wide") and screen.has_class("-tall")
 
 
-def offered(
-    key: str, action: str, label: str, id: str, tooltip: str = "", *, priority: bool = False
-) -> Binding:
+def offered(key: str, action: str, label: str, id: str, tooltip: str = "") -> Binding:
     """A binding that the line of keys below the view shows."""
-    return Binding(key, action, label, priority=priority, tooltip=tooltip, id=id)
+    return Binding(key, action, label, tooltip=tooltip, id=id)
 
 
 def hidden(

@@ -67,7 +67,6 @@ class ErrorPanel(Static):
         self.text = ""
 
     def say(self, title: str, detail: str = "") -> None:
-        """Show a fault."""
         self.text = f"{title}\n{detail}".strip()
         self.border_title = "error"
         self.update(self.text)

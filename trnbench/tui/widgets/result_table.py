@@ -66,10 +66,7 @@ class ResultTable(ScrollView, can_focus=True):
         hidden("C", "columns", "Columns", "table.columns", "Choose the columns"),
         offered("space", "pin", "Pin", "table.pin", "Pin the row to the top"),
         offered("b", "baseline", "Baseline", "table.baseline", "Compare others with this row"),
-        # Priority: what is typed right after it has to find the filter line open.
-        offered(
-            "slash", "filter", "Filter", "table.filter", "Show matching rows only", priority=True
-        ),
+        offered("slash", "filter", "Filter", "table.filter", "Show matching rows only"),
     ]
 
     stale: reactive[bool] = reactive(False)
@@ -211,7 +208,6 @@ class ResultTable(ScrollView, can_focus=True):
         self._go(self.cursor + pages * max(self.size.height - HEADER - 1, 1))
 
     def action_column(self, columns: int) -> None:
-        """Mark another column."""
         last = max(len(self.shown.columns) - 1, 0)
         self.column = min(max(self.column + columns, 0), last)
         self._keep_in_view()

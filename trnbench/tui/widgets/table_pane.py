@@ -30,7 +30,6 @@ class TablePane(Vertical):
         """What stands above and below the rows."""
 
     def compose(self) -> ComposeResult:
-        """Yield filter line and table."""
         yield LineInput(
             placeholder="words, or comparisons such as mfu>0.4 nodes<=64",
             compact=True,
@@ -52,7 +51,6 @@ class TablePane(Vertical):
         line = self.query_one(Input)
         line.display = True
         self.count()
-        # At once, not after the next refresh: keys may be waiting already.
         self.screen.set_focus(line)
 
     def on_click(self, event: events.Click) -> None:
@@ -70,7 +68,6 @@ class TablePane(Vertical):
         self.leave_filter()
 
     def leave_filter(self) -> None:
-        # At once, as in `_open`.
         self.screen.set_focus(self._table)
         self.query_one(Input).display = False
         self.count()
