@@ -85,6 +85,7 @@ _WHERE = (
 _LAYOUT = _titled(**{name: knob.title for name, knob in KNOBS.items()})
 _STEP = (
     Figure(key="step_time_s", title="step", dimension=Dimension.SECONDS, unit="s"),
+    Figure(key="ranked_s", title="ranked as", dimension=Dimension.SECONDS, unit="s", absent=""),
     *_titled(tokens_per_s="tokens/s", sequences_per_s="sequences/s"),
     *(_share("mfu", "MFU"), _share("goodput", "goodput"), _share("efficiency", "efficiency")),
     *(_size("memory_bytes", "memory"), _size("memory_available_bytes", "available")),

@@ -174,7 +174,7 @@ class TrnbenchApp(Exporting):
         if not gc.isenabled():
             self.set_timer(SETTLED_S, _collect_again)
         if self._complaint:
-            self.notify(self._complaint, severity="warning", timeout=15)
+            self.notify(self._complaint, severity="warning", timeout=8)
 
     async def on_event(self, event: events.Event) -> None:
         """Take what is pressed, unless the application is leaving: then no screen gets widgets."""

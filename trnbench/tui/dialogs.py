@@ -197,4 +197,4 @@ def typed_path(folder: Path, text: str) -> Path:
 
 def told(app: App[None], error: TrnbenchError) -> None:
     text = f"{shown(error.message)}\n{shown(error.hint or '')}".strip()
-    app.notify(text, severity="error", markup=False, timeout=15)
+    app.notify(text, severity="error", markup=False, timeout=8)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import re
-import textwrap
 from collections.abc import Collection
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -26,10 +25,8 @@ from trnbench.tui.settings import state_path
 
 _FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 ENDINGS = {"csv": "csv", "json": "json", "markdown": "md"}
-NOTE_S, FAULT_S = 4.0, 12.0
+NOTE_S, FAULT_S = 3.0, 8.0
 """So long a note stays, and one of a fault."""
-COPY_WIDTH = 54
-"""Columns of a copied command as shown: none of its words is broken."""
 
 
 def rows_as(report: Report, output_format: str) -> bytes:
@@ -59,15 +56,6 @@ def write(path: Path, data: bytes) -> None:
             file.write(data)
     except OSError as error:
         raise EnvironmentFault(f"cannot write {path}: {error.strerror}") from error
-
-
-def folded(text: str) -> str:
-    """A command on lines that are continued with a backslash, so that it can be pasted."""
-    lines = []
-    for line in text.splitlines():
-        broken = textwrap.wrap(line, COPY_WIDTH, break_long_words=False, break_on_hyphens=False)
-        lines.append(" \\\n  ".join(broken))
-    return "\n".join(lines)
 
 
 def picture_svg(drawn: object, title: str, *, dark: bool) -> str:
@@ -106,8 +94,13 @@ class Exporting(ViewModes):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Say something in place of what was said last: one note at a time, out of the way soon."""
+        """Say something in place of what was said last: one note at a time, out of the way soon.
+
+        A note of one line, with its title, covers nothing but the line of the status.
+        """
         self.clear_notifications()
+        if title and "\n" not in message:
+            message, title = f"{title}: {message}", ""
         stays = timeout or (NOTE_S if severity == "information" else FAULT_S)
         super().notify(message, title=title, severity=severity, timeout=stays, markup=markup)
 
@@ -169,11 +162,10 @@ class Exporting(ViewModes):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, f"{text}\n".encode(errors="replace"))
-            message = f"sent to the terminal's clipboard; also in {path}"
+            told = f"copied, also to {path}"
         except (OSError, TrnbenchError):
-            message = "sent to the terminal's clipboard"
-        shown = text if len(text) < 400 else f"{text[:400]} ..."
-        self.notify(f"{message}\n\n{folded(shown)}", title=what)
+            told = "copied"
+        self.notify(told, title=what)
 
     def _write(self, stem: str, ending: str, data: bytes, *, say: bool = True) -> str:
         """Write a file; return its path, empty where it could not be written."""

@@ -123,7 +123,8 @@ class _Records(Record, eq=False):
         run, place = self.state.runs[int(entries.run[number])], int(entries.place[number])
         layout = run.layout(place)
         # Scores hold the doubt of what lies beyond the rows; times do not.
-        step_time_s = float(entries.score[number]) / _doubt(question, layout)
+        doubt = _doubt(question, layout)
+        step_time_s = float(entries.score[number]) / doubt
         sequences_per_s = float(layout.global_batch) / step_time_s
         ideal_rank_s = self.ideal.of("rank", lambda: _ideal_rank_s(question))
         mfu = ideal_rank_s / (int(layout.ranks) * step_time_s)
@@ -137,6 +138,7 @@ class _Records(Record, eq=False):
             mfu=mfu,
             memory_bytes=float(entries.memory_bytes[number]),
             memory_capacity_bytes=question.platform.memory_per_rank_bytes(question.logical_size),
+            doubt=doubt,
         )
 
 

@@ -24,6 +24,8 @@ class Found(Record):
     mfu: float
     memory_bytes: float
     memory_capacity_bytes: float
+    doubt: float = 1.0
+    """Factor of the time by which the layout is ranked: 1 within the measured rows."""
 
     def paced(self, pace: float) -> Found:
         """The layout at a multiple of its time."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from trnbench.facts.records import Record, replace
@@ -27,12 +26,12 @@ MOST = 2_000
 _SEARCHED = tuple(name for name, knob in KNOBS.items() if knob.searched)
 
 
-def _columns(knobs: Sequence[str]) -> tuple[Column, ...]:
+def _columns(knobs: Sequence[str], *, doubted: bool = False) -> tuple[Column, ...]:
     """The columns of ranked layouts, switches last."""
     switches = [name for name in knobs if KNOBS[name].kind is bool]
     return columns(
         # What the layouts are ranked by stands where a narrow terminal shows it, too.
-        *("rank", "step_time_s", "mfu", "memory_bytes"),
+        *("rank", "step_time_s", *["ranked_s"] * doubted, "mfu", "memory_bytes"),
         *(name for name in knobs if name not in switches),
         "tokens_per_s",
         *switches,
@@ -50,7 +49,7 @@ class RankedLayouts(TableFound):
     complete: bool
     reasons: tuple[str, ...]
     doubted: bool
-    """True where layouts beyond measured rows rank by the slow end of their times."""
+    """True where some lie beyond measured rows: those rank by the slow end of their times."""
 
 
 def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> RankedLayouts:
@@ -72,12 +71,14 @@ def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> Ranked
         **asked,
     )
     ranked = [*searched.ranked]
+    doubted = len({answer.doubt for answer in ranked}) > 1
     rows: list[Row] = [
         {
             "rank": rank,
             **cast("Row", job.inputs()),
             **PartialLayout.of(answer.layout).plain,
             "step_time_s": answer.step_time_s,
+            "ranked_s": None if answer.doubt == 1 else answer.doubt * answer.step_time_s,
             "tokens_per_s": answer.tokens_per_s,
             "mfu": answer.mfu,
             "memory_bytes": answer.memory_bytes,
@@ -87,12 +88,17 @@ def ranked_layouts(catalog: Catalog, job: TrainCase, hooks: WorkHooks) -> Ranked
     ]
     shown = (*_SEARCHED, *(name for name in job.layout.wanted if name not in _SEARCHED))
     return RankedLayouts(
-        report=Report(verb="train", inputs=job.inputs(), rows=tuple(rows), columns=_columns(shown)),
+        report=Report(
+            verb="train",
+            inputs=job.inputs(),
+            rows=tuple(rows),
+            columns=_columns(shown, doubted=doubted),
+        ),
         legal=searched.legal,
         feasible=searched.feasible,
         complete=searched.complete,
         reasons=searched.reasons,
-        doubted=any(one.step_time_s > other.step_time_s for one, other in pairwise(ranked)),
+        doubted=doubted,
     )
 
 
