@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from textual import constants, events
-from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.dom import DOMNode
+from textual.drivers.linux_driver import XTermParser  # type: ignore[attr-defined]
 from textual.message import Message
 from textual.screen import Screen
 from textual.widget import Widget
@@ -50,8 +50,9 @@ class KeyParser(XTermParser):
             begin = found.end() if found["key"] is None else found.start()
             if begin > at:
                 yield from super().feed(data[at:begin])
-            for key in self._sequence_to_key_events(found["key"] or ""):
-                yield events.Key(_ALT + key.key, key.character)
+            for key in super().feed(found["key"]) if found["key"] else ():
+                if isinstance(key, events.Key):
+                    yield events.Key(_ALT + key.key, key.character)
             at = found.end()
         if len(data) > at:
             yield from super().feed(data[at:])

@@ -150,7 +150,7 @@ class View(Asking):
         return TablePane(id=f"{self.NAME}-table"), PictureSwitch(self.pictures())
 
     def show_table(self, found: TableFound, *columns: str, chosen: int | None = None) -> None:
-        """Show rows, keyed by these columns; `chosen` is the place of the chosen row."""
+        """Show rows, keyed by these columns; the cursor begins at the place of the chosen row."""
         source = TableSource.of(found.report, *columns, answers=found.answers)
         key = None if chosen is None else source.keys[chosen]
         fresh = found.report.inputs != self._shown_inputs
@@ -160,6 +160,8 @@ class View(Asking):
             replace(source, deltas=self.DELTAS, best=self.BEST, chosen=key),
             fresh=fresh and self.RANKED,
         )
+        if fresh and key is not None:
+            self.query_one(ResultTable).go_to(key)
         self.state_facts()
 
     @property

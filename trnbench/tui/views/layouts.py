@@ -96,7 +96,7 @@ class LayoutsView(ClusterView, LaunchingView):
                 self._paired, self._pair = [], ()
                 self.show_table(value, *BY_HAND)
                 seen = "" if value.complete else " (cancelled: not all were seen)"
-                slow = "; beyond measured rows: ranked as if at the slow end" * value.doubted
+                slow = "; beyond measured rows: ranked at the slow end" * value.doubted
                 self.query_one(TablePane).say(
                     f"{value.feasible:,} fit, of {value.legal:,} valid{seen}{slow}"
                 )

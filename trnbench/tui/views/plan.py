@@ -69,9 +69,6 @@ class PlanView(ScenarioView):
         quotes, best = value.answers, value.plan.best
         chosen = next((place for place, quote in enumerate(quotes) if quote is best), None)
         self.show_table(value, "instance", "nodes", "purchase", chosen=chosen)
-        if chosen is not None:
-            table = self.query_one(ResultTable)
-            table.go_to(table.source.keys[chosen])
         self.query_one(TablePane).say("plans that no other beats in both cost and time")
         self.verdict(value.verdict)
         self.draw()

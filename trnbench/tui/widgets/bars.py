@@ -58,7 +58,7 @@ class StackedBars(VerticalScroll):
         self._lines = (-1, "", False)
 
     def compose(self) -> ComposeResult:
-        yield Static("", markup=False)
+        yield Static(Text("no answer yet", "dim"), markup=False)
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())

@@ -42,7 +42,7 @@ class Chart(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Static("", classes="title", markup=False)
-        yield Static("", classes="waiting", markup=False)
+        yield Static("no answer yet", classes="waiting", markup=False)
         yield Static("", classes="legend", markup=False)
 
     @work(thread=True, exit_on_error=False)
