@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.architecture.sources import TOGETHER, trees
+from tests.architecture.sources import TOGETHER, nodes, trees
 
 pytestmark = TOGETHER
 HOME = "trnbench/facts/processes/children.py"
@@ -29,7 +29,7 @@ def starts(tree: ast.Module) -> set[str]:
     """Return what in a module can start a process, by its dotted name."""
     names: dict[str, str] = {}
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             names |= {
                 (one.asname or one.name).partition(".")[0]: one.name.partition(".")[0]
@@ -39,7 +39,7 @@ def starts(tree: ast.Module) -> set[str]:
             top = node.module.partition(".")[0]
             names |= {one.asname or one.name: f"{top}.{one.name}" for one in node.names}
     # A type is named in annotations and nowhere called.
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call):
             first, *rest = dotted(node.func) or [""]
             whole = ".".join(filter(None, (names.get(first, ""), *rest)))

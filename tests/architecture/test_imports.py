@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 import tomli
 
+from tests.architecture.sources import TOGETHER, parsed
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomli.loads((ROOT / "pyproject.toml").read_text())
 SCRIPTS = {"torch": "trnbench/evidence/measure/torch_steps.py"}
@@ -57,7 +59,7 @@ def imports(folder: str) -> tuple[Import, ...]:
     return tuple(
         one
         for path in modules(folder).values()
-        for one in _walk(ast.parse(path.read_text()), path.relative_to(ROOT).as_posix())
+        for one in _walk(parsed(path), path.relative_to(ROOT).as_posix())
     )
 
 
@@ -98,7 +100,7 @@ def imported(folder: str) -> set[str]:
     return {normal(of.get(top, [top])[0]) for top in tops}  # an extra may not be installed
 
 
-pytestmark = pytest.mark.slow  # every module is read
+pytestmark = [pytest.mark.slow, TOGETHER]  # every module is read
 
 RUN_TIME = declared(PROJECT["project"]["dependencies"])
 EXTRAS = {

@@ -6,13 +6,12 @@ import ast
 import importlib
 import inspect
 import sys
-import textwrap
 from collections.abc import Iterator
 from functools import cache
 
 import pytest
 
-from tests.architecture.sources import TOGETHER, trees
+from tests.architecture.sources import TOGETHER, nodes, trees
 from trnbench.tui.views import VIEWS
 
 pytestmark = TOGETHER
@@ -34,7 +33,7 @@ def is_private(name: str) -> bool:
 
 def defined(tree: ast.AST) -> Iterator[str]:
     """Yield every name that a piece of code gives to something."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -52,14 +51,14 @@ def asked(tree: ast.AST) -> set[str]:
     """Return the private names that code asks of anything."""
     return {
         node.attr
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Attribute) and is_private(node.attr)
     }
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
     """Yield the private names that code imports from other packages."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("trnbench"):
             yield from (part for part in (node.module or "").split(".") if is_private(part))
             yield from (one.name for one in node.names if is_private(one.name))
@@ -117,9 +116,27 @@ def above(one: type) -> list[type]:
     return [base for base in one.__mro__ if base.__module__.split(".")[0].startswith("textual")]
 
 
+def tree(one: type) -> ast.AST:
+    return classes(one.__module__)[one.__qualname__]
+
+
 @cache
-def tree(one: type) -> ast.Module:
-    return ast.parse(textwrap.dedent(inspect.getsource(one)))
+def classes(module: str) -> dict[str, ast.AST]:
+    """Return the classes of a module by their qualified names."""
+    found: dict[str, ast.AST] = {}
+
+    def look(node: ast.AST, where: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef):
+                found[where + child.name] = child
+                look(child, f"{where}{child.name}.")
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                look(child, f"{where}{child.name}.<locals>.")
+            else:
+                look(child, where)
+
+    look(ast.parse(inspect.getsource(sys.modules[module])), "")
+    return found
 
 
 def shared(one: type, base: type) -> set[str]:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.sources import TOGETHER, nodes, parsed
+
+pytestmark = TOGETHER
 PACKAGE = Path(__file__).parents[2] / "trnbench"
 BANNED = {
     r"\beven at\b.*\bMFU\b": "break-even MFU",
@@ -41,13 +44,13 @@ BANNED = {
 def texts():
     """Yield the texts of the package that are no docstrings, and where they stand."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         bare, helps = set(), set()
         if path.name.endswith("_command.py"):
             # The help of a command is its docstring.
             commands = (node for node in tree.body if isinstance(node, ast.FunctionDef))
             helps = {id(node.body[0]) for node in commands if node.name[0] != "_"}
-        for node in ast.walk(tree):  # what holds others comes before them
+        for node in nodes(tree):  # what holds others comes before them
             if isinstance(node, ast.Expr) and id(node) not in helps:
                 bare.add(id(node.value))
             elif id(node) in bare:
