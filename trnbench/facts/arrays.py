@@ -25,6 +25,13 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
     return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered
 
 
+def some(values: NDArray[Any] | np.bool_ | float) -> bool:
+    """True where a number is not 0: `np.any` without its cost for a single number."""
+    if type(values) is np.ndarray and values.ndim:
+        return bool(values.any())
+    return bool(values)
+
+
 def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
     """Distinct numbers of an array, ascending, and for each value its index among them."""
     if values.size == 1:  # mostly so for one layout, and much quicker

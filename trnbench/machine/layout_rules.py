@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from trnbench.facts.arrays import BoolArray, IntArray, distinct
+from trnbench.facts.arrays import BoolArray, IntArray, distinct, some
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.hardware.fabric import Torus
 from trnbench.facts.hardware.instance import LegalDegrees, Platform
@@ -49,10 +49,10 @@ def group_reasons(
         return
     for axis in (own for whole in axes for own in _in_use(grid, whole)):
         asked = grid.ep > 1 if axis in (*OF_EXPERTS, "expert_shard") else np.True_
-        if not asked.any():
+        if not some(asked):
             continue
         broken = _unroutable(platform, grid, axis, logical_size) & asked
-        if np.any(broken):
+        if some(broken):
             yield _reason(platform, axis, broken, logical_size, grid)
 
 
@@ -220,7 +220,7 @@ def platform_refusals(
         refused += _dispatcher(platform, grid, grid.dispatcher, logical_size)
     if grid.activation_offload is not None:
         refused += _activations_away(platform, grid)
-    return tuple(reason for reason in refused if np.any(reason.broken))
+    return tuple(reason for reason in refused if some(reason.broken))
 
 
 def platform_warnings(
@@ -228,7 +228,7 @@ def platform_warnings(
 ) -> tuple[Reason, ...]:
     degrees = platform.legal_degrees(logical_size)
     warned = () if degrees is None else (_warned(platform, degrees, grid),)
-    return tuple(reason for reason in warned if np.any(reason.broken))
+    return tuple(reason for reason in warned if some(reason.broken))
 
 
 def _dispatcher(

@@ -15,7 +15,7 @@ from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
 from trnbench.engines.analytic.step.memory import StepMemory, memory
 from trnbench.engines.analytic.step.time import StepPrices, step_prices
 from trnbench.engines.analytic.step.utilization import check_peak, utilization
-from trnbench.facts.arrays import BoolArray, FloatArray, distinct
+from trnbench.facts.arrays import BoolArray, FloatArray, distinct, some
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
@@ -353,7 +353,7 @@ def _uneven_chunks(setup: TrainSetup, layout: Layout) -> list[str]:
 
 def _words(reasons: Iterable[Reason], program: StepProgram) -> tuple[str, ...]:
     at = {name: int(value) for name, value in program.grid.arrays.items()}
-    return tuple(reason.words(at) for reason in reasons if reason.broken.any())
+    return tuple(reason.words(at) for reason in reasons if some(reason.broken))
 
 
 def _closed_form(setup: TrainSetup, prices: JobPrices) -> StepFigures:

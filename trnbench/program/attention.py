@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, some
 from trnbench.facts.workload.choices import neighbours_of
 from trnbench.facts.workload.layers import Scan
 from trnbench.facts.workload.model import Attention as Settings
@@ -272,7 +272,7 @@ def _repeat(b: BlockBuilder, tensor: Tensor, heads: Dim) -> Tensor:
     """Keys or values with a copy for every query head that shares them."""
     shared = tensor.dims[2]
     fewer = shared.size < heads.size
-    if not np.any(fewer):
+    if not some(fewer):
         return tensor
     dims = (*tensor.dims[:2], heads, tensor.dims[3])
     name = f"{tensor.name}.repeated"

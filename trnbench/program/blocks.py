@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-import numpy as np
-
 from trnbench.errors import GapError
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, some
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layers import Recommender
 from trnbench.facts.workload.model import Model, Transformer
@@ -54,7 +52,7 @@ from trnbench.program.job_passes import (
 from trnbench.program.layer import FeedForward, LayerFlow, flow_into, layer, streams_into
 from trnbench.program.parameters import parameters
 from trnbench.program.stages import AGAIN, Layers
-from trnbench.program.tensor import Tensor, array
+from trnbench.program.tensor import NOTHING, Tensor, array
 from trnbench.program.tower import LAYER, TOWER, tower_blocks, tower_grid
 
 FINAL_NORM = ("norm.final", "norm.final.bias")
@@ -109,7 +107,7 @@ def _where_experts_lie(
     if transformer.layer_kinds[kind].feed_forward == "moe":
         here = (grid.ep == 1) & (grid.expert_ranks == grid.tp)
         shares = {name: array(share * here), name + EXCHANGED: array(share * ~here)}
-    return {name: share for name, share in shares.items() if np.any(share)}
+    return {name: share for name, share in shares.items() if some(share)}
 
 
 def _depths(model: Model, grid: Grid) -> Mapping[str, FloatArray]:
@@ -242,7 +240,7 @@ def _depth(
     of_depth = [*_of_block(listed, name), *(w for w in listed if w.name == TOKEN_TABLE)]
     if number == 1:
         of_depth += [weight for weight in _of_block(listed, "head") if weight.name in FINAL_NORM]
-    held = array(grid.pp > 1) if number == 1 else np.zeros(())
+    held = array(grid.pp > 1) if number == 1 else NOTHING
     members = parameters(grid, of_depth, spread=feed == "moe_exchanged", held={TOKEN_TABLE: held})
     return lower(
         grid,
@@ -277,7 +275,7 @@ def _ends(
         value = Weight(name=VALUE, dims=(("hidden", transformer.hidden), ("value", 1)))
         of_head = [*(one for one in of_head if not one.name.startswith("head")), value]
     # The first depth has the table of its stage.
-    held = np.zeros(()) if model.mtp_depths else array(grid.pp > 1)
+    held = NOTHING if model.mtp_depths else array(grid.pp > 1)
     members = parameters(grid, of_head, held={TOKEN_TABLE: held})
     yield ("head", lower(grid, "head", members, lambda b: _head(b, model, transformer), tied=tied))
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, some
 from trnbench.facts.records import replace
 from trnbench.facts.workload.choices import Op
 from trnbench.facts.workload.recompute import Module
@@ -324,7 +324,7 @@ class BlockBuilder:
         # One operation stands for all layouts of the grid: its count is 0 where a layout has one
         # rank along the axis.
         present = array(ranks > 1) * (ONE if when is None else when)
-        if not np.any(present):
+        if not some(present):
             return tensor
         settles = op in ("all-reduce", "reduce-scatter")
         out = replace(
@@ -358,7 +358,7 @@ class BlockBuilder:
         `reach`: tokens of other ranks that are needed, next to a rank's own; None for all.
         """
         ranks = self.grid.ranks(axis)
-        if not np.any(ranks > 1):
+        if not some(ranks > 1):
             return tensor
         batch, tokens, *rest = tensor.dims
         # With a window only the nearest tokens of other ranks are seen: fewer hops, each with a

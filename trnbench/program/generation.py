@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, some
 from trnbench.facts.records import Record
 from trnbench.facts.workload.choices import REINFORCED
 from trnbench.facts.workload.model import Attention, Model, Transformer
@@ -141,7 +141,7 @@ class Generation(Record, eq=False):
         if apart:
             several = array(grid.ranks("world") > 1)
             found.append(_exchange("broadcast", grid, whole, whole, several, axis="world"))
-        return tuple(one for one in found if np.any(one.count))
+        return tuple(one for one in found if some(one.count))
 
 
 def generation_of(model: Model, grid: Grid) -> Generation | None:

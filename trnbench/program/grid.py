@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, some
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, fields, replace
 from trnbench.facts.workload.choices import Dispatcher, Job, neighbours_of
@@ -201,7 +201,7 @@ class Grid(Record, eq=False):
 
     def used(self, *axes: str) -> tuple[str, ...]:
         """Axes along which some layout has several ranks."""
-        return tuple(axis for axis in axes if (self.ranks(axis) > 1).any())
+        return tuple(axis for axis in axes if some(self.ranks(axis) > 1))
 
     def batch(self) -> Dim:
         size, whole = self.micro_batch, array(self.micro_batch * self.dp)

@@ -21,7 +21,7 @@ from trnbench.facts.workload.layout import AttentionKernel
 from trnbench.facts.workload.recompute import CORE, modules_of, without
 from trnbench.program.ops import CollectiveOp, Elementwise, MatMul, Operation
 from trnbench.program.precision import PrecisionRecipe
-from trnbench.program.tensor import Tensor, array, element_bytes
+from trnbench.program.tensor import NOTHING, Tensor, array, element_bytes
 
 
 class KeptTensors(Record, eq=False):
@@ -196,7 +196,7 @@ def unfused_bytes(op: Operation, recipe: PrecisionRecipe) -> FloatArray:
             return array(op.writes[0].elements * wide)
         case MatMul() if recipe.cached and op.format == recipe.linear:
             return array(op.terms[0].left.bytes * (len(op.terms) - 1))
-    return np.zeros(())
+    return NOTHING
 
 
 def passing_bytes(
@@ -222,7 +222,7 @@ def passing_bytes(
     for tensor in entering:
         if tensor not in ignored:
             alive[tensor] = tensor.held_bytes
-    total = sum(alive.values(), start=np.zeros(()))
+    total = sum(alive.values(), start=NOTHING)
     # `grown` saves array operations: without a new tensor the peak cannot rise.
     peak, grown = total, False
     for i, op in enumerate(ops):

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from trnbench.facts.arrays import some
 from trnbench.facts.workload.choices import PAIRED, REINFORCED, neighbours_of
 from trnbench.facts.workload.layers import Recommender, Scan
 from trnbench.facts.workload.layout import KNOBS, RANK_DEGREES
@@ -33,7 +34,7 @@ def reasons(model: Model, grid: Grid) -> tuple[Reason, ...]:
         rules = _of(model, model.transformer, grid)
     drawn = depth_reasons(model, grid)
     found = (*_job(model, grid), *drawn, *rules, *_batch(grid), *_schedule(grid))
-    return tuple(reason for reason in found if np.any(reason.broken))
+    return tuple(reason for reason in found if some(reason.broken))
 
 
 def _of(model: Model, transformer: Transformer, grid: Grid) -> Iterator[Reason]:

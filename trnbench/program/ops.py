@@ -12,8 +12,6 @@ from functools import cache
 from math import prod
 from typing import Literal, TypeAlias
 
-import numpy as np
-
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record, field
@@ -23,7 +21,17 @@ from trnbench.facts.workload.layout import Overlapped
 from trnbench.facts.workload.recompute import Module
 from trnbench.program.collective import Collective
 from trnbench.program.matrix import MatrixProduct, matrix_product
-from trnbench.program.tensor import ONE, Dim, Tensor, array, element_bytes, one, total, total_bytes
+from trnbench.program.tensor import (
+    NOTHING,
+    ONE,
+    Dim,
+    Tensor,
+    array,
+    element_bytes,
+    one,
+    total,
+    total_bytes,
+)
 
 Phase = Literal["F", "recompute", "B_input", "B_weight", "optimizer"]
 Region = Literal["", "core", "experts", "states"]
@@ -255,7 +263,7 @@ class ScanOp(_Op, eq=False):
             shared: dim.whole if whole else dim.size
             for shared, dim in ((True, keys), (False, heads))
         }
-        total = np.zeros(())
+        total = NOTHING
         for shared, *letters in self._products():
             seen = (q + 1) / (2 * q) if whole and letters.count("q") == 2 else 1.0
             total = total + counts[shared] * prod((sizes[x] for x in letters), start=ONE) * seen
@@ -307,7 +315,7 @@ class Elementwise(_Op, eq=False):
 
     @property
     def bytes(self) -> FloatArray:
-        return np.zeros(()) if self.view else total_bytes((*self.reads, *self.writes))
+        return NOTHING if self.view else total_bytes((*self.reads, *self.writes))
 
 
 class Gather(_Op, eq=False):

@@ -20,13 +20,22 @@ from typing import TypeGuard, get_args
 
 import numpy as np
 
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, some
 from trnbench.facts.records import Record, field
 from trnbench.facts.workload.choices import Op
 from trnbench.program.grid import Grid
 from trnbench.program.ops import Elementwise, Operation, Phase, collective_op
 from trnbench.program.parameters import Parameter, Replicas, Use
-from trnbench.program.tensor import Tensor, TensorRole, array, element_bytes, nothing, one, total
+from trnbench.program.tensor import (
+    NOTHING,
+    Tensor,
+    TensorRole,
+    array,
+    element_bytes,
+    nothing,
+    one,
+    total,
+)
 
 MOMENTS = 2
 """AdamW keeps a mean and a mean square of each gradient."""
@@ -70,7 +79,7 @@ def buckets(
     for use, axis in product(("trained", "frozen"), get_args(Replicas)):
         for member in members:
             # What a block only borrows has no states here.
-            if member.use == use and member.replicas == axis and member.held.any():
+            if member.use == use and member.replicas == axis and some(member.held):
                 parts.setdefault((use, axis, member.weight.format), []).append(member)
     return tuple(
         _frozen_bucket(grid, axis, part, quantised)
@@ -113,7 +122,7 @@ def _bucket(
     touched = total(map(_touched, sparse))
     summed = alike_over_tp(members, gradients)
     alike = [member for member in dense if member.weight.name in summed]
-    shared = [member for member in dense if np.any(member.copies > 1)]
+    shared = [member for member in dense if some(member.copies > 1)]
     every = _count(members)
     of_dense = _count(dense) if sparse else every
     return Bucket(
@@ -197,7 +206,7 @@ class _Flat(Record, eq=False):
         axis = axis or self.shard
         ranks = self.grid.ranks(axis)
         present = (ranks > 1) & (self.bucket.elements > 0)
-        if np.any(present):
+        if some(present):
             name, count = f"{write.name}.{op}", array(present)
             yield collective_op(op, axis, phase, (read, write), ranks, name=name, count=count)
 
@@ -239,7 +248,7 @@ def _within_stage(grid: Grid, bucket: Bucket, flat: _Flat) -> Iterator[Operation
     )
     for axis, ranks, elements in wanted:
         present = (ranks > 1) & (elements > 0)
-        if not np.any(present):
+        if not some(present):
             continue
         part = flat.tensor(f"gradients.{axis}", elements, grid.recipe.reduction, "gradient")
         yield collective_op(
@@ -309,7 +318,7 @@ def host_bytes(grid: Grid, bucket: Bucket) -> FloatArray:
     These are states, and the host's own copies of the gradients and weights it reads and writes.
     """
     if grid.optimizer_offload != "host" or bucket.frozen:
-        return np.zeros(())
+        return NOTHING
     weights = bucket.elements * element_bytes(bucket.format)
     gradients = bucket.gradient_elements * element_bytes(grid.recipe.gradients)
     states = bucket.moment_elements * element_bytes(grid.recipe.moments)
@@ -344,7 +353,7 @@ def state_bytes(grid: Grid, bucket: Bucket, *, cached: bool = True) -> StateByte
     # A block's gradients are whole before they are scattered, its weights after they are gathered:
     # for the time of one block, on top of the slices.
     sliced = array(ranks > 1)
-    gathered = np.zeros(())
+    gathered = NOTHING
     if zero >= 2:
         gathered = array(gradients * sliced)
     if zero == 3:

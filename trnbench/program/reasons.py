@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.arrays import BoolArray, FloatArray, some
 from trnbench.facts.records import Record
 
 Scalars: TypeAlias = Mapping[str, int]
@@ -44,7 +44,7 @@ def first_causes(found: Iterable[Reason]) -> tuple[Reason, ...]:
 
     A tensor-parallel degree that does not divide breaks several rules, and leaves ranks over.
     """
-    broken = [reason for reason in found if np.any(reason.broken)]
+    broken = [reason for reason in found if some(reason.broken)]
     of_tp = sorted(
         (reason for reason in broken if reason.rule in _OF_TP),
         key=lambda reason: _OF_TP.index(reason.rule),

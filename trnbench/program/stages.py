@@ -27,7 +27,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.arrays import BoolArray, FloatArray, some
 from trnbench.facts.records import Record, field
 from trnbench.facts.workload.choices import DEPTHS_TRAINED
 from trnbench.facts.workload.layout import StageSplit
@@ -37,7 +37,7 @@ from trnbench.facts.workload.weights import DEPTH
 from trnbench.program.grid import Grid
 from trnbench.program.ops import Send
 from trnbench.program.reasons import Reason
-from trnbench.program.tensor import Tensor, array
+from trnbench.program.tensor import NOTHING, Tensor, array
 
 AGAIN = "_again"
 """Suffix of a kind of layer that recompute repeats whole, where others are kept."""
@@ -117,7 +117,7 @@ def stage_classes(grid: Grid, layers: Layers, flow: StageFlow) -> tuple[StageCla
             messages=_all_messages(grid, role, flow),
         )
         for role, multiplicity, index, count in shares_of(grid.stage_split, layers, grid.pp)
-        if np.any(multiplicity > 0)
+        if some(multiplicity > 0)
     )
 
 
@@ -207,7 +207,7 @@ def _drawn(grid: Grid, layers: Layers, text: str, flow: StageFlow) -> tuple[Stag
             for chunk in chunks(pp, rank):
                 for kind, count in chunk.items():
                     held[kind] = array(held.get(kind, 0) + (grid.pp == pp) * count)
-        index = sum(((grid.pp == pp) * rank for pp, rank in ranks.items()), start=np.zeros(()))
+        index = sum(((grid.pp == pp) * rank for pp, rank in ranks.items()), start=NOTHING)
         return StageClass(
             role=role,
             multiplicity=array(stages),
@@ -311,7 +311,7 @@ def _both_ways(tensor: Tensor, into: FloatArray, out: FloatArray) -> Iterator[Se
         _message(tensor, "B_input", "previous", "send", into),
         _message(tensor, "B_input", "next", "receive", out),
     )
-    return (message for message in found if np.any(message.count > 0))
+    return (message for message in found if some(message.count > 0))
 
 
 def _message(

@@ -44,7 +44,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, combined
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, combined, some
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
@@ -61,7 +61,7 @@ from trnbench.program.precision import PrecisionRecipe
 from trnbench.program.reasons import Reason, legal
 from trnbench.program.schedule import in_flight
 from trnbench.program.stages import StageClass, StageFlow, stage_classes
-from trnbench.program.tensor import ONE, Dim, Tensor, array, total
+from trnbench.program.tensor import NOTHING, ONE, Dim, Tensor, array, total
 
 
 class StepProgram(Record, eq=False):
@@ -225,7 +225,7 @@ def _of_blocks(layout: Layout) -> tuple[object, ...]:
 def _closing(grid: Grid) -> tuple[CollectiveOp, ...]:
     """Exchange that ends a step: the gradients' squares, summed for clipping."""
     ranks = grid.ranks("world")
-    if not np.any(ranks > 1):
+    if not some(ranks > 1):
         return ()
     norm = Tensor(name="gradients.norm", dims=(), format=grid.recipe.statistics, role="gradient")
     name = "gradients.norm.all-reduce"
@@ -240,7 +240,7 @@ def host_states_bytes(program: StepProgram, node_ranks: int) -> FloatArray:
     """
     grid, shape = program.grid, program.shape
     if grid.optimizer_offload != "host" and grid.activation_offload != "host":
-        return np.zeros(())
+        return NOTHING
     of_kind = {
         kind: total(host_bytes(grid, bucket) for bucket in block.buckets)
         for kind, block in program.blocks.items()

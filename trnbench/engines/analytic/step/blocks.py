@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, TypeVar
 import numpy as np
 
 from trnbench.engines.analytic.step.compute import BlockSeconds
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, some
 from trnbench.facts.calibration.training_stack import Overlaps
 from trnbench.facts.records import Record
 from trnbench.program.block import Block
@@ -59,7 +59,7 @@ class BlockPrices(Record, eq=False):
         unused = dict(compute)
         for (purpose, slot), seconds in exchanges.items():
             share = getattr(overlaps, purpose)
-            if np.any(share):
+            if some(share):
                 uncovered = unused.get(slot, NOTHING)
                 hidden[purpose, slot] = share * np.minimum(seconds, uncovered)
                 unused[slot] = uncovered - hidden[purpose, slot]
@@ -97,7 +97,7 @@ def _some(seconds: dict[Key, FloatArray]) -> dict[Key, FloatArray]:
 
 def _any(seconds: FloatArray) -> bool:
     # The first layout mostly has some, which spares a pass over all of them.
-    return bool(seconds.flat[0]) or bool(np.any(seconds))
+    return bool(seconds.flat[0]) or some(seconds)
 
 
 def _with(so_far: FloatArray, seconds: FloatArray) -> FloatArray:
@@ -148,7 +148,7 @@ def block_prices(
             continue
         key = purpose_of(op.axis), slot
         exchanges[key] = _with(exchanges.get(key, NOTHING), seconds)
-        if slot == last and np.any(between := crosses(op)):
+        if slot == last and some(between := crosses(op)):
             crossing_s = _with(crossing_s, seconds * between)
     return BlockPrices(
         compute=_some(compute),

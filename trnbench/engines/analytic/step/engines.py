@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from trnbench.machine.placement import Placement
 
 
+_FEW = 64
+"""Up to so many sizes their seconds are remembered, which for more would fill the memory."""
+
+
 class ExchangeSite(Record, eq=False):
     """One node of a platform, and the groups, phases and engines worked out there so far."""
 
@@ -48,6 +52,7 @@ class ExchangeSite(Record, eq=False):
     members: Memo[tuple[GroupPlace, bool], Members] = field(default_factory=Memo)
     memo: PhaseMemo = field(default_factory=dict)
     selected: Memo[EngineKey, tuple[Selected, ...] | Refusal] = field(default_factory=Memo)
+    seconds: dict[tuple[EngineKey, float], float] = field(default_factory=dict)  # by size in bytes
 
     @cached_property
     def node(self) -> Placement:
@@ -73,10 +78,22 @@ class ExchangeSite(Record, eq=False):
     def times_s(
         self, keys: Sequence[EngineKey], which: IntArray, size_bytes: FloatArray
     ) -> FloatArray:
-        """Seconds for sizes; `which` numbers the operation and place, in `keys`, of each size.
+        """Seconds for sizes; `which` numbers the operation and place, in `keys`, of each size."""
+        if len(size_bytes) > _FEW:
+            return self._priced_s(keys, which, size_bytes)
+        # Programs that differ in efficiencies or in other degrees exchange the same again.
+        pairs = zip(which.tolist(), size_bytes.tolist(), strict=True)
+        asked, known = [(keys[number], size) for number, size in pairs], self.seconds
+        fresh = [place for place, pair in enumerate(asked) if pair not in known]
+        if fresh:
+            times_s = self._priced_s(keys, which[fresh], size_bytes[fresh])
+            known.update(zip([asked[place] for place in fresh], times_s.tolist(), strict=True))
+        return np.array([known[pair] for pair in asked])
 
-        Sizes whose closed forms have the same shape are priced together.
-        """
+    def _priced_s(
+        self, keys: Sequence[EngineKey], which: IntArray, size_bytes: FloatArray
+    ) -> FloatArray:
+        """The same; sizes whose closed forms have the same shape are priced together."""
         asked = (self.engine(*key) for key in keys)
         engines = [engine for engine in asked if isinstance(engine, ExchangeEngine)]
         assert len(engines) == len(keys)

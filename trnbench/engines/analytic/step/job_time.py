@@ -18,7 +18,7 @@ import numpy as np
 from trnbench.engines.analytic.step.blocks import NOTHING
 from trnbench.engines.analytic.step.exchanges import along
 from trnbench.engines.analytic.step.time import HostRates, StepPrices, StepTime
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, some
 from trnbench.facts.calibration.chip_efficiency import Numbers
 from trnbench.facts.calibration.hosts import JobRates, MemoryOverheads
 from trnbench.facts.records import Record, replace
@@ -199,7 +199,7 @@ def _host_rates(found: JobPrices, rates: JobRates) -> HostRates:
 
 def _repeated(time: StepTime, times: int, fetched_s: FloatArray) -> StepTime:
     """Seconds of `times` updates one after the other, once weights have arrived."""
-    if times == 1 and not fetched_s.any():
+    if times == 1 and not some(fetched_s):
         return time
     by_category = {name: times * seconds for name, seconds in time.by_category.items()}
     return replace(

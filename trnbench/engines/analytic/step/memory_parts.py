@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from trnbench.facts.arrays import FloatArray, picked
+from trnbench.facts.arrays import FloatArray, picked, some
 from trnbench.facts.calibration.chip_efficiency import Numbers
 from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.memo import Memo
@@ -76,7 +76,7 @@ class StageParts(Record, eq=False):
         self, overheads: MemoryOverheads, fragmentation_ratio: Numbers
     ) -> dict[MemoryCategory, FloatArray]:
         """Bytes by category at the largest moment of a step; numbers may be rows of samples."""
-        if overheads.gradients_made == "before" or not self.once.any():
+        if overheads.gradients_made == "before" or not some(self.once):
             return self._moment(overheads, fragmentation_ratio)
         first = self._moment(overheads, fragmentation_ratio, "forward")
         last = self._moment(overheads, fragmentation_ratio, "backward")

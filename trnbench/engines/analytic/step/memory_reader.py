@@ -22,7 +22,7 @@ from trnbench.engines.analytic.step.memory_parts import (
     weight_of,
 )
 from trnbench.errors import unhandled
-from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.arrays import BoolArray, FloatArray, some
 from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
@@ -146,7 +146,7 @@ class StageReader:
         return tuple(
             BlockPart(category=category, weight=weight, lifetime=lifetime, bytes=size)
             for (category, weight, lifetime), size in sums.items()
-            if size.any()
+            if some(size)
         )
 
     @property
@@ -209,7 +209,7 @@ class StageReader:
         passing = np.asarray(kept + _sum(self._largest(stage)))
         there = np.asarray(1.0 * (self._pick(stage.multiplicity) > 0))
         late = self._overheads is not None and self._overheads.gradients_made == "backward"
-        if not late or not (once := self._once(stage)).any():
+        if not late or not some(once := self._once(stage)):
             return ((np.asarray(staying * there), np.asarray(passing * there)),)
         stays = self._stays(stage).items()
         made = self._pick(_sum(size for (category, _), size in stays if category == "gradients"))
