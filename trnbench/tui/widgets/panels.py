@@ -55,8 +55,9 @@ class TextPanel(VerticalScroll):
 
     def show(self, text: str | Text) -> None:
         drawn = Text.from_ansi(text) if isinstance(text, str) else text
-        self.drawn, self.text = drawn, drawn.plain
-        self.query_one(Static).update(drawn)
+        if drawn != self.drawn:  # to lay out the screen anew is most of what a key costs
+            self.drawn, self.text = drawn, drawn.plain
+            self.query_one(Static).update(drawn)
 
 
 class ErrorPanel(Static):
