@@ -36,7 +36,7 @@ from trnbench.program.schedule import splits_backward
 CHUNK = 32_768
 """Layouts at a time: their arrays fit a processor's cache."""
 
-NEAR, WIDE = 1.25, 2.0
+NEAR, WIDE = 1.25, 3.0
 """Layouts with bounds up to these multiples of the least ones are priced first, and with these."""
 LARGE = 1 << 20
 """Points of a grid above which the best are priced on a smaller one, with its own programs."""
@@ -111,7 +111,8 @@ class Pricing(SearchState):
                 replace(one, batch=one.batch.onto(programs, points))
                 for one, points in zip(some, several, strict=True)
             ]
-            exchanges = self._exchanges(small, [one.batch for one in some])
+            space = small
+        exchanges = self._exchanges(space, [one.batch for one in some])
         # The most promising come first: they may leave out others without a price.
         halves = [(one, one.within(near)) for one in some]
         ordered = [

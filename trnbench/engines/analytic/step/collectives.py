@@ -160,7 +160,7 @@ class CollectivePrices(Record, eq=False):
             times_s = self.site.times_s([*numbers], np.array(which), sizes)
         priced, start = [], 0
         for request, table in zip(each, tables, strict=True):
-            seconds = np.full((len(request.groups.places) + 1, len(table.values)), np.nan)
+            seconds = np.full((len(request.groups.places) + 1, len(table.values) + 1), np.nan)
             if len(table.kind):
                 seconds[table.kind, table.size] = times_s[start : start + len(table.kind)]
                 start += len(table.kind)
@@ -172,13 +172,14 @@ class CollectivePrices(Record, eq=False):
 
     def _pairs(self, asked: _Asked) -> _Pairs:
         groups, none = asked.groups, len(asked.groups.places)
-        values, size_of = numbered(asked.size_bytes)
-        pairs = groups.kinds * len(values) + size_of
+        values, size_of = self._sizes(asked.size_bytes)
+        columns = len(values) + 1
+        pairs = groups.kinds * columns + size_of
         # NaN at unwanted layouts is never read, so only pairs of wanted layouts cost a closed form.
         shape = np.broadcast_shapes(pairs.shape, asked.present.shape)
         wanted = self._wanted_in(shape) & asked.present
         pairs = spread(pairs, shape)
-        seen = np.zeros((none + 1, len(values)), dtype=np.bool_)
+        seen = np.zeros((none + 1, columns), dtype=np.bool_)
         seen.reshape(-1)[pairs[wanted]] = True
         kind, size = np.nonzero(seen[:none])
         refused: list[Reason] = []
@@ -188,6 +189,16 @@ class CollectivePrices(Record, eq=False):
                 refused.append(_reason(engine, groups.kinds == number))
                 kind, size = kind[kind != number], size[kind != number]
         return _Pairs(kind=kind, size=size, values=values, pairs=pairs, refused=tuple(refused))
+
+    def _sizes(self, size_bytes: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Distinct sizes of wanted layouts, and the number of each one; unwanted come last."""
+        wanted = self._wanted_in(size_bytes.shape)
+        if wanted.all():
+            return numbered(size_bytes)
+        values, number = numbered(size_bytes[wanted])
+        places = np.full(size_bytes.shape, len(values), dtype=np.int64)
+        places[wanted] = number
+        return values, places
 
     def _wanted_in(self, shape: tuple[int, ...]) -> BoolArray:
         return self.within.of(shape, lambda: _within(self.wanted, shape))
