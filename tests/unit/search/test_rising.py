@@ -28,7 +28,8 @@ def asked_of(sizes, available):
         looked.extend(at)
         return flat[at]
 
-    return fitting(points, runs_of(points), available, needed).tolist(), len(looked)
+    fits = fitting(points, runs_of(points), available, needed).tolist()
+    return [at in fits for at in range(len(flat))], len(looked)
 
 
 def test_each_run_is_cut_behind_the_largest_micro_batch_that_fits(monkeypatch):

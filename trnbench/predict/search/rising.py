@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.workload.model import Model
 from trnbench.program.points import Points
@@ -39,8 +39,8 @@ def fitting(
     runs: tuple[IntArray, IntArray],
     available_bytes: float,
     needed: Callable[[Points], FloatArray],
-) -> BoolArray:
-    """Mask of the layouts that fit, given the bytes that any of them need; runs lie together."""
+) -> IntArray:
+    """Numbers of the layouts that fit, given the bytes that any of them need; runs lie together."""
     first, last = runs
     # Of a run, layouts before `low` fit and those from `high` on do not.
     low, high = first.copy(), last + 1
@@ -48,7 +48,7 @@ def fitting(
     while len(open_runs):
         size = needed(points.at(look))
         if (np.abs(size - available_bytes) <= ROUNDED * available_bytes).any():
-            return needed(points) <= available_bytes
+            return np.flatnonzero(needed(points) <= available_bytes)
         fits = size <= available_bytes
         if len(look) > len(open_runs):
             # All in doubt were looked at: as many as fit do so up to there.
@@ -60,8 +60,13 @@ def fitting(
         start, left = low[open_runs], high[open_runs] - low[open_runs]
         look = start + left // 2
         if len(look) < left.sum() <= AT_ONCE:
-            look = np.repeat(start - (np.cumsum(left) - left), left) + np.arange(left.sum())
-    return np.asarray(np.arange(len(points)) < np.repeat(low, last + 1 - first))
+            look = _all_of(start, left)
+    return _all_of(first, low - first)
+
+
+def _all_of(start: IntArray, count: IntArray) -> IntArray:
+    """Numbers from each start on, as many as its count."""
+    return np.repeat(start - (np.cumsum(count) - count), count) + np.arange(count.sum())
 
 
 def runs_of(points: Points) -> tuple[IntArray, IntArray]:

@@ -177,8 +177,8 @@ class _Search(Pricing):
             seen = piece.seen(look, partial(self._by_cluster, run.space))
             if self.sparing and len(seen.points) > rising.LARGE:
                 needed = partial(self._careful, memory, piece)
-                mask = rising.fitting(seen.points, seen.runs, self.available_bytes, needed)
-                points, size = seen.points.some(mask), None
+                fits = rising.fitting(seen.points, seen.runs, self.available_bytes, needed)
+                points, size = seen.points.at(fits), None
             else:
                 points, size = self._that_fit(memory, piece, seen.mask)
             hosts = np.broadcast_to(points.pick(on_host), len(points))
