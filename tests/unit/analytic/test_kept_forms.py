@@ -89,7 +89,7 @@ def test_another_platform_or_stack_has_another_file_and_a_closed_folder_does_no_
 
 
 def test_what_was_found_without_a_search_is_stored_too(folder, monkeypatch):
-    monkeypatch.setattr("trnbench.predict.search.search.keep_forms", lambda engines: None)
+    monkeypatch.setattr("trnbench.predict.search.pricing.keep_forms", lambda engines: None)
     asked(monkeypatch, "trn1.32xlarge")
     assert not folder.exists()
     kept_forms.keep_all_forms()
