@@ -45,8 +45,18 @@ settings.register_profile("explore", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "explore")
 
 
-def pytest_sessionstart():
+TOP = Path(__file__).parents[1]
+AT_START, LEFT = pytest.StashKey[set[str]](), pytest.StashKey[list[str]]()
+
+
+def shown_at_top() -> set[str]:
+    """Names at the top of the project, without those that are hidden: caches of tools."""
+    return {path.name for path in TOP.iterdir() if not path.name.startswith(".")}
+
+
+def pytest_sessionstart(session):
     """Refuse to leave out tests where every program that they need must be there, as in CI."""
+    session.config.stash[AT_START] = shown_at_top()
     if os.environ.get("TRNBENCH_TEST_PROGRAMS") == "required":
         missing = [name for name in ("shellcheck", "strace") if shutil.which(name) is None]
         if missing:
@@ -58,8 +68,19 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session):
+    """Fail a run that leaves something at the top of the project: tests write elsewhere."""
+    before = session.config.stash.get(AT_START, shown_at_top())
+    session.config.stash[LEFT] = sorted(shown_at_top() - before)
+    if session.config.stash[LEFT]:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(terminalreporter):
-    """Say in one line what this machine could not run."""
+    """Say in one line each what tests left, and what this machine could not run."""
+    if left := terminalreporter.config.stash.get(LEFT, []):
+        terminalreporter.write_line(f"tests left at the top of the project: {', '.join(left)}")
     reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", [])]
     missing = sum("no browser" in reason for reason in reasons)
     if missing:
