@@ -7,6 +7,8 @@ compiler refuses what does not. A row that went through and failed later counts 
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from trnbench.errors import InputError
 from trnbench.evidence.comparison import Comparison, Contrast
 from trnbench.evidence.model_of import Models, shape_of
@@ -16,6 +18,7 @@ from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.hardware.library import load_chip, load_published
+from trnbench.facts.memo import Memo
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
@@ -26,7 +29,7 @@ from trnbench.predict.graph_size import (
     graph_of_parameters,
     graph_size,
 )
-from trnbench.predict.setup import train_setup
+from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.predict.step import fit_probability
 from trnbench.program.step import training_step
 
@@ -34,26 +37,32 @@ COMPILATIONS: EvidenceSet = "neuron_compile"
 _CHIPS = {"trn1": "trainium1", "trn2": "trainium2", "trn3": "trainium3"}
 _OUTCOMES = {"compiled": "measured", "refused": "crashed_or_oom"}
 _OPERATOR = "failed: operator instructions"
+MachineSetups: TypeAlias = Memo[tuple[str, int | None], TrainSetup | None]
+"""Set-ups by instance and logical size, which rows share but for their model."""
 
 
 def compare_compilations(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, ...]:
     """Every row of a file of compilations beside its prediction."""
-    models = Models(catalog)
-    return tuple(_compared(models, file, row) for row in file.rows)
+    models, machines = Models(catalog), MachineSetups()
+    return tuple(_compared(models, machines, file, row) for row in file.rows)
 
 
-def _compared(models: Models, file: EvidenceFile, row: EvidenceRow) -> Comparison:
+def _compared(
+    models: Models, machines: MachineSetups, file: EvidenceFile, row: EvidenceRow
+) -> Comparison:
     blank = Comparison.of_row(file, row, model="model", system="instance")
     if blank.reason is not None:
         return blank
     blank = replace(blank, family=row.text("pass"), precision="bf16", fitted=blank.use == "fit")
     try:
-        return _predicted(models, row, blank)
+        return _predicted(models, machines, row, blank)
     except (RowFault, InputError) as fault:
         return replace(blank, reason=str(fault))
 
 
-def _predicted(models: Models, row: EvidenceRow, blank: Comparison) -> Comparison:
+def _predicted(
+    models: Models, machines: MachineSetups, row: EvidenceRow, blank: Comparison
+) -> Comparison:
     outcome = _OUTCOMES.get(row.needed("outcome"))
     if outcome is None:
         raise RowFault(f"outcome: {row.text('outcome')} tells neither")
@@ -85,7 +94,9 @@ def _predicted(models: Models, row: EvidenceRow, blank: Comparison) -> Compariso
             raise RowFault("; ".join(refused))
         size = graph_size(program, chip, compiler, MICRO_BATCH_PHASES if training else ("F",))
         if training:
-            chance = _fits(models.catalog, row, model, layout)
+            where = row.text("instance"), row.whole_if_said("lnc")
+            setup = machines.of(where, lambda: _machine(models.catalog, model, *where))
+            chance = 1.0 if setup is None else _fits(replace(setup, model=model), layout)
     found = replace(
         blank,
         layout=f"tp {tp} pp {pp} micro-batch {sequences} sequence {sequence}",
@@ -117,13 +128,16 @@ def _sizes(row: EvidenceRow, size: GraphSize) -> Contrast:
     return Contrast(measured, size.instructions, *size.interval())
 
 
-def _fits(catalog: Catalog, row: EvidenceRow, model: Model, layout: Layout) -> float:
-    """Probability that training fits in memory; 1 where the machine is not of the catalogue."""
-    instance = load_published(catalog, row.text("instance"), "")
+def _machine(catalog: Catalog, model: Model, name: str, lnc: int | None) -> TrainSetup | None:
+    """One instance of a name with a model; None where the catalogue lacks it."""
+    instance = load_published(catalog, name, "")
     if instance is None:
-        return 1.0
-    lnc = row.whole_if_said("lnc")
-    setup = train_setup(catalog, model, instance.name, 1, logical_size=lnc)
+        return None
+    return train_setup(catalog, model, instance.name, 1, logical_size=lnc)
+
+
+def _fits(setup: TrainSetup, layout: Layout) -> float:
+    """Probability that training fits in memory."""
     assert isinstance(setup.platform.chip.unit, NeuronCores)
     dp = max(1, setup.ranks // (layout.tp * layout.pp))
     whole = replace(layout, dp=dp, global_batch=dp * layout.micro_batch)

@@ -33,7 +33,7 @@ def sampled(
     """
     ranges = ranges_of(efficiency)
     free = [key for key in ranges if drawn_with(key, ranges) == key]
-    draws = np.array(_shuffled(len(free), count, seed)).reshape(len(free), count)
+    draws = _shuffled(len(free), count, seed)
     draws = correlated(draws, free, efficiency.stack.correlated)
     # Column 0 is the calibration itself, without deviation.
     draws = np.column_stack([np.zeros(len(free)), draws])
@@ -48,12 +48,14 @@ def sampled(
 
 
 @cache
-def _shuffled(rows: int, count: int, seed: int) -> list[list[float]]:
+def _shuffled(rows: int, count: int, seed: int) -> FloatArray:
     """Equally likely values of a standard normal number, each row in another random order."""
     quantile = NormalDist().inv_cdf
     likely = [quantile((i + 0.5) / count) for i in range(count)]
     random = Random(seed)
-    return [random.sample(likely, count) for _ in range(rows)]
+    found = np.array([random.sample(likely, count) for _ in range(rows)]).reshape(rows, count)
+    found.flags.writeable = False  # every efficiency with as many numbers reads it
+    return found
 
 
 def interval(times_s: FloatArray, spread: Spread) -> tuple[float, float]:
