@@ -64,6 +64,16 @@ def test_rows_as_predicted(tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_a_report_draws_measured_beside_predicted(tmp_path, capsys):
+    page = tmp_path / "why.html"
+    assert main(["explain", str(measured(tmp_path, said="full")), "--report", str(page)]) == 0
+    capsys.readouterr()
+    drawn = page.read_text(encoding="utf-8").partition("measured and predicted steps")[2]
+    assert drawn.count('<circle class="f') == len(ROWS)
+    assert drawn.count('<line class="guide"') == len(ROWS) + 1  # and one in the legend
+
+
+@pytest.mark.slow
 def test_settings_that_nobody_said_come_before_any_cause(tmp_path, capsys):
     """Five times too slow, in a layout that was chosen: its knobs are asked for first."""
     log = tmp_path / "run.log"

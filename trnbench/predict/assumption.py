@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import KNOBS, Value
+
+NAMED = 2
+"""Places of one assumption that a line names."""
 
 
 class Assumption(Record):
@@ -59,14 +61,23 @@ def merged(by_place: Mapping[str, Sequence[Assumption]]) -> tuple[Assumption, ..
 
 
 def assumed_lines(assumed: Iterable[Assumption]) -> list[str]:
-    """Assumptions as lines of text, those with one reason together."""
+    """Assumptions as lines of text, those with one reason together, and equal lines once."""
     # Reasons keep the order in which they first occur.
-    order = dict.fromkeys(assumption.reason for assumption in assumed)
-    ranked = sorted(assumed, key=lambda assumption: list(order).index(assumption.reason))
-    return [
-        f"{', '.join(assumption.pair for assumption in alike)}: {why}"
-        for why, alike in groupby(ranked, key=lambda assumption: assumption.reason)
-    ]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in assumed:
+        alike.setdefault((one.why, one.place), []).append(one.pair)
+    places: dict[str, list[str]] = {}
+    for (why, place), pairs in alike.items():
+        places.setdefault(f"{', '.join(pairs)}: {why}", []).append(place)
+    return [f"{line}{_held_at(held)}" for line, held in places.items()]
+
+
+def _held_at(places: Sequence[str]) -> str:
+    """The places where a line holds, in brackets; empty where it holds at all."""
+    named = [place for place in places if place]
+    more = len(named) - NAMED
+    text = "; ".join(named[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f" ({text})" if text else ""
 
 
 def of_all_places(assumed: Iterable[Assumption]) -> list[Assumption]:

@@ -13,7 +13,7 @@ from trnbench.facts.records import Record, replace
 from trnbench.facts.terminal_text import shown
 from trnbench.facts.units import DAY_S, Dimension, money_text, show, significant
 from trnbench.predict.assumption import Assumption, assumed_lines
-from trnbench.show.charts.record import SENSITIVITY, AnyChart, BarChart
+from trnbench.show.charts.record import SENSITIVITY, AnyChart, BarChart, title_of
 from trnbench.show.charts.svg import caption_of, chart_style, chart_svg
 from trnbench.show.figures import FIGURES, figure_of
 from trnbench.show.formats import finite, headline, with_intervals
@@ -87,6 +87,7 @@ def html_page(report: Report, command: str, by: str = "") -> bytes:
         chart_style=chart_style(),
         drawing=chart_svg,
         caption=caption_of,
+        heading=title_of,
         version=__version__,
     )
     return page.encode()

@@ -251,6 +251,16 @@ def test_a_group_on_two_nodes_is_slower_than_on_one_and_faster_than_on_eight(set
     assert not np.isnan(laid_on(setup, way, 4, inside))
 
 
+@pytest.mark.parametrize(("expert_tp", "possible"), [(None, True), (1, False)])
+def test_experts_cut_apart_have_no_other_order_of_ranks(setup, expert_tp, possible):
+    layout = replace(LAYOUT, ep=8, expert_tp=expert_tp)
+    ran = Ran(
+        setup=replace(setup, model=load_model(open_catalog(), "mixtral-8x7b")),
+        parts=((1.0, layout),),
+    )
+    assert (Sites().changed(ran, OtherOrder(to=("dp-tp-pp",)), "dp-tp-pp") is not None) == possible
+
+
 def test_a_calibrated_number_is_multiplied(setup, base_s):
     found = laid_on(setup, Scaled(numbers=("factor",), by=1.3), 1.3)
     assert found / base_s == pytest.approx(1.3, rel=0.03)

@@ -38,6 +38,7 @@ from trnbench.facts.units import Dimension, show
 from trnbench.facts.workload.layout import KNOBS, Layout, Value
 from trnbench.facts.workload.partial_layout import PartialLayout, value_parser
 from trnbench.facts.workload.weights import active_parameter_count
+from trnbench.machine.rank_groups import ORDERS
 from trnbench.predict.ranges import OVERLAPS, numbers_by_key
 from trnbench.predict.setup import SetupMemo, TrainSetup
 from trnbench.program.ops import AttentionOp
@@ -125,6 +126,9 @@ def changed(ran: Ran, way: CauseWay, magnitude: Magnitude) -> Ran | None:
         case Scatter(), float(by):
             return _scattered(ran, by, alone=False)
         case OtherOrder(), str(name):
+            cut = any(layout.expert_tp is not None for _, layout in ran.parts)
+            if cut and not ORDERS[cast("RankOrder", name)].cuts_experts:
+                return None
             stack = replace(ran.setup.stack, order=cast("RankOrder", name))
             efficiency = replace(ran.setup.efficiency, stack=stack)
             return replace(ran, setup=replace(ran.setup, efficiency=efficiency))

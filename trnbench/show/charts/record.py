@@ -407,6 +407,13 @@ class GanttChart(Record):
 AnyChart: TypeAlias = PointChart | BarChart | GanttChart
 
 
+def title_of(chart: AnyChart) -> str:
+    """The title, with the unit of numbers that stand behind estimates."""
+    bars = chart if isinstance(chart, BarChart) and chart.estimates else None
+    unit = bars.axis.unit.unit if bars and bars.axis.unit else ""
+    return f"{chart.title} ({unit})" if unit else chart.title
+
+
 def tells_money(chart: AnyChart) -> bool:
     axes = (chart.x, chart.y) if isinstance(chart, PointChart) else (chart.axis,)
     return any(axis.dimension in (Dimension.USD, Dimension.USD_PER_HOUR) for axis in axes)

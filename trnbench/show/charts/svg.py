@@ -30,6 +30,7 @@ from trnbench.show.charts.record import (
     Point,
     PointChart,
     Series,
+    title_of,
 )
 from trnbench.show.charts.ticks import labels_of, ticks_of
 
@@ -64,7 +65,7 @@ def chart_svg(chart: AnyChart, *, alone: bool = False) -> str:
             body, height = _gantt(chart)
         case unknown:
             unhandled(unknown, "drawing")
-    title, caption = chart.title, caption_of(chart)
+    title, caption = title_of(chart), caption_of(chart)
     own = ""
     if alone:
         lines = wrap(caption, WIDTH // 6)
@@ -232,7 +233,7 @@ def _bars(chart: BarChart) -> tuple[list[str], float]:
     y = 4.0
     for bar, text in zip(chart.bars, texts, strict=True):
         kind = "strong" * bar.strong
-        body.append(_text(left - 8, y + 15, bar.label, "end", kind))
+        body.append(_text(left - 8, y + 15, _fitting(bar.label, left - 16), "end", kind))
         start = left + (bar.start - low) * unit
         end: float = left + room
         if bar.estimate is None:
@@ -256,6 +257,13 @@ def _bars(chart: BarChart) -> tuple[list[str], float]:
         body.append(_text(left + 6, y + 10, chart.limit))
         y += LINE
     return [*body, *_part_legend(chart.legend, y)], y + LINE * math.ceil(len(chart.legend) / 3) + 6
+
+
+def _fitting(label: str, width: float) -> str:
+    """A label that is no wider than this; a longer one loses its middle."""
+    most = int(width / LETTER)
+    half = (most - 1) // 2
+    return label if len(label) <= most else f"{label[:half]}\u2026{label[-(most - half - 1) :]}"
 
 
 def _bar_parts(

@@ -19,6 +19,7 @@ from trnbench.show.charts.record import (
     GanttChart,
     PointChart,
     marks_of,
+    title_of,
 )
 from trnbench.show.charts.ticks import cells_between, labels_of, tag_place, tick_lines, ticks_of
 from trnbench.show.report import Report
@@ -46,7 +47,7 @@ def chart_text(chart: AnyChart, style: Style) -> str:
             unhandled(unknown, "drawing")
     told = [chart.caption, "" if isinstance(chart, GanttChart) else chart.missing]
     below = [style.faint(style.wrap(text)) for text in told if text]
-    return "\n".join([style.strong(chart.title), *lines, *below])
+    return "\n".join([style.strong(title_of(chart)), *lines, *below])
 
 
 def first_chart(report: Report, style: Style) -> str:

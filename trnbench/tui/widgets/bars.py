@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from trnbench.show.charts.dots import dot_lines
-from trnbench.show.charts.record import HUES, BarChart
+from trnbench.show.charts.record import HUES, BarChart, title_of
 from trnbench.show.charts.text import bar_lines
 from trnbench.tui.colours import filled as filled_style
 from trnbench.tui.colours import series_colours
@@ -26,9 +26,8 @@ def hue_styles(app: App[object]) -> list[Style]:
 
 
 def titled(data: BarChart) -> str:
-    """Title of the bars, with the unit of numbers that stand behind dots, and the caption."""
-    unit = f" ({data.axis.unit.unit})" if data.estimates and data.axis.unit else ""
-    return ", ".join(filter(None, (f"{data.title}{unit}", data.caption)))
+    """Title of the bars and their caption."""
+    return ", ".join(filter(None, (title_of(data), data.caption)))
 
 
 def draw_bars(data: BarChart, width: int, styles: Sequence[Style]) -> Text:

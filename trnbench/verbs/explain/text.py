@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from trnbench.evidence.explain.experiment import TellingRun
 from trnbench.evidence.explain.explanation import Explanation
 from trnbench.evidence.explain.observed import RunCompared, StepFigure
 from trnbench.facts.records import asdict, replace
 from trnbench.facts.units import Dimension, show
+from trnbench.show.charts.record import Bar, BarChart, axis_of
 from trnbench.show.report import Report, columns, draw_rows
+from trnbench.show.row import Interval
 from trnbench.show.text_table import Style, percent
 from trnbench.verbs.explain.answer import (
     cause_row,
@@ -32,6 +34,8 @@ CONVENTIONS = {
 _SHOWN = 6
 """Causes that people see, and how likely the last of them is; machines read all."""
 _LEAST = 0.001
+_DRAWN = 24
+"""Steps that the picture shows, the first ones."""
 
 
 def explain_report(answer: Explanation, inputs: Mapping[str, object]) -> Report:
@@ -59,6 +63,28 @@ def explain_report(answer: Explanation, inputs: Mapping[str, object]) -> Report:
             "unused": [{"id": name, "reason": reason} for name, reason in measured.unused],
         },
         people=lambda report, style: _draw(report, answer, style),
+        charts=(chart,) if not (chart := steps_figure(measured.figures)).empty else (),
+    )
+
+
+def steps_figure(figures: Sequence[StepFigure]) -> BarChart:
+    """Bars of predicted step times with their intervals, s, and strokes at the measured ones."""
+    steps = [one for one in figures if one.quantity == "step"][:_DRAWN]
+    seconds = [end for one in steps for end in (one.low, one.high, one.measured)]
+    return BarChart(
+        title="measured and predicted steps",
+        caption="a bar a row: predicted, with its 80 % interval",
+        axis=axis_of("step time", Dimension.SECONDS, seconds, kind="linear"),
+        bars=tuple(
+            Bar(
+                label=one.step.id,
+                estimate=Interval(value=one.predicted, low=one.low, high=one.high),
+                limit=one.measured,
+                strong=not one.inside,
+            )
+            for one in steps
+        ),
+        limit="measured",
     )
 
 
