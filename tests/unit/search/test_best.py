@@ -28,7 +28,7 @@ ON_REQUEST = (
     *("pipeline_layout", "shard", "expert_tp"),
 )
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
-QUICK = (20, 34, 35, 36, 40)
+QUICK = (20, 34, 35, 36, 40, 44)
 
 
 def drawn(seed: int) -> tuple[SearchQuestion, int]:
