@@ -15,24 +15,24 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    "cli": 4_380,
-    "engines": 17_110,
-    "evidence": 15_830,
-    "facts": 13_610,
-    "launch": 4_050,
-    "machine": 7_070,
-    "money": 4_580,
-    "predict": 6_490,
-    "program": 8_160,
-    "show": 4_390,
-    "store": 2_820,
+    "cli": 3_580,
+    "engines": 16_340,
+    "evidence": 15_050,
+    "facts": 12_820,
+    "launch": 3_250,
+    "machine": 6_270,
+    "money": 3_780,
+    "predict": 5_970,
+    "program": 7_380,
+    "show": 3_610,
+    "store": 2_020,
     "tui": 9_000,
-    "verbs": 23_070,
+    "verbs": 22_370,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
 RECORDS_PER_1000_LINES = 7.3
-SHORT_MODULES = 30
+SHORT_MODULES = 27
 """Modules of under 60 lines that are no `__init__`."""
 RETURN_RIDDLES = 10
 COMMENT_SHARE = 0.015
