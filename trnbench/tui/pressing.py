@@ -92,6 +92,7 @@ class KeysInOrder(App[None]):
 
     def __init__(self) -> None:
         super().__init__()
+        # A driver makes its parser by this name, and Textual has no other place to give one.
         vars(sys.modules[self.driver_class.__module__])["XTermParser"] = KeyParser
         self._unclaimed: events.Key | None = None
 
