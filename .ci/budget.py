@@ -27,7 +27,7 @@ LINES = {
     "show": 3_610,
     "store": 2_020,
     "tui": 9_000,
-    "verbs": 22_370,
+    "verbs": 22_390,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual import on
 from textual.binding import BindingType
 
-from trnbench.facts.units import Dimension, show, significant
 from trnbench.tui.cluster_view import FIRST_CLUSTER, ClusterView
 from trnbench.tui.drawings import draw_area
 from trnbench.tui.questions.layouts import MemoryFound, memory_question, memory_slots
@@ -19,6 +18,7 @@ from trnbench.tui.widgets.frame import offered
 from trnbench.tui.widgets.panels import Picture, TextPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.verbs.quotes.charts import block_bars
+from trnbench.verbs.train.memory_text import memory_verdict
 
 if TYPE_CHECKING:
     from trnbench.engines.analytic.step.memory_timeline import MemoryInstant
@@ -68,7 +68,7 @@ class MemoryView(ClusterView):
     def answered(self, topic: str, value: object) -> None:
         assert isinstance(value, MemoryFound)
         self._found = value
-        self.verdict(_title(value))
+        self.verdict(memory_verdict(value.answer))
         self.show_table(value, "slot")
         self.action_peak()
 
@@ -100,22 +100,3 @@ class MemoryView(ClusterView):
         if picture == "blocks at the peak":
             return block_bars(held.peak, f"by block in slot {held.peak.slot}, the peak")
         return here and block_bars(here, f"by block in slot {here.slot}, {here.phase}")
-
-
-def _title(found: MemoryFound) -> str:
-    """Name of the rank, its bytes and its chance to fit; or the reason why the rank cannot fit."""
-    answer = found.answer
-    held, memory = answer.memory_timeline, answer.memory
-    if held is None or memory is None:
-        return f"NO: {'; '.join(answer.reasons)}"
-    stage = "the only stage" if held.role == "only" else f"stage {held.stage} ({held.role})"
-    no = f"NO: {'; '.join(answer.reasons)}\n" if answer.reasons else ""
-    low, high = (
-        show(size, Dimension.BYTES, digits=3) for size in (memory.low_bytes, memory.high_bytes)
-    )
-    return (
-        f"{no}a rank of {stage} holds {show(memory.total_bytes, Dimension.BYTES, digits=3)} "
-        f"({low} to {high}) of {show(memory.available_bytes, Dimension.BYTES, digits=3)} at the "
-        f"peak, slot {held.peak.slot}; fits with a probability of "
-        f"{significant(100 * memory.fit_probability, 3)} %"
-    )

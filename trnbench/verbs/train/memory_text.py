@@ -28,6 +28,7 @@ def memory_report(answers: Sequence[TrainAnswer], inputs: Mapping[str, object]) 
     held, memory = answer.memory_timeline, answer.memory
     summary: dict[str, object] = {
         "conventions": CONVENTIONS,
+        "verdict": memory_verdict(answer),
         **cells(answer, "feasible reasons model instance setting=layout.plain"),
     }
     if held is not None and memory is not None:
@@ -55,6 +56,28 @@ def memory_report(answers: Sequence[TrainAnswer], inputs: Mapping[str, object]) 
     )
 
 
+def memory_verdict(answer: TrainAnswer) -> str:
+    """The worst rank, its bytes and its chance to fit; or the reason why it cannot fit."""
+    held, memory = answer.memory_timeline, answer.memory
+    no = f"NO: {'; '.join(answer.reasons)}" if answer.reasons else ""
+    if held is None or memory is None:
+        return no
+    low, high = (
+        show(size, Dimension.BYTES, digits=3) for size in (memory.low_bytes, memory.high_bytes)
+    )
+    needs = (
+        f"a rank of {_stage(held)} holds {show(memory.total_bytes, Dimension.BYTES, digits=3)} "
+        f"({low} to {high}) of {show(memory.available_bytes, Dimension.BYTES, digits=3)} at the "
+        f"peak, slot {held.peak.slot}; fits with a probability of "
+        f"{significant(100 * memory.fit_probability, 3)} %"
+    )
+    return "; ".join(filter(None, (no, needs)))
+
+
+def _stage(held: MemoryTimeline) -> str:
+    return "the only stage" if held.role == "only" else f"stage {held.stage} ({held.role})"
+
+
 def _largest_first(peak: MemoryInstant) -> list[tuple[tuple[str, str], float]]:
     return sorted(peak.held.items(), key=lambda one: -one[1])
 
@@ -77,13 +100,12 @@ def _peak_words(answer: TrainAnswer, held: MemoryTimeline, memory: RankMemory) -
     when = ""
     if isinstance(row["start_s"], float):
         when = f", {show(row['start_s'], Dimension.SECONDS, digits=3)} into the step"
-    stage = "the only stage" if held.role == "only" else f"stage {held.stage} ({held.role})"
     chunk = f", chunk {peak.chunk}" if answer.layout.degree("vpp") > 1 else ""
     low, high = (show(size, Dimension.BYTES) for size in (memory.low_bytes, memory.high_bytes))
     return [
         f"peak memory: {show(peak.total_bytes, Dimension.BYTES)} of "
-        f"{show(memory.available_bytes, Dimension.BYTES)} per rank of {stage}, in the {peak.phase} "
-        f"pass of micro-batch {peak.micro_batch}{chunk}{when}",
+        f"{show(memory.available_bytes, Dimension.BYTES)} per rank of {_stage(held)}, in the "
+        f"{peak.phase} pass of micro-batch {peak.micro_batch}{chunk}{when}",
         f"80 % interval {low} to {high}; fits with a probability of "
         f"{significant(100 * memory.fit_probability, 3)} %",
     ]
