@@ -15,19 +15,19 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    "cli": 3_580,
-    "engines": 16_340,
-    "evidence": 15_050,
-    "facts": 12_820,
-    "launch": 3_250,
-    "machine": 6_270,
-    "money": 3_780,
-    "predict": 5_970,
-    "program": 7_380,
-    "show": 3_610,
-    "store": 2_020,
+    "cli": 3_880,
+    "engines": 16_640,
+    "evidence": 15_350,
+    "facts": 13_120,
+    "launch": 3_550,
+    "machine": 6_570,
+    "money": 4_080,
+    "predict": 6_270,
+    "program": 7_680,
+    "show": 3_910,
+    "store": 2_320,
     "tui": 9_000,
-    "verbs": 22_390,
+    "verbs": 22_690,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
