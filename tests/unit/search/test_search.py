@@ -580,6 +580,24 @@ def test_a_search_shared_among_processors_finds_what_one_search_finds(model, bat
     assert bool(whole.ranked) == (model == "llama2-7b")
 
 
+def test_only_searches_of_many_points_go_side_by_side(monkeypatch):
+    small = [
+        (name, question("llama2-7b", name, (1, 2))) for name in ("trn1.32xlarge", "trn1.2xlarge")
+    ]
+    found = search_all(small, top=5, watch=Watch(workers=2))
+    shared = []
+    monkeypatch.setattr(
+        "trnbench.verbs.quotes.searching._side_by_side", lambda *of: shared.append(of)
+    )
+    assert [one and one.ranked for one in search_all(small, top=5, watch=Watch(workers=2))] == [
+        one and one.ranked for one in found
+    ]
+    assert not shared
+    monkeypatch.setattr("trnbench.verbs.quotes.searching.WORTH_SHARING", 0)
+    search_all(small, top=5, watch=Watch(workers=2))
+    assert len(shared) == 1
+
+
 def test_a_shard_group_is_searched_with_the_stages_that_share_something():
     asked: dict[str, Any] = {
         **{"model": "llama3.1-8b", "instance": "p5.48xlarge", "nodes": 4, "shard": 8},

@@ -224,7 +224,15 @@ def test_the_plan_is_the_best_of_all_configurations_one_by_one():
         )
 
 
+@pytest.fixture
+def sharing(monkeypatch):
+    """Another process is worth its while for any question."""
+    monkeypatch.setattr("trnbench.verbs.quotes.searching.WORTH_SHARING", 0)
+    monkeypatch.setattr("trnbench.verbs.compare.run.ROWS_TO_SHARE", 0)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("sharing")
 def test_searches_side_by_side_find_the_same():
     alone = plan_run(CATALOG, PlanQuestion(run=RUN))
     together = plan_run(CATALOG, PlanQuestion(run=RUN), watch=Watch(workers=2))
@@ -232,6 +240,7 @@ def test_searches_side_by_side_find_the_same():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("sharing")
 @pytest.mark.parametrize("equal_cost", [False, True])
 def test_rows_made_side_by_side_are_the_same(equal_cost):
     run = RUN.but(nodes=(4,)) if equal_cost else RUN
@@ -243,6 +252,19 @@ def test_rows_made_side_by_side_are_the_same(equal_cost):
     assert len(alone.compared) == len(run.nodes) * len(run.instances)
 
 
+@pytest.mark.parametrize(("nodes", "workers"), [((1,), 1), ((*range(1, 17),), 2)])
+def test_another_process_is_started_for_many_rows_only(nodes, workers, monkeypatch):
+    asked = []
+
+    def each(work, things, workers):
+        asked.append(workers)
+        return [work(one) for one in things]
+
+    monkeypatch.setattr("trnbench.verbs.compare.run.each", each)
+    compare_run(CATALOG, CompareQuestion(run=RUN.but(nodes=nodes)), watch=Watch(workers=2))
+    assert max(asked) == workers
+
+
 def test_requests_and_answers_travel_between_processes(compared):
     request = PlanQuestion(run=RUN)
     assert pickle.loads(pickle.dumps(request)) == request
@@ -250,6 +272,7 @@ def test_requests_and_answers_travel_between_processes(compared):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("sharing")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_cancelled_comparison_keeps_what_it_has(workers):
     calls = []

@@ -102,6 +102,8 @@ def _received(mine: Connection) -> list[Found]:
     return told  # type: ignore[no-any-return]
 
 
+ROWS_TO_SHARE = 24
+"""Rows that are worth another process: one makes fewer in less time than it takes to start."""
 LISTED = 5
 """So many cluster sizes are counted up, as 1, 2, 4 ... 512 if they are more."""
 
@@ -174,7 +176,8 @@ def compare_run(
     ]
     first = [place for place in places if request.equal_cost and place[0] == baseline]
     for group in (first, [place for place in places if place not in first]):
-        made = each(row, group, watch.workers if watch is not None else 1)
+        shared = watch is not None and len(group) >= ROWS_TO_SHARE
+        made = each(row, group, watch.workers if watch is not None and shared else 1)
         rows.update(zip(group, made, strict=True))
     drawn = [rows[place].drawn for place in places]
     rivals = {

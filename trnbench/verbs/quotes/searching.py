@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from trnbench.errors import EnvironmentFault
@@ -13,10 +14,15 @@ from trnbench.predict.search.parts import is_large
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult, reunited
 from trnbench.predict.search.search import SearchHooks, Share, search
+from trnbench.predict.search.space import space_of
 from trnbench.verbs.asking.use_case import Progress, Watch
 
 LISTEN_S = 0.05
 """How often searches in other processes are asked how far they are."""
+WORTH_SHARING = 64_000_000
+"""Points of several searches, those of each program apart, above which they go side by side. One
+process looks at fewer in less than a second; to start others, and to learn in each what one had
+learned once, takes a quarter of that."""
 
 
 def search_all(
@@ -38,7 +44,8 @@ def search_all(
             results = iter(_side_by_side(parts, top, watch, min(watch.workers, len(parts))))
             return tuple(_whole([next(results) for _ in share], top) for share in shares)
     together = min(watch.workers, len(questions))
-    if together > 1 and forks:
+    asked = [question for _, question in questions]
+    if together > 1 and forks and sum(map(_points, asked)) > WORTH_SHARING:
         parts = [(question, Share()) for _, question in questions]
         return _side_by_side(parts, top, watch, together)
     found: list[SearchResult | None] = []
@@ -51,6 +58,12 @@ def search_all(
         )
         found.append(search(question, top=top, hooks=hooks, best="of each"))
     return tuple(found)
+
+
+def _points(question: SearchQuestion) -> int:
+    """Points of a search's grid, legal or not, in all its programs."""
+    space = space_of(question)
+    return prod(space.shape) * prod(map(len, space.modes.values()))
 
 
 def _shares(question: SearchQuestion, workers: int) -> list[Share]:
