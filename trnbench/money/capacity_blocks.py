@@ -43,8 +43,7 @@ def cheapest_row(
     days = np.full(wall.shape, np.inf)
     blocks = np.full(wall.shape, np.nan)
     for count, reached in enumerate(days_of, start=1):
-        least = np.searchsorted(reached, (rest + count * lost) / DAY_S)
-        paid = np.append(reached, np.inf)[least]
+        paid = reached[np.searchsorted(reached, (rest + count * lost) / DAY_S)]
         better = paid < days
         days = np.where(better, paid, days)
         blocks = np.where(better, count, blocks)
@@ -97,11 +96,14 @@ def sizes_of(rules: BlockRules, nodes: int) -> tuple[int, ...] | None:
 
 @cache
 def _table(rules: BlockRules) -> tuple[FloatArray, tuple[FloatArray, ...]]:
-    """The fewest blocks of 0, 1, ... days in all, and the days in all of 1, 2, ... blocks."""
+    """The fewest blocks of 0, 1, ... days in all, and the days in all of 1, 2, ... blocks.
+
+    These rise, and end with the infinite days of a run that so many blocks do not hold.
+    """
     fewest = _fewest(rules.durations_days, _LONGEST_IN_TABLE * rules.longest_days)
     most = int(fewest[np.isfinite(fewest)].max())
-    days_of = tuple(np.flatnonzero(fewest == count).astype(float) for count in range(1, most + 1))
-    return fewest, days_of
+    days_of = (np.flatnonzero(fewest == count) for count in range(1, most + 1))
+    return fewest, tuple(np.append(days, np.inf) for days in days_of)
 
 
 @cache
@@ -113,9 +115,13 @@ def _fewest(parts: tuple[int, ...], most: int) -> FloatArray:
     """Fewest parts that add up to each of 0 to `most`; infinite where no parts do."""
     fewest = np.full(most + 1, np.inf)
     fewest[0] = 0
-    usable = np.array([part for part in parts if part <= most])
-    for total in range(1, most + 1):
-        fitting = usable[usable <= total]
-        if len(fitting):
-            fewest[total] = fewest[total - fitting].min() + 1
+    # With one part more, what was reached last reaches further: each total is met first with the
+    # fewest.
+    count, reached = 0, fewest == 0
+    while reached.any():
+        further = np.zeros(most + 1, dtype=np.bool_)
+        for part in parts:
+            further[part:] |= reached[: max(most + 1 - part, 0)]
+        count, reached = count + 1, further & np.isinf(fewest)
+        fewest[reached] = count
     return fewest

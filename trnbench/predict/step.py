@@ -15,7 +15,7 @@ from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
 from trnbench.engines.analytic.step.memory import StepMemory, memory
 from trnbench.engines.analytic.step.time import StepPrices, step_prices
 from trnbench.engines.analytic.step.utilization import check_peak, utilization
-from trnbench.facts.arrays import BoolArray, FloatArray, distinct, some
+from trnbench.facts.arrays import BoolArray, FloatArray, distinct, median, some
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
@@ -233,7 +233,7 @@ def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row:
     factors = residual_of(setup.stack, setup.measured or setup.stack, spread).factors(draws, row)
     time_s, *_, least_s = times_s = setup.pace * np.broadcast_to(times_s, draws.count + 2)
     # The residual was observed about the estimate, so it is the middle of what numbers tell.
-    drawn_s = times_s[1:-1] * (time_s / np.median(times_s[1:-1]))
+    drawn_s = times_s[1:-1] * (time_s / median(times_s[1:-1]))
     return np.asarray(np.maximum(drawn_s * factors, least_s))
 
 

@@ -90,7 +90,7 @@ def transfer_named(software: str, stack: str, chip: str) -> str:
 
 def load_population(catalog: Catalog) -> Population | None:
     """The shipped population, or the user's own; None where a catalogue has none."""
-    if FILE not in catalog.names("calibration"):
+    if not catalog.has("calibration", FILE):
         return None
     return load_named(catalog, "calibration", FILE, Population)
 

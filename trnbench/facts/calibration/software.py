@@ -166,7 +166,7 @@ def all_software(catalog: Catalog) -> tuple[TrainingSoftware, ...]:
 
 def software_called(catalog: Catalog, name: str) -> TrainingSoftware | None:
     """The software of this `--stack` name; None if there is none."""
-    if name not in catalog.names(SECTION):
+    if not catalog.has(SECTION, name):
         return None
     return load_once(catalog, catalog.find(SECTION, name).path, TrainingSoftware)
 
@@ -220,9 +220,18 @@ def software_on(
     catalog: Catalog, platform: Platform, names: tuple[str, ...]
 ) -> TrainingSoftware | None:
     """The software on a platform with the first known of these names; None if all are unknown."""
+    from trnbench.facts.calibration.transfer import listed_in  # names alone are quick
+
+    wanted = {name.lower() for name in names}
+    # Only files that have one of the names become records.
+    named = (
+        load_once(catalog, entry.path, TrainingSoftware)
+        for entry in catalog.entries(SECTION)
+        if wanted.intersection(name.lower() for name in listed_in(catalog, entry, "names"))
+    )
     runners = {
         name.lower(): software
-        for software in all_software(catalog)
+        for software in named
         if software.runs_on(platform)
         for name in software.names
     }

@@ -416,7 +416,7 @@ def training_file(catalog: Catalog, name: str) -> Entry | None:
         if catalog.table(entry.path).get("stands_for") == full:
             return entry
     for candidate in (full, name):
-        if candidate in catalog.names("calibration"):
+        if catalog.has("calibration", candidate):
             return catalog.find("calibration", candidate)
     return None
 
@@ -467,7 +467,7 @@ def passed_over(catalog: Catalog, stack: TrainingStack, platform: Platform) -> t
     for entry in transfer.entries_of(catalog, STACK_PREFIX):
         for name in transfer.listed_in(catalog, entry, "fitted_on"):
             of = here if name == platform.instance.name else near
-            if of is here or name in catalog.names("instances"):
+            if of is here or catalog.has("instances", name):
                 chip = load_platform(catalog, name).chip
                 if transfer.of_one_generation(chip, platform.chip):
                     of.add(entry.name.removeprefix(STACK_PREFIX))
@@ -488,5 +488,5 @@ def _described(catalog: Catalog) -> list[str]:
         chip
         for entry in transfer.entries_of(catalog, CHIP_PREFIX)
         for chip in transfer.listed_in(catalog, entry, "chips")
-        if chip in catalog.names("chips")
+        if catalog.has("chips", chip)
     ]

@@ -129,6 +129,8 @@ def _content(
 
 
 def _unknown_fields(remarks: _Remarks, known: Iterable[str]) -> list[Fault]:
+    if not remarks.conflict:
+        return []
     paths = {place for path in known for place in _around(path)}
     return [
         Fault(f"conflict[{i}].field", f"no such key {conflict.field!r} in the file")

@@ -14,7 +14,7 @@ one, or a tuple of a union, of which it has lists.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -33,8 +33,13 @@ def is_record(form: TypeForm) -> bool:
     return isinstance(form, type) and issubclass(form, Record)
 
 
-def keys_of(record: TypeForm) -> dict[str, str]:
+def keys_of(record: TypeForm) -> Mapping[str, str]:
     """Attribute -> key in the file, for all attributes of the file."""
+    return _keys(record)
+
+
+@cache
+def _keys(record: TypeForm) -> Mapping[str, str]:
     return {name: key for name, (key, _) in forms_of(record).items()}
 
 

@@ -113,6 +113,10 @@ class Catalog(Record, kw_only=False, weakref=True):
         """Every name and alias of a section."""
         return (*sorted(self._entries(section)), *self.aliases(section))
 
+    def has(self, section: str, name: str) -> bool:
+        """True when a section has a file of this very name or alias; only an alias is looked up."""
+        return name in self._entries(section) or name in self.aliases(section)
+
     def find(self, section: str, name: str, *, where: str = "") -> Entry:
         """The entry with this name or alias in any spelling; an error suggests the nearest."""
         entry = self._entries(section).get(name) or self.aliases(section).get(name)
@@ -148,7 +152,7 @@ class Catalog(Record, kw_only=False, weakref=True):
 
     def known(self, section: str, name: str) -> bool:
         """True when a section has a file of this name, in any spelling."""
-        return name in self.names(section) or self._spelled(section, name) is not None
+        return self.has(section, name) or self._spelled(section, name) is not None
 
     def _of_another_kind(self, section: str, name: str) -> str:
         """Remedy for a name that is known, but as another kind of thing."""

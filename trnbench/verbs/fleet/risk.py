@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.arrays import BoolArray, FloatArray, median
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import DAY_S, HOUR_S
 from trnbench.money.decision import regret_usd
@@ -189,7 +189,7 @@ def on_spot(
     work_s = _work_s(choice, nodes, draws)
     typical = goodput(
         known,
-        work_s=float(np.median(work_s)),
+        work_s=median(work_s),
         nodes=nodes,
         checkpoint_bytes=market.checkpoint_bytes,
         interval_s=market.interval_s,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, median
 from trnbench.facts.records import Record, replace
 from trnbench.facts.units import HOUR_S
 from trnbench.facts.workload.partial_layout import PartialLayout
@@ -136,7 +136,7 @@ def _pilot(
         return None
     row = f"pilot on {nodes} x {explored.name}"
     measured = drawn_times_s(setup, layout.complete(), draws, row=row)
-    wall_s = market.operations(nodes).start_s.value + STEPS * float(np.median(measured))
+    wall_s = market.operations(nodes).start_s.value + STEPS * median(measured)
     bought = _bought(market, nodes, wall_s)
     if bought is None:
         return None
