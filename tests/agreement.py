@@ -11,12 +11,12 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.predict.played import played_step
+from trnbench.predict.prices import prices_of
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.result import Found
 from trnbench.predict.search.search import search
 from trnbench.predict.settled import with_habits
 from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
-from trnbench.predict.step import prices_of
 from trnbench.program.slots import STEP_CATEGORIES
 from trnbench.program.step import training_step
 from trnbench.verbs.asking.knobs import layout_of

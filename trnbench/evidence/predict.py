@@ -36,9 +36,9 @@ from trnbench.facts.records import Record, State, field
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
 from trnbench.predict.fit import LayoutMemory, MemoryDraws, WhoseMemory
+from trnbench.predict.prices import SharedPrices, prices_of, shared_prices, unpriced
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import SetupMemo, TrainSetup
-from trnbench.predict.step import SharedPrices, prices_of, shared_prices, unpriced
 from trnbench.program.step import StepProgram
 
 GridPlace: TypeAlias = tuple[SetupMemo, GridPart]

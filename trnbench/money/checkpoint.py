@@ -5,7 +5,9 @@ A job with adapters saves only these; the other weights are those the job was gi
 
 from __future__ import annotations
 
-from trnbench.facts.workload.layout import KNOBS
+from functools import lru_cache
+
+from trnbench.facts.workload.layout import KNOBS, Layout
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.program.block import Block
@@ -19,7 +21,13 @@ _READ = ("sequence", "precision", "job", *(name for name, one in KNOBS.items() i
 def checkpoint_bytes(model: Model, layout: PartialLayout) -> float:
     """Bytes of a whole checkpoint: the saved states of a single rank that holds the whole model."""
     alone = PartialLayout(global_batch=1, **{name: layout[name] for name in _READ})
-    program = training_step(model, alone.complete())
+    return _saved_bytes(model, alone.complete())
+
+
+@lru_cache(maxsize=16)
+def _saved_bytes(model: Model, layout: Layout) -> float:
+    # All instance types of a question save the same.
+    program = training_step(model, layout)
     saved = (
         float(program.instances(kind)) * _block_bytes(program.grid, block)
         for kind, block in program.blocks.items()

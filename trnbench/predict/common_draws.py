@@ -24,6 +24,7 @@ from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.calibration.training_stack import TrainingEfficiency, TrainingStack
 from trnbench.facts.records import Record
 from trnbench.predict.ranges import Range, best_of, correlated, drawn_with, ranges_of, replaced
+from trnbench.predict.sampling import sampled_numbers
 
 COUNT = 2048
 """Draws of each number."""
@@ -73,7 +74,20 @@ def _scrambled(key: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint6
 
 
 def drawn_efficiency(efficiency: TrainingEfficiency, draws: CommonDraws) -> TrainingEfficiency:
-    """Efficiency with a row of common draws for every number that has a range.
+    """Efficiency with a row of common draws for every number that has a range."""
+    return replaced(efficiency, drawn_numbers(efficiency, draws))
+
+
+def sampled_and_drawn(efficiency: TrainingEfficiency, draws: CommonDraws) -> TrainingEfficiency:
+    """Efficiency with a row of samples for every number that has a range, then one of draws."""
+    sampled, drawn = sampled_numbers(efficiency), drawn_numbers(efficiency, draws)
+    return replaced(
+        efficiency, {key: np.concatenate([row, drawn[key]]) for key, row in sampled.items()}
+    )
+
+
+def drawn_numbers(efficiency: TrainingEfficiency, draws: CommonDraws) -> dict[str, FloatArray]:
+    """A row of common draws for every number that has a range, by key.
 
     Each row begins with the number itself, and ends with the value at which a step is fastest.
     """
@@ -82,15 +96,12 @@ def drawn_efficiency(efficiency: TrainingEfficiency, draws: CommonDraws) -> Trai
     deviations = np.array([draws.deviations(number_name(key, ranges[key])) for key in free])
     deviations = correlated(deviations, free, efficiency.stack.correlated)
     by_key = dict(zip(free, deviations, strict=True))
-    return replaced(
-        efficiency,
-        {
-            key: np.concatenate(
-                [[bounds.value], bounds.at(by_key[drawn_with(key, ranges)]), [best_of(key, bounds)]]
-            )
-            for key, bounds in ranges.items()
-        },
-    )
+    return {
+        key: np.concatenate(
+            [[bounds.value], bounds.at(by_key[drawn_with(key, ranges)]), [best_of(key, bounds)]]
+        )
+        for key, bounds in ranges.items()
+    }
 
 
 def number_name(key: str, known: Range) -> str:

@@ -11,8 +11,8 @@ from trnbench.facts.calibration.compiler import Compiler
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import DEGREES, Layout
 from trnbench.predict.graph_size import graph_instructions
+from trnbench.predict.prices import program_of
 from trnbench.predict.setup import TrainSetup
-from trnbench.predict.step import program_of
 from trnbench.program.step import training_step
 
 CompileSeconds: TypeAlias = tuple[float, float, float]

@@ -26,7 +26,14 @@ SEED = 0
 def sampled(
     efficiency: TrainingEfficiency, *, count: int = SAMPLES, seed: int = SEED
 ) -> TrainingEfficiency:
-    """Efficiency with a row of samples for every number that has a range.
+    """Efficiency with a row of samples for every number that has a range."""
+    return replaced(efficiency, sampled_numbers(efficiency, count=count, seed=seed))
+
+
+def sampled_numbers(
+    efficiency: TrainingEfficiency, *, count: int = SAMPLES, seed: int = SEED
+) -> dict[str, FloatArray]:
+    """A row of samples for every number that has a range, by key.
 
     The row begins with the number itself; `count` samples from its range follow, and at the end
     the value at which a step is fastest.
@@ -38,13 +45,10 @@ def sampled(
     # Column 0 is the calibration itself, without deviation.
     draws = np.column_stack([np.zeros(len(free)), draws])
     drawn = dict(zip(free, draws, strict=True))
-    return replaced(
-        efficiency,
-        {
-            key: np.append(bounds.at(drawn[drawn_with(key, ranges)]), best_of(key, bounds))
-            for key, bounds in ranges.items()
-        },
-    )
+    return {
+        key: np.append(bounds.at(drawn[drawn_with(key, ranges)]), best_of(key, bounds))
+        for key, bounds in ranges.items()
+    }
 
 
 @cache

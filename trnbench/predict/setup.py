@@ -47,7 +47,7 @@ from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.weights import parameter_count
 from trnbench.predict.assumption import Assumption
-from trnbench.predict.common_draws import CommonDraws, drawn_efficiency
+from trnbench.predict.common_draws import CommonDraws, drawn_efficiency, sampled_and_drawn
 from trnbench.predict.release import of_release
 from trnbench.predict.sampling import SAMPLES, sampled
 
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from trnbench.engines.emulate.step.exchanges import PlayedSite
     from trnbench.engines.emulate.step.rank import Runs
     from trnbench.predict.fit import MemoryDraws
+    from trnbench.predict.prices import PricedStep
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.machine.rank_groups import ORDERS
 from trnbench.program.features import EXPERTS_APART, features_of, plain_features
@@ -126,6 +127,12 @@ class SetupMemo(Record, eq=False):
     """Sampled efficiencies, by number of samples."""
     drawn: Memo[CommonDraws, TrainingEfficiency] = field(default_factory=Memo)
     """Efficiencies in common draws."""
+    together: Memo[CommonDraws, TrainingEfficiency] = field(default_factory=Memo)
+    """Efficiencies by samples and in common draws."""
+    steps: Memo[tuple[Model, int, Layout], PricedStep] = field(default_factory=Memo)
+    """Steps that are priced both ways, by model, number of nodes and layout."""
+    rates: Memo[int | None, JobRates] = field(default_factory=Memo)
+    """Rates of a job's phases on the instance, by number of samples."""
     memory: Memo[int | None, MemoryDraws] = field(default_factory=Memo)
     """Draws of the memory of layouts, by logical size."""
 
@@ -158,6 +165,8 @@ class TrainSetup(Record, eq=False):
     """Stack from whose measured rows the numbers were carried over; None where they are its own."""
     data: Spread | None = None
     """Spread of data other than that of the stack's rows; None where it is alike or unsaid."""
+    draws: CommonDraws | None = None
+    """Common draws in which steps are priced beside their samples; None where nobody compares."""
     pace: float = 1.0
     """Multiple of predicted times that is supposed instead; layouts are ranked as predicted."""
     passed_over: tuple[str, ...] = ()
@@ -249,6 +258,12 @@ class TrainSetup(Record, eq=False):
     @property
     def samples(self) -> TrainingEfficiency:
         return self.memo.samples.of(SAMPLES, lambda: sampled(self.efficiency))
+
+    @property
+    def samples_and_draws(self) -> TrainingEfficiency:
+        """Efficiency by samples, and then in the set-up's common draws."""
+        draws = self.draws or CommonDraws()
+        return self.memo.together.of(draws, lambda: sampled_and_drawn(self.efficiency, draws))
 
     def drawn(self, draws: CommonDraws) -> TrainingEfficiency:
         """Efficiency with a row of common draws for every number that has a range."""

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnbench.engines.analytic.step.compute import Products
-from trnbench.engines.analytic.step.exchanges import Exchanges, exchanges_of
-from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
+from trnbench.engines.analytic.step.job_time import JobPrices
 from trnbench.engines.analytic.step.memory import StepMemory, memory
-from trnbench.engines.analytic.step.time import StepPrices, step_prices
+from trnbench.engines.analytic.step.time import StepTime
 from trnbench.engines.analytic.step.utilization import check_peak, utilization
-from trnbench.facts.arrays import BoolArray, FloatArray, distinct, median, some
-from trnbench.facts.calibration.training_stack import TrainingEfficiency
+from trnbench.facts.arrays import FloatArray, median, some
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
-from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.machine.layout_rules import (
     OF_EXPERTS,
@@ -31,7 +26,7 @@ from trnbench.machine.layout_rules import (
 from trnbench.predict.common_draws import CommonDraws, residual_of
 from trnbench.predict.fit import LayoutMemory, MemoryDraws
 from trnbench.predict.graph_size import graph_size
-from trnbench.predict.job_rates import host_states_refusal, host_warnings, job_rates
+from trnbench.predict.job_rates import host_states_refusal, host_warnings
 from trnbench.predict.prediction import (
     Busy,
     PhaseFigures,
@@ -42,13 +37,14 @@ from trnbench.predict.prediction import (
     mean_phases,
     mean_step,
 )
+from trnbench.predict.prices import drawn_s, priced_step, prices_of, program_of
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup, refusal, warning
 from trnbench.program.job_passes import TRAIN
 from trnbench.program.job_phases import phases_of
 from trnbench.program.reasons import Reason, first_causes
 from trnbench.program.slots import STEP_CATEGORIES, StepCategory
-from trnbench.program.step import StepProgram, host_states_bytes, training_step
+from trnbench.program.step import StepProgram, host_states_bytes
 
 if TYPE_CHECKING:
     from trnbench.engines.emulate.schedule.times import Straggler
@@ -62,12 +58,6 @@ class Playing(Record):
     stragglers: tuple[Straggler, ...] = ()
     """Nodes that are slower than others."""
     timeline: bool = False
-
-
-@lru_cache(maxsize=16)
-def program_of(model: Model, layout: Layout) -> StepProgram:
-    # Draws and means of a prediction ask for the same program again.
-    return training_step(model, layout)
 
 
 def predict(setup: TrainSetup, layout: Layout, *, playing: Playing | None = None) -> Prediction:
@@ -90,7 +80,7 @@ def _predicted(setup: TrainSetup, layout: Layout, playing: Playing | None) -> Pr
     lacking = host_states_refusal(setup.platform.instance, float(on_host), activations=away)
     # Of equal phases the last one: in most jobs that is the phase that trains.
     peak = max(reversed(held), key=lambda pair: pair[0].total_bytes)[0]
-    prices = prices_of(setup, program, setup.samples)
+    priced = priced_step(setup, layout)
     prediction = Prediction(
         memory=replace(peak, fit_probability=min(one.fit_probability for one, _ in held)),
         reasons=(
@@ -100,7 +90,7 @@ def _predicted(setup: TrainSetup, layout: Layout, playing: Playing | None) -> Pr
                 if why
             ),
             *((lacking,) if lacking else ()),
-            *unpriced(prices),
+            *priced.refused,
         ),
         warnings=warnings,
         phases=tuple(
@@ -110,20 +100,19 @@ def _predicted(setup: TrainSetup, layout: Layout, playing: Playing | None) -> Pr
         if len(phases) > 1
         else (),
     )
-    if prediction.reasons:
+    if prediction.reasons or priced.time is None:
         return prediction
     # An engine that fits on no node has infinite time.
-    times = {name: float(seconds.flat[0]) for name, seconds in prices.phase_times_s().items()}
-    if not np.isfinite(sum(times.values())):
+    if not np.isfinite(sum(priced.phases_s.values())):
         engine = f"an engine of tp={layout.tp} ranks does not fit on the nodes that write answers"
         return replace(prediction, reasons=(engine,))
     by_name = {phase.name: phase.memory for phase in prediction.phases}
     prediction = replace(
         prediction,
-        step=_closed_form(setup, prices),
+        step=_closed_form(setup, program, priced.time),
         phases=tuple(
             PhaseFigures(name=name, step_time_s=time_s, memory=by_name.get(name))
-            for name, time_s in times.items()
+            for name, time_s in priced.phases_s.items()
             if prediction.phases
         ),
     )
@@ -197,17 +186,8 @@ def predict_between(
     # their own intervals must not be averaged.
     steps = [part.step for part in parts if part.step is not None]
     played = [part.played for part in parts if part.played is not None]
-    times_s = np.mean(
-        [
-            np.atleast_1d(
-                prices_of(setup.training(layout), program_of(setup.model, layout), setup.samples)
-                .time()
-                .time_s
-            )
-            for layout in layouts
-        ],
-        axis=0,
-    )
+    priced = [priced_step(setup.training(layout), layout).time for layout in layouts]
+    times_s = np.mean([np.atleast_1d(time.time_s) for time in priced if time is not None], axis=0)
     ends = interval(setup.pace * times_s, setup.spread_in(layouts[0]))
     closed = mean_step(steps, ends)
     # The played step is as uncertain as the closed form: its interval has the same ratios.
@@ -227,83 +207,13 @@ def predict_between(
 def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row: str) -> FloatArray:
     """Seconds of a step in common draws; `row` names the part of the draws that is not shared."""
     setup = setup.training(layout)
-    program = program_of(setup.model, layout)
-    times_s = prices_of(setup, program, setup.drawn(draws)).time().time_s
+    times_s = drawn_s(setup, layout, draws)
     spread = setup.spread_in(layout)
     factors = residual_of(setup.stack, setup.measured or setup.stack, spread).factors(draws, row)
     time_s, *_, least_s = times_s = setup.pace * np.broadcast_to(times_s, draws.count + 2)
     # The residual was observed about the estimate, so it is the middle of what numbers tell.
-    drawn_s = times_s[1:-1] * (time_s / median(times_s[1:-1]))
-    return np.asarray(np.maximum(drawn_s * factors, least_s))
-
-
-SharedPrices: TypeAlias = tuple[Exchanges, Products]
-"""Prices that programs on one grid share, by one efficiency."""
-
-
-def shared_prices(
-    setup: TrainSetup,
-    program: StepProgram,
-    efficiency: TrainingEfficiency,
-    wanted: BoolArray | None = None,
-) -> SharedPrices:
-    """Exchanges and products of a program, priced when first used.
-
-    `wanted` selects layouts of the grid, None all of them. They must use equally many ranks per
-    node.
-    """
-    worlds = program.grid.ranks("world")
-    if wanted is not None:
-        worlds = np.broadcast_to(worlds, program.shape)[wanted]
-    (node_ranks,) = {setup.node_ranks(int(ranks)) for ranks in distinct(worlds)}
-    exchanges = exchanges_of(
-        program,
-        setup.domain,
-        efficiency,
-        setup.collectives,
-        logical_size=setup.logical_size,
-        node_ranks=node_ranks,
-        wanted=None if wanted is None else program.legal & wanted,
-        engines=setup.memo.engines,
-    )
-    return exchanges, Products()
-
-
-def prices_of(
-    setup: TrainSetup,
-    program: StepProgram,
-    efficiency: TrainingEfficiency | None = None,
-    shared: SharedPrices | None = None,
-) -> JobPrices:
-    """Prices of a program's steps, by the given efficiency or by that of the set-up.
-
-    `shared` comes from a program on the same grid, by the same efficiency.
-    """
-    taken = efficiency or setup.efficiency
-    exchanges, products = shared or shared_prices(setup, program, taken)
-
-    def phase_prices(phase: StepProgram) -> StepPrices:
-        return step_prices(phase, setup.domain, exchanges, products)
-
-    return job_prices(
-        program,
-        phase_prices,
-        job_rates(setup.rates, setup.platform.instance, taken.samples),
-        logical_size=setup.logical_size,
-    )
-
-
-def unpriced(prices: JobPrices, index: tuple[int, ...] = ()) -> tuple[str, ...]:
-    """Operations that the chip cannot compute or the communication stack cannot serve, as text.
-
-    For the layout at an index of the program's grid.
-    """
-    shape = prices.program.shape
-    broken = [reason for reason in prices.refused if np.broadcast_to(reason.broken, shape)[index]]
-    if not broken:
-        return prices.reasons
-    at = prices.program.grid.at(index)
-    return (*prices.reasons, *(reason.words(at) for reason in broken))
+    about_s = times_s[1:-1] * (time_s / median(times_s[1:-1]))
+    return np.asarray(np.maximum(about_s * factors, least_s))
 
 
 def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -356,14 +266,13 @@ def _words(reasons: Iterable[Reason], program: StepProgram) -> tuple[str, ...]:
     return tuple(reason.words(at) for reason in reasons if some(reason.broken))
 
 
-def _closed_form(setup: TrainSetup, prices: JobPrices) -> StepFigures:
-    """The step in closed form, from prices by the calibration and, in further rows, by samples."""
-    step = prices.time()
+def _closed_form(setup: TrainSetup, program: StepProgram, step: StepTime) -> StepFigures:
+    """The step in closed form, from times by the calibration and, in further rows, by samples."""
     times_s = np.atleast_1d(step.time_s)
     figures = _figures(
         setup,
-        prices.program,
-        interval(times_s, setup.spread_in(prices.program.layout)),
+        program,
+        interval(times_s, setup.spread_in(program.layout)),
         {name: float(seconds.flat[0]) for name, seconds in step.by_category.items()},
         time_s=float(times_s[0]),
         hidden_s={name: float(seconds.flat[0]) for name, seconds in step.hidden.items()},

@@ -10,10 +10,10 @@ from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.machine.placement import place
+from trnbench.predict.prices import prices_of
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.search import search
 from trnbench.predict.setup import train_setup
-from trnbench.predict.step import prices_of
 from trnbench.program.step import training_step
 
 CATALOG = open_catalog(environment={})

@@ -36,9 +36,10 @@ from trnbench.predict.common_draws import (
     number_name,
     residual_of,
 )
+from trnbench.predict.prices import prices_of
 from trnbench.predict.ranges import END, TAIL, TIED, correlation_matrix, ranges_of, replaced
 from trnbench.predict.setup import train_setup
-from trnbench.predict.step import drawn_times_s, predict, prices_of
+from trnbench.predict.step import drawn_times_s, predict
 from trnbench.program.step import training_step
 
 CATALOG = open_catalog(environment={})

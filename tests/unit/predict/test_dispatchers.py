@@ -13,8 +13,8 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.facts.workload.choices import dispatcher_named
 from trnbench.facts.workload.layout import Layout
+from trnbench.predict.prices import prices_of
 from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
-from trnbench.predict.step import prices_of
 from trnbench.program.step import training_step
 
 CATALOG = open_catalog()

@@ -13,8 +13,8 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.machine.gradient_buckets import bucket_bytes, in_buckets
+from trnbench.predict.prices import prices_of
 from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
-from trnbench.predict.step import prices_of
 from trnbench.program.step import StepProgram, training_step
 
 CATALOG = open_catalog()

@@ -11,9 +11,9 @@ from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
+from trnbench.predict.prices import prices_of
 from trnbench.predict.ranges import ranges_of
 from trnbench.predict.setup import SetupMemo, TrainSetup, train_setup
-from trnbench.predict.step import prices_of
 from trnbench.program.step import training_step
 
 CATALOG = open_catalog()

@@ -34,10 +34,10 @@ from trnbench.facts.records import Record, State, field
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
 from trnbench.predict.fit import LayoutMemory
+from trnbench.predict.prices import prices_of, unpriced
 from trnbench.predict.ranges import Range, numbers_by_key, replaced
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import SetupMemo, TrainSetup
-from trnbench.predict.step import prices_of, unpriced
 from trnbench.program.slots import StepCategory
 from trnbench.program.step import StepProgram, training_step
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from trnbench.engines.analytic.step.engines import keep_forms
 from trnbench.errors import EnvironmentFault, InputError
 from trnbench.facts.calibration.training_stack import TrainingStack, stacks_fitted_on
 from trnbench.facts.catalog.search import Catalog
@@ -359,6 +360,8 @@ def _other_stacks(catalog: Catalog, known: Explored, row: Quote) -> tuple[OtherS
         found.append(
             OtherStack(stack=stack.short_name, quote=quote(other, _way(row), layouts=layouts))
         )
+        # Searches keep what they have placed, and no search has seen this stack.
+        keep_forms(other.setup.memo.engines)
     return tuple(found)
 
 

@@ -19,6 +19,7 @@ from trnbench.money.market import Market, cluster_limit
 from trnbench.money.price_terms import PriceTerms
 from trnbench.money.purchase import load_offers
 from trnbench.predict.assumption import Assumption
+from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.compile_time import compile_each_s, warm_time_s
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.result import Found, SearchResult, Tally, joined
@@ -262,6 +263,7 @@ class _Draft(Record):
 
 def _draft(catalog: Catalog, request: RunRequest, terms: PriceTerms, instance: str) -> _Draft:
     setup = request.software.setup(catalog, request.model, instance)
+    setup = replace(setup, draws=CommonDraws())
     sizes = request.counts_of(instance)
     most = max(sizes)
     if most * setup.ranks >= MAX_SIZE:
