@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from trnbench.engines.analytic.step.memory import StepMemory
 from trnbench.engines.analytic.step.memory_parts import MemoryCategory
+from trnbench.engines.analytic.step.time import StepTime
+from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record, replace
 from trnbench.program.slots import StepCategory
 
@@ -35,6 +37,18 @@ class Difference(Record):
     """Busy part, or waiting, that differs most."""
     closed_quantity_s: float
     played_quantity_s: float
+
+
+class PricedStep(Record, eq=False):
+    """The times of a layout's step, or the reasons why it has none."""
+
+    refused: tuple[str, ...]
+    time: StepTime | None = None
+    """By the calibration itself, then by samples."""
+    phases_s: Mapping[str, float]
+    """Seconds of each phase by the calibration itself."""
+    drawn_s: FloatArray | None = None
+    """By the calibration itself, then in common draws, where these were priced along."""
 
 
 class StepFigures(Record):

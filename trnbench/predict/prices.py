@@ -6,7 +6,6 @@ shares with others. Both are rows of the same numbers: one pass prices them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -18,11 +17,11 @@ from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
 from trnbench.engines.analytic.step.time import StepPrices, StepTime, step_prices
 from trnbench.facts.arrays import BoolArray, FloatArray, distinct
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
-from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.job_rates import job_rates
+from trnbench.predict.prediction import PricedStep
 from trnbench.predict.sampling import SAMPLES
 from trnbench.predict.setup import TrainSetup
 from trnbench.program.job_phases import phases_of
@@ -101,18 +100,6 @@ def unpriced(prices: JobPrices, index: tuple[int, ...] = ()) -> tuple[str, ...]:
         return prices.reasons
     at = prices.program.grid.at(index)
     return (*prices.reasons, *(reason.words(at) for reason in broken))
-
-
-class PricedStep(Record, eq=False):
-    """The times of a layout's step, or the reasons why it has none."""
-
-    refused: tuple[str, ...]
-    time: StepTime | None = None
-    """By the calibration itself, then by samples."""
-    phases_s: Mapping[str, float]
-    """Seconds of each phase by the calibration itself."""
-    drawn_s: FloatArray | None = None
-    """By the calibration itself, then in common draws, where these were priced along."""
 
 
 def priced_step(setup: TrainSetup, layout: Layout) -> PricedStep:

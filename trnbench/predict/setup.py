@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from trnbench.engines.emulate.step.exchanges import PlayedSite
     from trnbench.engines.emulate.step.rank import Runs
     from trnbench.predict.fit import MemoryDraws
-    from trnbench.predict.prices import PricedStep
+    from trnbench.predict.prediction import PricedStep
 from trnbench.facts.workload.layout import KNOBS
 from trnbench.machine.rank_groups import ORDERS
 from trnbench.program.features import EXPERTS_APART, features_of, plain_features
