@@ -29,7 +29,7 @@ def cheapest_row(
     Of equal days the fewest blocks.
     """
     wall, seam = np.broadcast_arrays(np.asarray(wall_s, float), np.asarray(seam_s, float))
-    _, days_of = _table(rules)
+    _, enough = _table(rules)
     lost = seam + rules.ends_early_s
     longest = rules.longest_days * DAY_S - lost
     # There is one seam less than blocks. With it taken off, every block loses the same.
@@ -40,13 +40,14 @@ def cheapest_row(
     with np.errstate(invalid="ignore", divide="ignore"):
         whole = np.where(possible, np.maximum(np.ceil((needed - half) / longest), 0.0), 0.0)
     rest = np.where(possible, needed - whole * longest, 0.0)
-    days = np.full(wall.shape, np.inf)
-    blocks = np.full(wall.shape, np.nan)
-    for count, reached in enumerate(days_of, start=1):
-        paid = reached[np.searchsorted(reached, (rest + count * lost) / DAY_S)]
-        better = paid < days
-        days = np.where(better, paid, days)
-        blocks = np.where(better, count, blocks)
+    counts = np.arange(len(enough))
+    used = np.where(possible, lost, 0.0)
+    wanted = np.ceil((rest[..., np.newaxis] + (counts + 1) * used[..., np.newaxis]) / DAY_S)
+    places = np.clip(wanted, 0, enough.shape[1] - 1).astype(np.int64)
+    paid = enough[counts, places]
+    days = paid.min(axis=-1)
+    # The first of the least is that of the fewest blocks.
+    blocks = np.where(np.isfinite(days), paid.argmin(axis=-1) + 1.0, np.nan)
     return (
         np.where(possible, days + whole * rules.longest_days, np.nan),
         np.where(possible, blocks + whole, np.nan),
@@ -95,15 +96,19 @@ def sizes_of(rules: BlockRules, nodes: int) -> tuple[int, ...] | None:
 
 
 @cache
-def _table(rules: BlockRules) -> tuple[FloatArray, tuple[FloatArray, ...]]:
-    """The fewest blocks of 0, 1, ... days in all, and the days in all of 1, 2, ... blocks.
+def _table(rules: BlockRules) -> tuple[FloatArray, FloatArray]:
+    """The fewest blocks of 0, 1, ... days, and the days of 1, 2, ... blocks that hold so many days.
 
-    These rise, and end with the infinite days of a run that so many blocks do not hold.
+    The latter by number of blocks, then by days; infinite where so many blocks hold too few.
     """
     fewest = _fewest(rules.durations_days, _LONGEST_IN_TABLE * rules.longest_days)
     most = int(fewest[np.isfinite(fewest)].max())
-    days_of = (np.flatnonzero(fewest == count) for count in range(1, most + 1))
-    return fewest, tuple(np.append(days, np.inf) for days in days_of)
+    enough = np.full((most, len(fewest) + 1), np.inf)
+    for count in range(1, most + 1):
+        days = np.flatnonzero(fewest == count)
+        enough[count - 1, days] = days
+    # What holds more days holds fewer, too: the least from each day on.
+    return fewest, np.minimum.accumulate(enough[:, ::-1], axis=1)[:, ::-1]
 
 
 @cache

@@ -137,6 +137,14 @@ def test_many_runs_at_once_are_each_as_alone():
     assert blocks.tolist() == [float(one) for _, one in alone]
 
 
+@pytest.mark.parametrize(("wall_s", "seam_s"), [(np.inf, 900.0), (DAY_S, np.inf), (DAY_S, np.nan)])
+def test_a_run_without_an_end_has_no_blocks(wall_s, seam_s):
+    assert np.isnan(cheapest_row(BLOCK, wall_s, seam_s)).all()
+    # Nor do the runs beside it lose theirs.
+    days, _ = cheapest_row(BLOCK, [DAY_S, wall_s], [900.0, seam_s])
+    assert days[0] == cheapest_row(BLOCK, DAY_S, 900.0)[0]
+
+
 @settings(deadline=None, max_examples=60)
 @given(days=st.integers(1, 9000))
 def test_lengths_are_legal_and_add_up(days):
