@@ -39,7 +39,7 @@ def cheapest_row(
     half = (_LONGEST_IN_TABLE // 2) * longest
     with np.errstate(invalid="ignore", divide="ignore"):
         whole = np.where(possible, np.maximum(np.ceil((needed - half) / longest), 0.0), 0.0)
-    rest = np.where(possible, needed - whole * longest, 0.0)
+        rest = np.where(possible, needed - whole * longest, 0.0)
     counts = np.arange(len(enough))
     used = np.where(possible, lost, 0.0)
     wanted = np.ceil((rest[..., np.newaxis] + (counts + 1) * used[..., np.newaxis]) / DAY_S)
