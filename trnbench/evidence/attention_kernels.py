@@ -19,10 +19,14 @@ from trnbench.evidence.rows import EvidenceRow, RowFault
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency, alone
 from trnbench.facts.calibration.coverage import Spread
+from trnbench.facts.calibration.training_stack import load_chip_efficiency
+from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores
+from trnbench.facts.hardware.library import load_chip
+from trnbench.facts.memo import Memo
 from trnbench.facts.numbers.formats import format_named
-from trnbench.facts.records import Record, check_sizes
+from trnbench.facts.records import Record, State, check_sizes, field
 from trnbench.machine.tiling.attention import AttentionCall
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.ranges import END, TIED, chip_ranges, chip_with
@@ -158,18 +162,48 @@ class TimedKernel(Protocol):
         ...
 
 
+class TimedChip(Record, eq=False):
+    """A chip with its efficiency, as kernels on it are timed."""
+
+    chip: Chip
+    efficiency: ChipEfficiency
+    drawn: ChipEfficiency
+    """The efficiency with rows of samples; each begins with the number itself."""
+
+
+class TimedChips(State, kw_only=False):
+    """The chips of a catalogue, whose numbers all kernels of a file share."""
+
+    catalog: Catalog
+    _known: Memo[str, TimedChip] = field(default_factory=Memo)
+
+    def of(self, name: str) -> TimedChip:
+        return self._known.of(name, lambda: self._of(name))
+
+    def _of(self, name: str) -> TimedChip:
+        efficiency = load_chip_efficiency(self.catalog, name)
+        return TimedChip(
+            chip=load_chip(self.catalog, name), efficiency=efficiency, drawn=sampled(efficiency)
+        )
+
+
+def sampled(efficiency: ChipEfficiency) -> ChipEfficiency:
+    """A chip's efficiency with a row for each uncertain number: itself, then its samples."""
+    draws, rows = CommonDraws(count=SAMPLES), {}
+    for key, known in chip_ranges(efficiency).items():
+        name = TIED.get(key, key)
+        rows[key] = np.append(known.value, draws.of(name, known))
+    return chip_with(efficiency, rows)
+
+
 def interval_s(
-    kernel: TimedKernel, chip: Chip, efficiency: ChipEfficiency, *, scatter: float = KERNEL_SCATTER
+    kernel: TimedKernel, on: TimedChip, *, scatter: float = KERNEL_SCATTER
 ) -> tuple[float, float, float]:
     """Closed-form time and the ends of its 80 % interval, s.
 
     The interval covers the scatter between kernels and the uncertainty of the chip's numbers.
     """
-    draws, rows = CommonDraws(count=SAMPLES), {}
-    for key, known in chip_ranges(efficiency).items():
-        name = TIED.get(key, key)
-        rows[key] = np.array([known.value, *draws.of(name, known)])
-    times_s = np.atleast_1d(kernel.times_s(chip, chip_with(efficiency, rows)))
+    times_s = np.atleast_1d(kernel.times_s(on.chip, on.drawn))
     reach = math.exp(END * scatter)
     # Single kernels may be faster than the chip's common numbers, so nothing bounds them here.
     bounded = np.append(times_s, 0.0)

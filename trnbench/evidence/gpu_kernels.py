@@ -13,13 +13,12 @@ import numpy as np
 
 from trnbench.engines.analytic.step.compute import attention_time_s, passed_time_s, product_time_s
 from trnbench.errors import InputError
-from trnbench.evidence.attention_kernels import TimedAttention, interval_s
+from trnbench.evidence.attention_kernels import TimedAttention, TimedChips, interval_s
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.chip_efficiency import ChipEfficiency, alone
-from trnbench.facts.calibration.training_stack import load_chip_efficiency
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import Multiprocessors
@@ -139,10 +138,11 @@ def gpu_kernel(catalog: Catalog, row: EvidenceRow) -> GpuKernel:
 
 def compare_gpu_kernels(catalog: Catalog, file: EvidenceFile) -> tuple[Comparison, ...]:
     """Every row of a file of a GPU's kernels with its prediction."""
-    return tuple(_compared(catalog, file, row) for row in file.rows)
+    chips = TimedChips(catalog)
+    return tuple(_compared(chips, file, row) for row in file.rows)
 
 
-def _compared(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Comparison:
+def _compared(chips: TimedChips, file: EvidenceFile, row: EvidenceRow) -> Comparison:
     blank = replace(
         Comparison.of_row(file, row, model="kind", system="device"),
         configuration=f"{row.text('kind')} {row.text('shape')} {row.text('dtype')}",
@@ -153,12 +153,9 @@ def _compared(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Compari
         return blank
     try:
         blank = replace(blank, measured_s=row.positive("time_s"))
-        kernel = gpu_kernel(catalog, row)
-        efficiency = load_chip_efficiency(catalog, kernel.chip)
-        chip = load_chip(catalog, kernel.chip)
-        time_s, low_s, high_s = interval_s(
-            kernel, chip, efficiency, scatter=kernel.scatter_on(chip)
-        )
+        kernel = gpu_kernel(chips.catalog, row)
+        on = chips.of(kernel.chip)
+        time_s, low_s, high_s = interval_s(kernel, on, scatter=kernel.scatter_on(on.chip))
         return replace(
             blank,
             predicted_s=time_s,
@@ -166,7 +163,7 @@ def _compared(catalog: Catalog, file: EvidenceFile, row: EvidenceRow) -> Compari
             high_s=high_s,
             platform=kernel.chip,
             family=f"{kernel.chip} {kernel.family}",
-            fitted=fitted(efficiency.fitted_rows, row.id),
+            fitted=fitted(on.efficiency.fitted_rows, row.id),
         )
     except (RowFault, InputError) as fault:
         return replace(blank, reason=str(fault))

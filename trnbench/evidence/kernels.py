@@ -17,7 +17,13 @@ from trnbench.engines.analytic.step.compute import passed_time_s, product_time_s
 from trnbench.engines.emulate.attention.run import run_attention
 from trnbench.engines.emulate.tensor_engine.matrix import run_matrix
 from trnbench.errors import InputError
-from trnbench.evidence.attention_kernels import attention_kernel, chip_of, interval_s, is_attention
+from trnbench.evidence.attention_kernels import (
+    TimedChips,
+    attention_kernel,
+    chip_of,
+    interval_s,
+    is_attention,
+)
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.kernel_programs import PROGRAMS, KernelProgram, lowered
@@ -182,7 +188,8 @@ class Stream(Record):
 def compare_kernels(
     catalog: Catalog, file: EvidenceFile, *, played: bool = False
 ) -> tuple[Comparison, ...]:
-    return tuple(_compared(catalog, file, row, played) for row in file.rows)
+    chips = TimedChips(catalog)
+    return tuple(_compared(chips, file, row, played) for row in file.rows)
 
 
 def kernel_of(
@@ -234,7 +241,7 @@ def seconds(row: EvidenceRow) -> float:
     return row.positive("latency_ms") * 1e-3
 
 
-def _compared(catalog: Catalog, file: EvidenceFile, row: EvidenceRow, played: bool) -> Comparison:
+def _compared(chips: TimedChips, file: EvidenceFile, row: EvidenceRow, played: bool) -> Comparison:
     blank = replace(
         Comparison.of_row(file, row, model="kernel", system="hardware"),
         set=ATTENTION if is_attention(row) else file.set,
@@ -247,10 +254,10 @@ def _compared(catalog: Catalog, file: EvidenceFile, row: EvidenceRow, played: bo
     try:
         blank = replace(blank, measured_s=seconds(row))
         if is_attention(row):
-            closed = _attention(catalog, file, row, blank)
-            return _played(catalog, file, row, closed) if played else closed
+            closed = _attention(chips, file, row, blank)
+            return _played(chips.catalog, file, row, closed) if played else closed
         found = kernel_of(row, file.rows)
-        chip = load_chip(catalog, found.chip)
+        chip = load_chip(chips.catalog, found.chip)
         blank = replace(blank, assumed=found.assumed, family=_family(found))
         time_s = found.played_s(chip) if played else found.time_s(chip)
         low_s, high_s = found.interval_s(chip, time_s)
@@ -268,17 +275,17 @@ def _family(found: KernelProduct | Stream | KernelProgram) -> str:
 
 
 def _attention(
-    catalog: Catalog, file: EvidenceFile, row: EvidenceRow, blank: Comparison
+    chips: TimedChips, file: EvidenceFile, row: EvidenceRow, blank: Comparison
 ) -> Comparison:
     kernel = attention_kernel(row, file.rows)
-    efficiency = load_chip_efficiency(catalog, kernel.chip)
-    time_s, low_s, high_s = interval_s(kernel, load_chip(catalog, kernel.chip), efficiency)
+    on = chips.of(kernel.chip)
+    time_s, low_s, high_s = interval_s(kernel, on)
     return replace(
         blank,
         predicted_s=time_s,
         low_s=low_s,
         high_s=high_s,
-        fitted=fitted(efficiency.fitted_rows, row.id),
+        fitted=fitted(on.efficiency.fitted_rows, row.id),
         platform=kernel.chip,
         assumed=kernel.assumed,
     )

@@ -8,11 +8,12 @@ from one lowering.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from trnbench.facts.arrays import BoolArray, FloatArray, picked
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, picked, spread
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.layout import DEGREES, KNOBS, Layout, Value
@@ -34,6 +35,17 @@ class GridPart(Record, eq=False):
     """The layouts of a grid in one place: a mask over the grid."""
 
     wanted: BoolArray
+
+    @cached_property
+    def places(self) -> IntArray:
+        """Number of each wanted layout among them, over the grid."""
+        return np.cumsum(self.wanted, axis=None).reshape(self.wanted.shape) - 1
+
+    def rows(self, values: FloatArray) -> FloatArray:
+        """Values over the grid as a column [layout, 1] of the wanted layouts."""
+        if not self.wanted.ndim or not values.ndim:
+            return values
+        return spread(values, self.wanted.shape)[self.wanted][:, np.newaxis]
 
 
 class GridPrograms(Record, eq=False):

@@ -7,6 +7,7 @@ depend on fitted numbers, so a fit prices the same prepared cases repeatedly.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import Literal, TypeAlias
 
@@ -28,7 +29,7 @@ from trnbench.evidence.lowered import (
 from trnbench.evidence.published import LayoutMix
 from trnbench.evidence.rows import RowFault
 from trnbench.evidence.training_cases import EvidenceCase
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, keep_freed_memory
 from trnbench.facts.calibration.hosts import PLAIN
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.memo import Memo
@@ -88,6 +89,10 @@ class PricedSteps(State, kw_only=False):
         if refused:
             raise RowFault("; ".join(refused))
         return one.of(getattr(step, _SECONDS[of]))
+
+    def forget(self) -> None:
+        """Let go of the prices: times that were asked for are known by then."""
+        self._prices, self._shared = Memo(), Memo()
 
     def ideal_s(self, setup: TrainSetup, one: LoweredLayout) -> float:
         """Time of a step's model FLOP at the chips' peak, s."""
@@ -177,6 +182,7 @@ class Predictor(State, kw_only=False):
     _held: Memo[StepProgram, FloatArray] = field(default_factory=Memo)
     _draws: Memo[SetupMemo, MemoryDraws] = field(default_factory=Memo)
     _parts: Memo[StepProgram, tuple[StageParts, ...]] = field(default_factory=Memo)
+    _drawn: Memo[tuple[GridPart, StepProgram], tuple[FloatArray, ...]] = field(default_factory=Memo)
     _prepared: Memo[tuple[object, ...], Prepared] = field(default_factory=Memo)
     _found: Memo[Prepared, RowPrediction] = field(default_factory=Memo)
     _memories: Memo[tuple[object, ...], RowMemory] = field(default_factory=Memo)
@@ -192,6 +198,29 @@ class Predictor(State, kw_only=False):
                 alike.setdefault(key, (setup.model, []))[1].append(self._placed(setup, layout))
         for model, placed in alike.values():
             self._lowered.update(lowered(model, placed))
+
+    def work_through(self, cases: Sequence[EvidenceCase]) -> None:
+        """Lower, choose, price and weigh all cases; faults are left to whoever asks for a row.
+
+        One kind of work after the other, and one place after the other: rows of samples, which
+        are large, live no longer than their place is worked on.
+        """
+        keep_freed_memory()
+        self.lower_together(cases)
+        by_place: dict[GridPart, list[EvidenceCase]] = {}
+        for case in cases:
+            with suppress(RowFault):
+                by_place.setdefault(self.prepared(case).tried[0][0][1].part, []).append(case)
+        for here in by_place.values():
+            for case in here:
+                with suppress(RowFault):
+                    self.predict(case)
+            self._priced.forget()
+        for here in by_place.values():
+            for case in here:
+                with suppress(RowFault):
+                    self.memory(case, self.predict(case).mixture)
+            self._drawn = Memo()
 
     def _number_of(self, setup: TrainSetup) -> tuple[int, int]:
         """Number of the family of a set-up's model, and the rows of its table of positions."""
@@ -282,7 +311,7 @@ class Predictor(State, kw_only=False):
         def drawn() -> MemoryDraws:
             return MemoryDraws.of(setup.platform, setup.stack, setup.logical_size)
 
-        found = np.zeros(4)
+        draws, found = self._draws.of(setup.memo, drawn), np.zeros(4)
         for share, one in mixture:
             program = one.program
             known = LayoutMemory(
@@ -292,13 +321,27 @@ class Predictor(State, kw_only=False):
                 logical_size=setup.logical_size,
                 index=one.index,
                 parts=self._parts_of(program),
-                draws=self._draws.of(setup.memo, drawn),
+                draws=draws,
+                drawn=self._drawn_bytes(one, draws),
             )
             held = known.held(of)
             sizes = (held.value, held.low, held.high)
             found += share * np.array([*sizes, known.fit_probability])
         expected, low, high, likely = map(float, found)
         return RowMemory(bytes=expected, low_bytes=low, high_bytes=high, fit_probability=likely)
+
+    def _drawn_bytes(self, one: LoweredLayout, draws: MemoryDraws) -> tuple[FloatArray, ...]:
+        """Bytes of each class of stages by some draws, worked out for all layouts of a place."""
+        places, program = one.part.places, one.program
+
+        def drawn() -> tuple[FloatArray, ...]:
+            parts = (stage.of(one.part.rows) for stage in self._parts_of(program))
+            return tuple(draws.stage_bytes(stage) for stage in parts)
+
+        found = self._drawn.of((one.part, program), drawn)
+        if not one.index:
+            return found
+        return tuple(sizes[int(places[one.index])] if sizes.ndim else sizes for sizes in found)
 
 
 def _predicted(prepared: Prepared, priced: PricedSteps) -> RowPrediction:

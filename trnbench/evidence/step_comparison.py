@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from trnbench.evidence.collectives import fitted
 from trnbench.evidence.comparison import Comparison, RowClass
 from trnbench.evidence.predict import Mixture, Predictor
@@ -19,11 +21,23 @@ _TRAINIUM = "trn"
 
 def compare_training(reader: Reader, file: EvidenceFile) -> tuple[Comparison, ...]:
     """Every row of a file of steps beside its prediction."""
-    predictor, cases = Predictor(), reader.cases(file)
-    predictor.lower_together(case for case in cases if not isinstance(case, str))
-    return tuple(
-        _compared(predictor, file, row, case) for row, case in zip(file.rows, cases, strict=True)
+    (compared,) = compare_files(reader, [file])
+    return compared
+
+
+def compare_files(
+    reader: Reader, files: Sequence[EvidenceFile]
+) -> Iterator[tuple[Comparison, ...]]:
+    """The rows of each file of steps beside their predictions; like layouts are priced together."""
+    predictor, cases = Predictor(), [reader.cases(file) for file in files]
+    predictor.work_through(
+        [case for of_file in cases for case in of_file if not isinstance(case, str)]
     )
+    for file, of_file in zip(files, cases, strict=True):
+        yield tuple(
+            _compared(predictor, file, row, case)
+            for row, case in zip(file.rows, of_file, strict=True)
+        )
 
 
 def _compared(

@@ -19,6 +19,19 @@ _FEW = 32
 """Up to this many numbers, Python's sort is faster than numpy's fixed cost."""
 
 
+_BLOCK_BYTES = 2**25 - 2**16
+"""Just below the largest block after which glibc sets what it hands back (`mallopt`)."""
+
+
+def keep_freed_memory() -> None:
+    """Let the process keep what arrays free, for the arrays after them.
+
+    Pages that are handed back cost a fault each when they are needed again. glibc hands back what
+    is larger than the largest block freed so far, so one such block, never written to, is freed.
+    """
+    np.empty(_BLOCK_BYTES, dtype=np.uint8)
+
+
 def distinct(values: NDArray[Any]) -> NDArray[Any]:
     """Distinct numbers of an array, ascending; `np.unique` would import masked arrays."""
     ordered = np.sort(values, axis=None)
@@ -94,8 +107,8 @@ def picked(values: NDArray[Any], shape: tuple[int, ...], index: tuple[int, ...])
 
 def quantiles(values: FloatArray, shares: Sequence[float]) -> list[float]:
     """The quantiles of `np.quantile`, bit for bit, without its imports."""
-    ordered = np.sort(values, axis=None).tolist()
-    return [_between(ordered, (len(ordered) - 1) * share) for share in shares]
+    ordered = np.sort(values, axis=None)
+    return [_between(ordered, (ordered.size - 1) * share) for share in shares]
 
 
 def median(values: FloatArray) -> float:
@@ -108,11 +121,12 @@ def median(values: FloatArray) -> float:
     return float(ordered[middle] if low == middle else (ordered[low] + ordered[middle]) / 2)
 
 
-def _between(ordered: list[float], place: float) -> float:
-    if math.isnan(ordered[-1]):
+def _between(ordered: FloatArray, place: float) -> float:
+    last = ordered.size - 1
+    if math.isnan(ordered.item(last)):
         return math.nan
-    first = min(int(place), len(ordered) - 1)
-    low, high = ordered[first], ordered[min(first + 1, len(ordered) - 1)]
+    first = min(int(place), last)
+    low, high = ordered.item(first), ordered.item(min(first + 1, last))
     part, apart = place - first, high - low
     return high - apart * (1 - part) if part >= 0.5 else low + apart * part
 

@@ -39,7 +39,10 @@ reports it, without the buffers of communicators. chip: all ranks of the first c
 
 
 class MemoryDraws(Record, eq=False):
-    """Common draws of the uncertain numbers in the memory of layouts, by platform and stack."""
+    """Common draws of the uncertain numbers in the memory of layouts, by platform and stack.
+
+    Rows of the stack's numbers begin with the number itself; of the reserve there are draws alone.
+    """
 
     overheads: MemoryOverheads
     fragmentation_ratio: Numbers
@@ -48,13 +51,20 @@ class MemoryDraws(Record, eq=False):
     @classmethod
     def of(cls, platform: Platform, stack: TrainingStack, logical_size: int | None) -> MemoryDraws:
         """Draws of a stack's numbers and of a platform's reserve."""
-        rows = {key: _DRAWS.of(key, bounds) for key, bounds in memory_ranges(stack).items()}
+        rows = {
+            key: np.append(bounds.value, _DRAWS.of(key, bounds))
+            for key, bounds in memory_ranges(stack).items()
+        }
         overheads, lost = _replaced(stack, rows)
         return cls(
             overheads=overheads,
             fragmentation_ratio=lost,
             reserve_bytes=_DRAWS.of("reserve", reserve_range(platform, logical_size)),
         )
+
+    def stage_bytes(self, stage: StageParts) -> FloatArray:
+        """Bytes of a class of stages by the numbers themselves, then in every draw."""
+        return stage.total_bytes(self.overheads, self.fragmentation_ratio)
 
 
 class LayoutMemory(Record, eq=False):
@@ -70,13 +80,15 @@ class LayoutMemory(Record, eq=False):
     """Memory parts of the whole grid, if the caller has them."""
     draws: MemoryDraws | None = None
     """Draws of the platform with the stack, if the caller has them."""
+    drawn: tuple[FloatArray, ...] | None = None
+    """Bytes of each class of stages by these draws, if the caller has them."""
 
     def held(self, of: WhoseMemory = "worst") -> Range:
         """Bytes held, with their 80 % interval."""
-        drawn = self._sum(self._drawn, of, self._draws.overheads)
-        low, high = quantiles(drawn, (TAIL, 1 - TAIL))
+        rows = np.atleast_1d(self._sum(self._drawn, of, self._draws.overheads))
+        value = float(rows[0])
+        low, high = quantiles(rows[1:] if len(rows) > 1 else rows, (TAIL, 1 - TAIL))
         # The value need not be between the quantiles of the draws.
-        value = float(self.bytes_by({}, of))
         return Range(value=value, low=min(low, value), high=max(high, value))
 
     def bytes_by(self, numbers: Mapping[str, Numbers], of: WhoseMemory = "worst") -> FloatArray:
@@ -93,8 +105,9 @@ class LayoutMemory(Record, eq=False):
     def fit_probability(self) -> float:
         """Chance that a rank of the worst stage fits."""
         capacity = self.platform.memory_per_rank_bytes(self.logical_size)
-        needed = self._sum(self._drawn, "worst", self._draws.overheads)
-        return float(np.mean(needed <= capacity - self._draws.reserve_bytes))
+        needed = np.atleast_1d(self._sum(self._drawn, "worst", self._draws.overheads))
+        drawn = needed[1:] if len(needed) > 1 else needed
+        return float(np.mean(drawn <= capacity - self._draws.reserve_bytes))
 
     @cached_property
     def stages(self) -> tuple[StageParts, ...]:
@@ -107,9 +120,8 @@ class LayoutMemory(Record, eq=False):
         return self.draws or MemoryDraws.of(self.platform, self.stack, self.logical_size)
 
     @cached_property
-    def _drawn(self) -> list[FloatArray]:
-        by = self._draws
-        return [stage.total_bytes(by.overheads, by.fragmentation_ratio) for stage in self.stages]
+    def _drawn(self) -> Sequence[FloatArray]:
+        return self.drawn or [self._draws.stage_bytes(stage) for stage in self.stages]
 
     def _sum(
         self, of_stages: Sequence[FloatArray], of: WhoseMemory, overheads: MemoryOverheads

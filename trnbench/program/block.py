@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -90,7 +91,7 @@ class Block(Record, eq=False):
     def phase(self, *phases: Phase) -> tuple[Operation, ...]:
         return tuple(op for op in self.ops if op.phase in phases)
 
-    @property
+    @cached_property
     def collectives(self) -> tuple[CollectiveOp, ...]:
         return tuple(op for op in self.ops if isinstance(op, CollectiveOp))
 

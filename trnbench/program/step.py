@@ -91,7 +91,7 @@ class StepProgram(Record, eq=False):
     def micro_batches(self) -> FloatArray:
         return self.grid.micro_batches
 
-    @property
+    @cached_property
     def trains(self) -> bool:
         """True when some operation is not a forward one."""
         return any(op.phase != "F" for block in self.blocks.values() for op in block.ops)
@@ -144,8 +144,11 @@ class StepProgram(Record, eq=False):
 
     def refusals(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
         """Messages that refuse the layout at an index of the grid; empty if legal."""
-        shape = self.shape if self.reasons else ()
-        broken = [one for one in self.reasons if np.broadcast_to(one.broken, shape)[index]]
+        broken = [
+            one
+            for one in self.reasons
+            if some(one.broken) and np.broadcast_to(one.broken, self.shape)[index]
+        ]
         if not broken:
             return ()
         at = self.grid.at(index)

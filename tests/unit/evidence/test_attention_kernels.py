@@ -10,9 +10,11 @@ import pytest
 
 from trnbench.evidence.attention_kernels import (
     TimedAttention,
+    TimedChip,
     attention_kernel,
     interval_s,
     is_attention,
+    sampled,
 )
 from trnbench.evidence.kernels import compare_kernels
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, RowFault, read_evidence
@@ -156,7 +158,8 @@ def test_a_chip_without_timed_kernels_prices_none():
 
 def test_an_interval_holds_the_time_and_is_wider_than_kernels_scatter():
     chip = load_chip(open_catalog(), "trainium2")
-    time_s, low_s, high_s = interval_s(attention_kernel(row(), ()), chip, KNOWN)
+    on = TimedChip(chip=chip, efficiency=KNOWN, drawn=sampled(KNOWN))
+    time_s, low_s, high_s = interval_s(attention_kernel(row(), ()), on)
     assert low_s < time_s < high_s
     assert high_s / time_s == pytest.approx(1.166, abs=0.01)  # exp(1.2816 * 0.12)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from trnbench.errors import unhandled
@@ -226,7 +226,7 @@ class ComputeEfficiency(Record):
     def __post_init__(self) -> None:
         check_numbers(self._numbers)
 
-    @property
+    @cached_property
     def samples(self) -> int | None:
         return samples_of(self._numbers)
 

@@ -8,6 +8,7 @@ Words such as `eager` or `compile` say how it ran, against the framework's habit
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from trnbench.facts.calibration.buckets import GradientBuckets
@@ -173,9 +174,16 @@ def software_called(catalog: Catalog, name: str) -> TrainingSoftware | None:
 
 def software_in(catalog: Catalog, platform: Platform, text: str) -> TrainingSoftware | None:
     """The software on a platform that a publication's words name first; None if they name none."""
+    return software_named(all_software(catalog), platform, text)
+
+
+def software_named(
+    known: Iterable[TrainingSoftware], platform: Platform, text: str
+) -> TrainingSoftware | None:
+    """The same, of some software."""
     places = [
         (place, -len(name), software)
-        for software in all_software(catalog)
+        for software in known
         for name in (*software.names, software.family or "")
         if (place := _place(name, text, part=name == software.family)) is not None
         and software.runs_on(platform)
@@ -185,8 +193,11 @@ def software_in(catalog: Catalog, platform: Platform, text: str) -> TrainingSoft
 
 def _place(name: str, text: str, *, part: bool) -> int | None:
     """Place of a name in a text: of a family as a part of words, else of whole words."""
+    words, name = text.lower(), name.lower()
+    if name not in words:
+        return None
     bounds = ("", "") if part else (r"(?<![a-z0-9])", r"(?![a-z0-9])")
-    at = re.search(f"{bounds[0]}{re.escape(name.lower())}{bounds[1]}", text.lower())
+    at = re.search(f"{bounds[0]}{re.escape(name)}{bounds[1]}", words)
     return at.start() if at and name else None
 
 

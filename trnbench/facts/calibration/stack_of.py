@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 
 from trnbench.errors import InputError
 from trnbench.facts.calibration.population import drawn, load_population
@@ -17,7 +18,7 @@ from trnbench.facts.calibration.software import (
     all_software,
     execution_in,
     software_called,
-    software_in,
+    software_named,
     zero_in,
 )
 from trnbench.facts.calibration.training_stack import (
@@ -95,6 +96,10 @@ class Stacks(State, kw_only=False):
             self._known = tuple(load_once(self.catalog, f.path, TrainingStack) for f in files)
         return self._known
 
+    @cached_property
+    def _software(self) -> tuple[TrainingSoftware, ...]:
+        return all_software(self.catalog)
+
     def of(self, framework: str, release: str, platform: Platform) -> FoundStack:
         """The stack of a release: one that lists the instance, or else one with its chips."""
         key = framework, release, platform.instance.name
@@ -103,7 +108,7 @@ class Stacks(State, kw_only=False):
     def _of(self, framework: str, release: str, platform: Platform) -> FoundStack:
         told = self._told(self.named, platform)
         if told:
-            software = software_in(self.catalog, platform, framework) if framework else None
+            software = software_named(self._software, platform, framework) if framework else None
             found = FoundStack(stack=told, own=True, software=software)
         else:
             found = self._understood(framework, platform)
@@ -124,7 +129,7 @@ class Stacks(State, kw_only=False):
 
     def _understood(self, framework: str, platform: Platform) -> FoundStack:
         """The stack of a software, or the one that stands for it."""
-        software = software_in(self.catalog, platform, framework)
+        software = software_named(self._software, platform, framework)
         said = execution_in(framework)
         own = self._of_software(framework, platform)
         if own is not None and not _is_others(self.catalog, own, software, framework):

@@ -6,6 +6,7 @@ chip: a chip runs many stacks. A number may be a row of samples, as in `chip_eff
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 from trnbench.errors import InputError, did_you_mean
@@ -348,18 +349,18 @@ class TrainingEfficiency(Record):
         """Factor on all times by release: the stack's, or else the chip's."""
         return self.stack.releases or self.chip.releases
 
-    @property
+    @cached_property
     def whole_factor(self) -> Numbers:
         """Factor on all times, including the release's; an unlisted release has 1."""
         return self.stack.factor * self.releases.get(self.stack.release or "", 1.0)
 
-    @property
+    @cached_property
     def compute(self) -> ComputeEfficiency:
         return ComputeEfficiency(
             chip=self.chip, kernels=self.stack.kernels, experts=self.stack.experts
         )
 
-    @property
+    @cached_property
     def samples(self) -> int | None:
         return samples_of(self._numbers)
 

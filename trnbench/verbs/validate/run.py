@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 
 from trnbench.engines.analytic.step.kept_forms import keep_all_forms
 from trnbench.errors import InputError, UnknownNameError
@@ -25,18 +26,22 @@ from trnbench.evidence.rows import (
     read_evidence,
 )
 from trnbench.evidence.statistics import summarise
-from trnbench.evidence.step_comparison import compare_training
+from trnbench.evidence.step_comparison import compare_files
 from trnbench.evidence.training_cases import Reader
-from trnbench.facts.calibration.population import load_population, transfer_named
+from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
+from trnbench.facts.calibration.population import Population, load_population, transfer_named
 from trnbench.facts.calibration.stack_of import refuse_unknown_stack
 from trnbench.facts.calibration.training_stack import (
     FitErrors,
+    TrainingStack,
     load_chip_efficiency,
     load_training_stack,
 )
 from trnbench.facts.catalog.search import Catalog, built_in_folder
 from trnbench.facts.hardware.library import load_instance, load_published
+from trnbench.facts.memo import Memo
 from trnbench.facts.parsing import names
+from trnbench.facts.records import State, field
 from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.measured_files import measured_files
 from trnbench.verbs.asking.use_case import Progress, quiet
@@ -116,14 +121,19 @@ def run(
     files = [part for file in read for part in parts_of(file)]
     otherwise = None if stack is None else refuse_unknown_stack(catalog, stack)
     reader = Reader(catalog, otherwise=otherwise)
-    compared: dict[str, list[Comparison]] = {}
+    steps = compare_files(reader, [file for file in files if file.set == STEPS])
+    fits, compared = _Fits(catalog), dict[str, list[Comparison]]()
     sources: dict[str, list[str]] = {}
     remarks: dict[str, list[str]] = {}
     for i, file in enumerate(files):
         progress(i, len(files), file.name)
-        for row in _compared(reader, file, played=played):
+        if file.set == STEPS and not played:
+            rows = next(steps)
+        else:
+            rows = _compared(catalog, file, played=played)
+        for row in rows:
             if not question.evidence and not played:
-                row = _without_itself(catalog, row)
+                row = fits.without(row)
             compared.setdefault(_name_of(row), []).append(row)
             named = sources.setdefault(_name_of(row), [])
             if file.name not in named:
@@ -157,30 +167,48 @@ def _fits(catalog: Catalog, rows: Sequence[Comparison]) -> Mapping[str, FitError
     return {name: fit for name, fit in found.items() if fit is not None}
 
 
-def _without_itself(catalog: Catalog, row: Comparison) -> Comparison:
-    """A shipped row as it is predicted where no number was set from its configuration."""
-    if row.set in STEPS_BY_MACHINE and row.stack is not None:
-        stack = load_training_stack(catalog, row.stack)
-        population = load_population(catalog)
+class _Fits(State, kw_only=False):
+    """Numbers set from shipped rows, each read once for all rows."""
+
+    catalog: Catalog
+    _stacks: Memo[str, TrainingStack] = field(default_factory=Memo)
+    _chips: Memo[str, str] = field(default_factory=Memo)
+    _kernels: Memo[str, ChipEfficiency] = field(default_factory=Memo)
+
+    @cached_property
+    def _population(self) -> Population | None:
+        return load_population(self.catalog)
+
+    def without(self, row: Comparison) -> Comparison:
+        """A shipped row as it is predicted where no number was set from its configuration."""
+        if row.set in STEPS_BY_MACHINE and row.stack is not None:
+            return self._step_without(row, row.stack)
+        if row.fitted and row.platform in self.catalog.names("chips"):
+            return without_its_configuration(row, self._efficiency(row.platform).left_out)
+        return row
+
+    def _step_without(self, row: Comparison, name: str) -> Comparison:
+        stack = self._stacks.of(name, lambda: load_training_stack(self.catalog, name))
+        population = self._population
         if row.rests_on == "population" and population is not None:
             return without_its_family(row, population.of(row.kind), row.software)
         if row.rests_on == "carried over" and stack.inherits_from and population is not None:
-            chip = load_instance(catalog, row.platform or "").chip
+            chip = self._chip_of(row.platform or "")
             transfer = transfer_named(row.software, stack.inherits_from, chip)
             return without_its_family(row, population.carried, transfer)
         return without_its_configuration(row, stack.left_out, stack.memory_left_out)
-    if row.fitted and row.platform in catalog.names("chips"):
-        kernels = load_chip_efficiency(catalog, row.platform)
-        return without_its_configuration(row, kernels.left_out)
-    return row
+
+    def _chip_of(self, instance: str) -> str:
+        return self._chips.of(instance, lambda: load_instance(self.catalog, instance).chip)
+
+    def _efficiency(self, chip: str) -> ChipEfficiency:
+        return self._kernels.of(chip, lambda: load_chip_efficiency(self.catalog, chip))
 
 
-def _compared(reader: Reader, file: EvidenceFile, *, played: bool) -> tuple[Comparison, ...]:
+def _compared(catalog: Catalog, file: EvidenceFile, *, played: bool) -> tuple[Comparison, ...]:
     if played:
-        return compare_kernels(reader.catalog, file, played=True) if file.set == KERNELS else ()
-    if file.set == STEPS:
-        return compare_training(reader, file)
-    return _COMPARE[file.set](reader.catalog, file)
+        return compare_kernels(catalog, file, played=True) if file.set == KERNELS else ()
+    return _COMPARE[file.set](catalog, file)
 
 
 def shipped_evidence(wanted: Sequence[str]) -> list[EvidenceFile]:

@@ -83,18 +83,18 @@ class JobPrices(Record, eq=False):
         whole = times[TRAIN]
         if len(times) == 1 and self.written is None:
             return whole
-        by_category = _added([one.by_category for one in times.values()])
+        categories = _added([one.by_category for one in times.values()])
         hidden = _added([one.hidden for one in times.values()])
         if self.written is not None:
             seconds: dict[str, FloatArray] = {name: one.time_s for name, one in times.items()}
             writing_s, exposed_s = self._written_s(seconds, points)
-            by_category["generation"] = exposed_s
+            categories["generation"] = exposed_s
             hidden["generation"] = np.asarray(writing_s - exposed_s)
         return replace(
             whole,
-            by_category=by_category,
-            hidden=hidden,
-            optimizer_s=np.asarray(sum((one.optimizer_s for one in times.values()), NOTHING)),
+            categories=categories,
+            find_hidden=lambda: hidden,
+            ended_s=np.asarray(sum((one.optimizer_s for one in times.values()), NOTHING)),
         )
 
     def time_s(self, points: Points | None = None) -> FloatArray:
@@ -201,12 +201,13 @@ def _repeated(time: StepTime, times: int, fetched_s: FloatArray) -> StepTime:
     """Seconds of `times` updates one after the other, once weights have arrived."""
     if times == 1 and not some(fetched_s):
         return time
-    by_category = {name: times * seconds for name, seconds in time.by_category.items()}
+    categories = {name: times * seconds for name, seconds in time.categories.items()}
+    hidden = time.find_hidden
     return replace(
         time,
-        by_category={**by_category, "host": by_category["host"] + fetched_s},
-        hidden={name: times * seconds for name, seconds in time.hidden.items()},
-        optimizer_s=times * time.optimizer_s,
+        categories={**categories, "host": categories["host"] + fetched_s},
+        find_hidden=lambda: {name: times * seconds for name, seconds in hidden().items()},
+        ended_s=times * time.ended_s,
     )
 
 

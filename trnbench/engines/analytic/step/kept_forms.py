@@ -84,13 +84,26 @@ _kept: dict[str, KeptForms] = {}
 
 def kept_forms(stack: CollectiveStack, *sources: object) -> KeptForms:
     """The engines known for a stack and whatever else their closed forms are made from."""
-    digest = digest_of(repr((*sources, stack, _code())))
+    digest = digest_of(f"({', '.join(map(_text, (*sources, stack, _code())))})")
     forms = _kept.pop(digest, None) or KeptForms(digest, stack, _read(digest))
     _kept[digest] = forms
     # Dictionaries keep the order of insertion, so the first key is the least recently used.
     while len(_kept) > PLATFORMS_KEPT:
         del _kept[next(iter(_kept))]
     return forms
+
+
+_texts: dict[int, tuple[Record, str]] = {}
+
+
+def _text(source: object) -> str:
+    """Text of a source, made once for a record: those of chips and fabrics are long."""
+    if not isinstance(source, Record):
+        return repr(source)
+    known = _texts.get(id(source))
+    if known is None or known[0] is not source:
+        known = _texts[id(source)] = source, repr(source)
+    return known[1]
 
 
 def keep_all_forms() -> None:

@@ -6,7 +6,7 @@ other numbers (a row of samples, a fit) therefore needs no new count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -14,9 +14,9 @@ import numpy as np
 from trnbench.facts.arrays import FloatArray, picked, some
 from trnbench.facts.calibration.chip_efficiency import Numbers
 from trnbench.facts.calibration.hosts import MemoryOverheads
-from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, replace
 from trnbench.program.block import Copies
+from trnbench.program.points import Pick
 from trnbench.program.stages import is_behind
 
 MemoryCategory = Literal[
@@ -36,6 +36,7 @@ PASSING: tuple[MemoryCategory, ...] = ("activations", "communication", "scratch"
 HeldTimes = Literal["once", "states", "activations"] | Copies
 """Copies of a part in a stack: one, or the stack's number of this name."""
 HeldPart: TypeAlias = tuple[MemoryCategory, HeldTimes]
+CategoryBytes: TypeAlias = tuple[MemoryCategory, FloatArray]
 
 _NONE = np.zeros(())
 
@@ -54,10 +55,10 @@ class StageParts(Record, eq=False):
 
     def at(self, shape: tuple[int, ...], index: tuple[int, ...]) -> StageParts:
         """Parts of the layout at an index of a grid of some shape."""
+        return self.of(lambda values: picked(values, shape, index))
 
-        def pick(values: FloatArray) -> FloatArray:
-            return picked(values, shape, index)
-
+    def of(self, pick: Pick) -> StageParts:
+        """Parts of the layouts that `pick` takes."""
         return replace(
             self,
             stages=pick(self.stages),
@@ -76,57 +77,61 @@ class StageParts(Record, eq=False):
         self, overheads: MemoryOverheads, fragmentation_ratio: Numbers
     ) -> dict[MemoryCategory, FloatArray]:
         """Bytes by category at the largest moment of a step; numbers may be rows of samples."""
+        copies: dict[HeldTimes, Numbers] = {}
+
+        def weighed(parts: Mapping[HeldPart, FloatArray]) -> list[CategoryBytes]:
+            for _, weight in parts:
+                if weight not in copies:
+                    copies[weight] = weight_of(overheads, weight) * overheads.whole
+            return [(category, size * copies[weight]) for (category, weight), size in parts.items()]
+
+        def moment(
+            lasting: Iterable[CategoryBytes], slots: Iterable[Sequence[CategoryBytes]]
+        ) -> dict[MemoryCategory, FloatArray]:
+            held = _added(lasting, dict.fromkeys(CATEGORIES, _NONE))
+            working = dict.fromkeys(PASSING, _NONE)
+            # Blocks run one at a time, so working sets compete for the same bytes.
+            for of_block in slots:
+                for category, size in _added(of_block, {}).items():
+                    working[category] = np.maximum(working[category], size)
+            for category in PASSING:
+                held[category] = np.asarray(held[category] + working[category])
+            passing = sum((held[category] for category in PASSING), start=_NONE)
+            held["fragmentation"] = np.asarray(passing * fragmentation_ratio)
+            held["runtime"] = runtime_bytes_of(overheads, self.groups)
+            return held
+
+        lasting = weighed(self.lasting)
+        slots = {kind: weighed(parts) for kind, parts in self.slots.items()}
         if overheads.gradients_made == "before" or not some(self.once):
-            return self._moment(overheads, fragmentation_ratio)
-        first = self._moment(overheads, fragmentation_ratio, "forward")
-        last = self._moment(overheads, fragmentation_ratio, "backward")
+            return moment(lasting, slots.values())
         # Gradients appear as kept tensors go, so one end of the first backward slot is the peak.
+        forward = [
+            (category, size * (1 - self.once) if category == "gradients" else size)
+            for category, size in lasting
+        ]
+        freed = [(category, -size * self.once) for category, size in weighed(self.freed)]
+        # When the last gradient is made, what lies behind the layers is long gone.
+        there = 1 - self.once * self.alone
+        backward = (
+            [(category, size * there) for category, size in parts] if is_behind(kind) else parts
+            for kind, parts in slots.items()
+        )
+        first, last = moment(forward, slots.values()), moment([*lasting, *freed], backward)
         later = _sum(last) > _sum(first)
         return {name: np.where(later, last[name], first[name]) for name in first}
 
-    def _moment(
-        self,
-        overheads: MemoryOverheads,
-        fragmentation_ratio: Numbers,
-        end: Literal["forward", "backward"] | None = None,
-    ) -> dict[MemoryCategory, FloatArray]:
-        """Bytes by category: of all at once, or at an end of the first backward slot."""
-        held: dict[MemoryCategory, FloatArray] = dict.fromkeys(CATEGORIES, _NONE)
-        times: Memo[HeldTimes, Numbers] = Memo()
-
-        def add(so_far: FloatArray, weight: HeldTimes, size: FloatArray) -> FloatArray:
-            found = times.of(weight, lambda: weight_of(overheads, weight) * overheads.whole)
-            more = np.asarray(size * found)
-            return more if so_far is _NONE else so_far + more
-
-        for (category, weight), size in self.lasting.items():
-            if end == "forward" and category == "gradients":
-                size = size * (1 - self.once)
-            held[category] = add(held[category], weight, size)
-        if end == "backward":
-            for (category, weight), size in self.freed.items():
-                held[category] = add(held[category], weight, -size * self.once)
-        for category in PASSING:
-            # Blocks run one at a time, so working sets compete for the same bytes.
-            working = _NONE
-            for kind, parts in self.slots.items():
-                of_block = _NONE
-                for (of, weight), size in parts.items():
-                    if of == category:
-                        # When the last gradient is made, what lies behind the layers is long gone.
-                        if end == "backward" and is_behind(kind):
-                            size = size * (1 - self.once * self.alone)
-                        of_block = add(of_block, weight, size)
-                if of_block is not _NONE:
-                    working = np.maximum(working, of_block)
-            held[category] = np.asarray(held[category] + working)
-        passing = sum((held[category] for category in PASSING), start=_NONE)
-        held["fragmentation"] = np.asarray(passing * fragmentation_ratio)
-        held["runtime"] = runtime_bytes_of(overheads, self.groups)
-        return held
-
     def total_bytes(self, overheads: MemoryOverheads, fragmentation_ratio: Numbers) -> FloatArray:
         return np.asarray(_sum(self.held(overheads, fragmentation_ratio)) * (self.stages > 0))
+
+
+def _added(
+    parts: Iterable[CategoryBytes], so_far: dict[MemoryCategory, FloatArray]
+) -> dict[MemoryCategory, FloatArray]:
+    for category, size in parts:
+        before = so_far.get(category, _NONE)
+        so_far[category] = size if before is _NONE else before + size
+    return so_far
 
 
 def _sum(held: Mapping[MemoryCategory, FloatArray]) -> FloatArray:

@@ -36,6 +36,7 @@ serves one layout, a grid of a million, and rows of samples, which are one more 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -88,22 +89,46 @@ _DIRECTIONS = 2  # A micro-batch passes a stage forward and backward
 
 
 class StepTime(Record, eq=False):
-    """Seconds of a step, over layouts, then over samples if any; NaN where nothing can run."""
+    """Seconds of a step, over layouts, then over samples if any; NaN where nothing can run.
 
-    by_category: Mapping[StepCategory, FloatArray]
-    """Adds up to the step; categories inside the pipeline are those of its slowest stage. `data`
-    keeps gradients and weights of ranks equal."""
-    hidden: Mapping[StepCategory, FloatArray]  # behind compute, not part of the total
-    device_s_per_microbatch: FloatArray
-    """By the device's own clock: one micro-batch on the slowest stage, forward, again and backward,
-    with exposed exchanges; without messages between stages, bubble, host and stack."""
-    optimizer_s: FloatArray
-    """From the last slot's end to the step's: the update, and exposed exchanges of gradients and
-    weights."""
+    The total is wanted of every layout, its parts of few: each is worked out when it is asked for.
+    """
 
-    @property
+    categories: Mapping[StepCategory, FloatArray]
+    """Of `by_category`, over the axes that each depends on."""
+    find_hidden: Callable[[], Mapping[StepCategory, FloatArray]]
+    find_device_s: Callable[[], FloatArray]
+    ended_s: FloatArray
+    over: Pick
+    """Broadcasts seconds to all layouts."""
+
+    @cached_property
     def time_s(self) -> FloatArray:
-        return np.asarray(sum(self.by_category.values(), start=NOTHING))
+        return self.over(np.asarray(sum(self.categories.values(), start=NOTHING)))
+
+    @cached_property
+    def by_category(self) -> Mapping[StepCategory, FloatArray]:
+        """Adds up to the step; categories inside the pipeline are those of its slowest stage.
+        `data` keeps gradients and weights of ranks equal."""
+        return {name: self.over(seconds) for name, seconds in self.categories.items()}
+
+    @cached_property
+    def hidden(self) -> Mapping[StepCategory, FloatArray]:
+        """Behind compute, not part of the total."""
+        return {name: self.over(seconds) for name, seconds in self.find_hidden().items()}
+
+    @cached_property
+    def device_s_per_microbatch(self) -> FloatArray:
+        """By the device's own clock: one micro-batch on the slowest stage, forward, again and
+        backward, with exposed exchanges; without messages between stages, bubble, host and
+        stack."""
+        return self.over(self.find_device_s())
+
+    @cached_property
+    def optimizer_s(self) -> FloatArray:
+        """From the last slot's end to the step's: the update, and exposed exchanges of gradients
+        and weights."""
+        return self.over(self.ended_s)
 
 
 class _Run(Record, eq=False):
@@ -180,19 +205,25 @@ class StepPrices(Record, eq=False):
             "host": micro_batches * total(slowest.host.values()) + run.host_once_s,
             "fixed": parts["fixed"] + launched + pick(self.once_s),
         }
-        hidden: dict[StepCategory, FloatArray] = {
-            purpose: micro_batches * slowest.hidden_s(run.costs, purpose) for purpose in PURPOSES
-        }
-        hidden["data"] = hidden["data"] + run.ending.hidden_s
-        hidden["pipeline"] = _hidden_sends(run, slowest)
-        over = self._layouts(points)
-        others = (*slowest.host.values(), *run.launch_s.values())
-        device_s = total(slowest.seconds.values()) - total(others)
+
+        def hidden() -> Mapping[StepCategory, FloatArray]:
+            found: dict[StepCategory, FloatArray] = {
+                purpose: micro_batches * slowest.hidden_s(run.costs, purpose)
+                for purpose in PURPOSES
+            }
+            found["data"] = found["data"] + run.ending.hidden_s
+            return {**found, "pipeline": _hidden_sends(run, slowest)}
+
+        def device_s() -> FloatArray:
+            others = (*slowest.host.values(), *run.launch_s.values())
+            return total(slowest.seconds.values()) - total(others)
+
         return StepTime(
-            by_category={name: over(seconds) for name, seconds in found.items()},
-            hidden={name: over(seconds) for name, seconds in hidden.items()},
-            device_s_per_microbatch=over(device_s),
-            optimizer_s=over(found["optimizer"] + run.ending.exposed_s + pick(self.closing_s)),
+            categories=found,
+            find_hidden=hidden,
+            find_device_s=device_s,
+            ended_s=found["optimizer"] + run.ending.exposed_s + pick(self.closing_s),
+            over=self._layouts(points),
         )
 
     def time_s(self, points: Points | None = None) -> FloatArray:
