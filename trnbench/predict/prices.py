@@ -14,7 +14,7 @@ import numpy as np
 from trnbench.engines.analytic.step.compute import Products
 from trnbench.engines.analytic.step.exchanges import Exchanges, exchanges_of
 from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
-from trnbench.engines.analytic.step.time import StepPrices, StepTime, step_prices
+from trnbench.engines.analytic.step.time import StepPrices, step_prices
 from trnbench.facts.arrays import BoolArray, FloatArray, distinct
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.workload.layout import Layout
@@ -132,7 +132,7 @@ def _priced(setup: TrainSetup, program: StepProgram) -> PricedStep:
         return PricedStep(refused=(), time=time, phases_s=phases_s)
     drawn, sampled = time.time_s, time
     if drawn.ndim:
-        drawn, sampled = drawn[SAMPLES + 2 :], _of_samples(time)
+        drawn, sampled = drawn[SAMPLES + 2 :], time.of(_first_rows)
     return PricedStep(refused=(), time=sampled, phases_s=phases_s, drawn_s=drawn)
 
 
@@ -143,15 +143,6 @@ def _of_itself(program: StepProgram) -> bool:
     return not offloaded and len(phases_of(program)) == 1
 
 
-def _of_samples(time: StepTime) -> StepTime:
-    """The rows of samples, which stand first; copies, so that the others need not be kept."""
-
-    def some(values: FloatArray) -> FloatArray:
-        return values[..., : SAMPLES + 2].copy()
-
-    return StepTime(
-        by_category={name: some(seconds) for name, seconds in time.by_category.items()},
-        hidden={name: some(seconds) for name, seconds in time.hidden.items()},
-        device_s_per_microbatch=some(time.device_s_per_microbatch),
-        optimizer_s=some(time.optimizer_s),
-    )
+def _first_rows(values: FloatArray) -> FloatArray:
+    """The rows of samples, which stand first; a copy, so that the others need not be kept."""
+    return values[..., : SAMPLES + 2].copy()

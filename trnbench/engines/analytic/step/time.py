@@ -102,6 +102,18 @@ class StepTime(Record, eq=False):
     over: Pick
     """Broadcasts seconds to all layouts."""
 
+    def of(self, pick: Pick) -> StepTime:
+        """The values that `pick` takes, without what they were worked out from."""
+        hidden = {name: pick(seconds) for name, seconds in self.hidden.items()}
+        device_s = pick(self.device_s_per_microbatch)
+        return StepTime(
+            categories={name: pick(seconds) for name, seconds in self.by_category.items()},
+            find_hidden=lambda: hidden,
+            find_device_s=lambda: device_s,
+            ended_s=pick(self.optimizer_s),
+            over=np.asarray,
+        )
+
     @cached_property
     def time_s(self) -> FloatArray:
         return self.over(np.asarray(sum(self.categories.values(), start=NOTHING)))
