@@ -35,7 +35,13 @@ def test_version_and_help_import_nothing_heavy(arguments):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["spec", "list"], ["spec", "show", "trn2.48xlarge"], ["workload", "list"], ["info"]],
+    [
+        ["spec", "list"],
+        ["spec", "show", "trn2.48xlarge"],
+        ["workload", "list"],
+        ["info"],
+        ["runs", "list"],
+    ],
 )
 def test_commands_about_files_import_nothing_heavy(arguments):
     assert imported(arguments, HEAVY) == ""

@@ -13,7 +13,7 @@ from tests.bench.figure import best_of, show
 from trnbench.evidence.readers.steps import RunSize, read_steps
 
 MEGABYTES = 100
-BAR_S, BAR_MB = 20.0, 200.0
+BAR_S, BAR_MB = 15.0, 200.0
 
 
 def _clock(step: int) -> str:

@@ -1,16 +1,13 @@
-"""What keeping an answer adds, and how fast 10,000 kept ones are listed, in processor seconds."""
+"""What keeping an answer adds, and how fast kept ones are listed, in processor seconds."""
 
 from __future__ import annotations
 
 import os
-import resource
-import subprocess
-import sys
 import tempfile
 from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
 
-from tests.bench.figure import REPEATS, best_of, show
+from tests.bench.figure import REPEATS, best_of, processor_s, show
 from trnbench.cli.main import ask
 from trnbench.cli.main import main as trnbench
 from trnbench.facts.catalog.search import open_catalog
@@ -22,8 +19,10 @@ from trnbench.store.schema import transaction
 from trnbench.verbs.runs.keeping import GivenAnswer, keep
 
 QUESTION = ("matrix", {"shapes": ["512x512x512"], "on": "trainium1"})
+LIST = ("runs", "list", "-q")
 LIST_BAR_S = 0.4
 KEEP_BAR_S = 0.02
+MANY = 100_000
 
 
 def main() -> None:
@@ -43,36 +42,37 @@ def main() -> None:
             exit_code=code,
         )
         keep(catalog, given, say=print)
-        _fill()
+        _fill(1, MOST_RUNS, None)
         _, seconds = best_of(lambda: keep(catalog, given, say=print))
         show("keep an answer beside 10,000", seconds, "s", KEEP_BAR_S, "at most")
         _, seconds = best_of(_list)
         show("runs list of 10,000, warm", seconds, "s", LIST_BAR_S, "at most")
-        show("runs list of 10,000, cold process", _cold_s(), "s", LIST_BAR_S, "at most")
+        show("runs list of 10,000, cold process", _cold_s(*LIST), "s", LIST_BAR_S, "at most")
+        # Of runs without a tag, no more are kept.
+        _fill(MOST_RUNS, MANY, "many")
+        _, seconds = best_of(lambda: keep(catalog, given, say=print))
+        show("keep an answer beside 100,000", seconds, "s")
+        show("runs list of 100,000", _cold_s(*LIST), "s")
+        for more in (("--limit", "20"), ("--model", "llama2-7b"), ("--tag", "few")):
+            show(f"runs list of 100,000 {' '.join(more)}", _cold_s(*LIST, *more), "s")
 
 
-def _cold_s() -> float:
-    """Return the least processor time of some processes that list."""
-    taken = []
-    for _ in range(REPEATS):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        words = [sys.executable, "-m", "trnbench", "runs", "list", "-q"]
-        subprocess.run(words, check=True, capture_output=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        taken.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
-    return min(taken)
+def _cold_s(*arguments: str) -> float:
+    """Return the least processor time of some processes."""
+    return min(processor_s(*arguments) for _ in range(REPEATS))
 
 
-def _fill() -> None:
-    """Keep the newest run ten thousand times, an hour apart."""
+def _fill(first: int, end: int, tag: str | None) -> None:
+    """Keep the newest run many times, a minute apart."""
     with opened(store_path(), say=print) as connection, transaction(connection):
         run = found(connection, "last")
         answer = answer_of(connection, run)
-        (newest,) = listed(connection, {}, 1)
+        ((newest,), _) = listed(connection, {}, 1)
         at = datetime.strptime(newest.started_at, UTC_FORMAT)
-        for number in range(1, MOST_RUNS):
+        for number in range(first, end):
             earlier = (at - timedelta(minutes=number)).strftime(UTC_FORMAT)
-            add(connection, replace(run, id=f"{number:010x}", started_at=earlier), answer, ())
+            again = replace(run, id=f"{number:010x}", started_at=earlier, tag=tag)
+            add(connection, again, answer, ())
 
 
 def _list() -> None:

@@ -95,7 +95,7 @@ def newest(folder):
     if not path.exists():
         return None
     with opened(path, say=print) as connection:
-        return read_run(connection, "last") if listed(connection, {}, 1) else None
+        return read_run(connection, "last") if listed(connection, {}, 1)[0] else None
 
 
 async def until(wanted):

@@ -215,8 +215,8 @@ def scale_for(value: float, dimension: Dimension) -> Scale:
     shown = _shown_scales(dimension)
     if value == 0 and dimension is Dimension.SECONDS:
         return Scale("s", 1.0)
-    fitting = [scale for scale in shown if scale.factor <= abs(value) * (1 + 1e-12)]
-    return fitting[-1] if fitting else shown[0]
+    most = abs(value) * (1 + 1e-12)
+    return next((scale for scale in reversed(shown) if scale.factor <= most), shown[0])
 
 
 def show(value: float, dimension: Dimension, *, digits: int = 4, scale: Scale | None = None) -> str:

@@ -88,8 +88,9 @@ def as_table(report: Report) -> TextTable:
             for row in report.rows
         ),
         right=tuple(
-            not column.interval and any(_is_number(row.get(column.key)) for row in report.rows)
+            not column.interval and any(map(_is_number, [row.get(key) for row in report.rows]))
             for column in report.columns
+            for key in (column.key,)
         ),
     )
 
@@ -157,7 +158,8 @@ def _smaller_scale(figure: Figure, values: Sequence[float]) -> Scale:
 
 
 def _cell(row: Row, column: Column, scale: Scale | None) -> str:
-    figure, value = column.figure, row.get(column.key)
+    figure = column.figure
+    value = row.get(figure.key)
     if value is None and row.get("feasible") is False:
         return NOTHING  # not that something is missing: there is nothing that could have it
     text = cell_text(value, figure, scale)
@@ -180,6 +182,8 @@ def interval_text(interval: Interval, figure: Figure) -> str:
 def cell_text(value: Cell, figure: Figure, scale: Scale | None = None) -> str:
     """Return a cell as people read it: rounded, in the scale of its column or its own prefix."""
     match value:
+        case str():  # most cells of a long table
+            return figure.words.get(value, value)
         case None:
             return figure.absent
         case bool():
@@ -192,8 +196,6 @@ def cell_text(value: Cell, figure: Figure, scale: Scale | None = None) -> str:
             if figure.dimension is not None:
                 return show(value, figure.dimension, digits=figure.digits)
             return significant(value, figure.digits) if isinstance(value, float) else f"{value:,}"
-        case str():
-            return figure.words.get(value, value)
         case Mapping():
             return ", ".join(f"{key} {item}" for key, item in value.items())
         case _:

@@ -77,7 +77,13 @@ class TextTable(Record):
 
     def __post_init__(self) -> None:
         force_setattr(self, "headings", tuple(map(shown, self.headings)))
-        force_setattr(self, "rows", tuple(tuple(map(shown, row)) for row in self.rows))
+        # A row is looked at as one text first: hardly any has such a character.
+        force_setattr(self, "rows", tuple(map(_shown_cells, self.rows)))
+
+
+def _shown_cells(row: tuple[str, ...]) -> tuple[str, ...]:
+    line = "".join(row)
+    return row if shown(line) is line else tuple(map(shown, row))
 
 
 def text_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> TextTable:

@@ -52,16 +52,16 @@ Done = TypeVar("Done")
 
 
 @contextmanager
-def read(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the file for reading after a check of the whole file; nothing on the disk changes.
+def read(path: Path, table: str = "") -> Iterator[sqlite3.Connection]:
+    """Open the file for reading after a check of all its pages, or those of a `table` alone.
 
-    Every fault of SQLite inside the block is a StoreFault.
+    Nothing on the disk changes. Every fault of SQLite inside the block is a StoreFault.
     """
     try:
-        connection = _sound(path)
+        connection = _sound(path, table)
     except (place.StoreFault, OSError):
         # A read that failed once, as on network homes, may succeed on another connection.
-        connection = _to_fault(path, lambda: _sound(path))
+        connection = _to_fault(path, lambda: _sound(path, table))
     with closing(connection), _faults(path):
         yield connection
 
@@ -120,9 +120,9 @@ def begin_anew(
     )
 
 
-def check_whole(connection: sqlite3.Connection, path: Path) -> None:
-    """Read every page; a damaged or unreadable page is a fault."""
-    problems = connection.execute(f"PRAGMA integrity_check({_MOST_FOUND})").fetchall()
+def check_pages(connection: sqlite3.Connection, path: Path, table: str = "") -> None:
+    """Read every page, or those of a table; a damaged or unreadable page is a fault."""
+    problems = connection.execute(f"PRAGMA integrity_check({table or _MOST_FOUND})").fetchall()
     fault = place.fault_found(path, [str(row[0]) for row in problems])
     if fault is not None:
         raise fault
@@ -174,14 +174,14 @@ def _open(path: Path, lock: int | None = None) -> Iterator[Connection]:
             raise
 
 
-def _sound(path: Path) -> sqlite3.Connection:
+def _sound(path: Path, table: str) -> sqlite3.Connection:
     """Connection for reading; in memory for a missing file or an older schema."""
     if place.is_null(path) or not place.own_file(path):
         return _in_memory()
     with _open(path, place.shared(path)) as connection:
         version = known_version(connection, path)
         if version:
-            check_whole(connection, path)
+            check_pages(connection, path, table)
         if version == len(schema.MIGRATIONS):
             connection.execute("PRAGMA query_only = ON")
             return connection
@@ -232,7 +232,7 @@ def _settled(path: Path, thorough: bool) -> Connection:
                 and place.identity(path) == before
             ):
                 if thorough:
-                    check_whole(connection, path)
+                    check_pages(connection, path)
                 for ending in ENDINGS:
                     with suppress(FileNotFoundError):
                         place.make_private(path.with_name(path.name + ending))
@@ -310,7 +310,7 @@ def _is_sound(path: Path, more: Callable[[sqlite3.Connection], bool] | None) -> 
         with _open(path) as connection, closing(connection):
             version = known_version(connection, path)
             if version:
-                check_whole(connection, path)
+                check_pages(connection, path)
             return more is None or version < len(schema.MIGRATIONS) or more(connection)
     except place.Damaged:
         return False

@@ -35,6 +35,7 @@ _MOST_AT_ONCE = 0.03
 _ID_BYTES = 5
 _ROWS = "id, verb, started_at, seconds, version, machine, tag, headline, models, instances"
 _COLUMNS = f"{_ROWS}, exit_code, options, command, snapshot"
+_NEWEST = "ORDER BY started_at DESC, rowid DESC"
 _NAMES = tuple(_COLUMNS.split(", "))
 
 
@@ -129,8 +130,10 @@ def seal(connection: sqlite3.Connection, name: str) -> None:
 
 _TESTS = {
     "verb": "verb = ?",
-    "model": "EXISTS (SELECT 1 FROM json_each(models) WHERE value = ?)",
-    "instance": "EXISTS (SELECT 1 FROM json_each(instances) WHERE value = ?)",
+    # JSON functions fail on a damaged text.
+    "model": "json_valid(models) AND EXISTS (SELECT 1 FROM json_each(models) WHERE value = ?)",
+    "instance": "json_valid(instances) "
+    "AND EXISTS (SELECT 1 FROM json_each(instances) WHERE value = ?)",
     "tag": "tag = ?",
     "since": "started_at >= ?",
     "until": "started_at < ?",
@@ -140,20 +143,32 @@ _TESTS = {
 
 def listed(
     connection: sqlite3.Connection, wanted: Mapping[str, str | None], limit: int | None = None
-) -> list[KeptRun]:
-    """Runs that match a filter, newest first, without damaged ones; None matches any value."""
+) -> tuple[list[KeptRun], list[str]]:
+    """Runs that match a filter, newest first, and ids of the damaged ones that were met.
+
+    None matches any value. A damaged run may have matched before, so it is met with any filter.
+    """
     asked = {
         test: content.plain(value)
         for key, test in _TESTS.items()
         if (value := wanted.get(key)) is not None
     }
+    runs: list[KeptRun] = []
+    damaged: list[str] = []
+    # A seal is computed once a row, here or there; a limit reads no row behind the last one.
+    tests = f"{' AND '.join(asked)} OR seal <> {RUN_SEAL}" if asked else "1"
     rows = connection.execute(
-        # Tests apply to sound rows only: JSON functions fail on a damaged row.
-        f"SELECT {_COLUMNS} FROM run WHERE CASE WHEN seal = {RUN_SEAL} "
-        f"THEN {' AND '.join(asked) or '1'} END ORDER BY started_at DESC, rowid DESC LIMIT ?",
-        (*asked.values(), -1 if limit is None else limit),
+        f"SELECT seal = {RUN_SEAL}, {_COLUMNS} FROM run WHERE {tests} {_NEWEST}",
+        [*asked.values()],
     )
-    return [_run(row) for row in rows]
+    for sound, *row in rows:
+        if len(runs) == limit:
+            break
+        if sound:
+            runs.append(_run(row))
+        else:
+            damaged.append(str(row[0]))
+    return runs, damaged
 
 
 def each_run(connection: sqlite3.Connection) -> Iterator[tuple[str, KeptRun | None]]:
@@ -163,18 +178,13 @@ def each_run(connection: sqlite3.Connection) -> Iterator[tuple[str, KeptRun | No
         yield str(row[0]), _run(row) if sound else None
 
 
-def damaged_runs(connection: sqlite3.Connection) -> list[str]:
-    rows = connection.execute(f"SELECT id FROM run WHERE seal <> {RUN_SEAL}")
-    return [str(row[0]) for row in rows]
-
-
 def found(connection: sqlite3.Connection, name: str) -> KeptRun:
     """Run with this id, newest with this tag, run whose id begins so, or the last run."""
     name = content.plain(name)
     if name == LAST:
         # Runs dated in the future come last, so a clock that was wrong once does no lasting harm.
-        order = "1 ORDER BY started_at > ?, started_at DESC, rowid DESC"
-        newest = _first(connection, order, utc_now())
+        newest = _first(connection, f"started_at <= ? {_NEWEST}", utc_now())
+        newest = newest or _first(connection, f"1 {_NEWEST}")
         if not newest:
             raise InputError("no run is kept yet")
         return newest[0]
@@ -182,7 +192,7 @@ def found(connection: sqlite3.Connection, name: str) -> KeptRun:
     begun = _first(connection, "id >= ? AND id < ? ORDER BY id", name, name + "~")
     if begun and begun[0].id == name:
         return begun[0]
-    tagged = _first(connection, "tag = ? ORDER BY started_at DESC, rowid DESC", name)
+    tagged = _first(connection, f"tag = ? {_NEWEST}", name)
     if tagged:
         return tagged[0]
     if len(begun) == 1:
@@ -278,17 +288,21 @@ def prune(connection: sqlite3.Connection) -> None:
         oldest = datetime.strptime(newest[1], UTC_FORMAT) - timedelta(days=OLDEST_DAYS)
     except (ValueError, OverflowError):
         return
+    count = counted(connection)
+    # Runs with a tag stay, and push out no others. Few files have so many that others are counted.
+    surplus = 0
+    if count > MOST_RUNS + _SLACK:
+        others = counted(connection, "tag IS NULL")
+        surplus = others - MOST_RUNS if others > MOST_RUNS + _SLACK else 0
+    aged = counted(connection, "tag IS NULL AND started_at < ?", oldest.strftime(UTC_FORMAT))
     # The age limit and the surplus share a bound of 3 % of all runs, so that no single fault of
     # clock or count can empty the file.
-    count = counted(connection)
-    surplus = count - MOST_RUNS if count > MOST_RUNS + _SLACK else 0
-    gone = connection.execute(
-        "DELETE FROM run WHERE rowid IN (SELECT rowid FROM (SELECT rowid, started_at, "
-        "row_number() OVER (ORDER BY started_at, rowid) AS place FROM run WHERE tag IS NULL) "
-        "WHERE started_at < ? OR place <= ? ORDER BY started_at LIMIT ?)",
-        (oldest.strftime(UTC_FORMAT), surplus, int(count * _MOST_AT_ONCE)),
-    ).rowcount
-    if gone:
+    if gone := min(max(surplus, aged), int(count * _MOST_AT_ONCE)):
+        connection.execute(
+            "DELETE FROM run WHERE rowid IN "
+            "(SELECT rowid FROM run WHERE tag IS NULL ORDER BY started_at, rowid LIMIT ?)",
+            (gone,),
+        )
         _sweep(connection)
     cells = connection.execute("SELECT count(*) FROM cell").fetchone()[0]
     connection.execute(
@@ -297,8 +311,9 @@ def prune(connection: sqlite3.Connection) -> None:
     )
 
 
-def counted(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT count(*) FROM run").fetchone()[0])
+def counted(connection: sqlite3.Connection, where: str = "1", *values: str) -> int:
+    (count,) = connection.execute(f"SELECT count(*) FROM run WHERE {where}", values).fetchone()
+    return int(count)
 
 
 def _sweep(connection: sqlite3.Connection) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from trnbench.store.content import inflated_bytes, sealed
 
@@ -123,11 +124,7 @@ def add_functions(connection: sqlite3.Connection) -> None:
     """Add the functions of seals to a connection, and decode damaged texts without an error."""
     connection.create_function("sealed", -1, sealed, deterministic=True)
     connection.create_function("inflated_bytes", 1, inflated_bytes, deterministic=True)
-    connection.text_factory = _text
-
-
-def _text(data: bytes) -> str:
-    return data.decode(errors="backslashreplace")
+    connection.text_factory = partial(str, encoding="utf-8", errors="backslashreplace")
 
 
 def version_of(connection: sqlite3.Connection) -> int:

@@ -36,7 +36,7 @@ def seen(path: Path) -> tuple[int, bool]:
     try:
         with read(path) as connection:
             told = bool([*findings(connection)])
-            runs = store.listed(connection, {})
+            runs, _ = store.listed(connection, {})
             for run in runs:
                 store.answer_of(connection, run)
     except StoreFault:

@@ -10,8 +10,8 @@ import pytest
 
 from trnbench.errors import InputError
 from trnbench.facts.catalog.search import Catalog, Folder
+from trnbench.store import content, snapshot
 from trnbench.store import runs as store
-from trnbench.store import snapshot
 from trnbench.store.content import WrongContent, digest, inflated, masked, squeezed
 from trnbench.store.database import opened
 from trnbench.store.place import Damaged
@@ -97,7 +97,7 @@ def test_filters_agree_with_what_runs_say(connection):
     )
 
     def ids(**wanted):
-        return [run.id[-1] for run in store.listed(connection, wanted)]
+        return [run.id[-1] for run in store.listed(connection, wanted)[0]]
 
     assert ids() == ["3", "2", "1"]
     assert ids(verb="compare") == ["2"]
@@ -114,7 +114,7 @@ def day(number: int) -> str:
 
 
 def ids(connection):
-    return [int(run.id, 16) for run in store.listed(connection, {})]
+    return [int(run.id, 16) for run in store.listed(connection, {})[0]]
 
 
 def pruned(connection, now: str, monkeypatch):
@@ -136,12 +136,48 @@ def test_old_runs_go_a_few_at_a_time_with_what_only_they_used(connection, tmp_pa
     for _ in range(5):
         pruned(connection, day(1200), monkeypatch)
     assert ids(connection) == [*range(99, 9, -1), 1]
-    monkeypatch.setattr(store, "MOST_RUNS", 90)
+    monkeypatch.setattr(store, "MOST_RUNS", 89)
     monkeypatch.setattr(store, "_SLACK", 0)
     pruned(connection, day(1200), monkeypatch)
     assert ids(connection) == [*range(99, 10, -1), 1]
     store.remove(connection, [kept(99)])
     assert connection.execute("SELECT count(*) FROM answer").fetchone() == (89,)
+
+
+def test_runs_with_a_tag_push_no_other_out(connection, monkeypatch):
+    monkeypatch.setattr(store, "MOST_RUNS", 20)
+    monkeypatch.setattr(store, "_SLACK", 5)
+    add(connection, *(kept(n, started_at=day(n), tag="many") for n in range(60)))
+    add(connection, *(kept(n, started_at=day(n)) for n in range(60, 80)))
+    pruned(connection, day(100), monkeypatch)
+    assert ids(connection) == [*range(79, -1, -1)]
+    add(connection, *(kept(n, started_at=day(n)) for n in range(80, 86)))
+    pruned(connection, day(100), monkeypatch)
+    assert ids(connection) == [*range(85, 61, -1), *range(59, -1, -1)]
+
+
+def test_a_limit_reads_no_run_behind_the_last_and_seals_are_computed_once(connection):
+    add(connection, *(kept(n, tag=f"t{n % 2}", models=(f"m{n % 3}",)) for n in range(12)))
+    connection.execute("UPDATE run SET models = '[', tag = 't9' WHERE id = ?", (kept(8).id,))
+    counts: list[int] = []  # seals; that of the damaged run may be computed twice
+
+    def sealed(*values: object) -> str:
+        counts.append(1)
+        return content.sealed(*values)
+
+    connection.create_function("sealed", -1, sealed, deterministic=True)
+    for wanted, limit, found, damaged, seals in (
+        ({}, None, [11, 10, 9, 7, 6, 5, 4, 3, 2, 1, 0], [8], 12),
+        ({}, 2, [11, 10], [], 4),
+        ({"tag": "t1"}, None, [11, 9, 7, 5, 3, 1], [8], 13),
+        ({"model": "m0", "tag": "t1"}, 2, [9, 3], [8], 13),
+        ({"since": "2026-01-01T00:00:10Z"}, None, [11, 10], [8], 13),
+    ):
+        counts.clear()
+        runs, told = store.listed(connection, wanted, limit)
+        assert [int(run.id, 16) for run in runs] == found
+        assert told == [kept(number).id for number in damaged]
+        assert len(counts) <= seals
 
 
 def test_no_clock_decides_what_goes(connection, monkeypatch):
@@ -177,8 +213,7 @@ def test_a_changed_cell_of_any_table_is_told(connection, tmp_path):
             assert [one.kind for one in found] == ["cell" if table == "cell" else "run"], way
             connection.execute("ROLLBACK")
     connection.execute("UPDATE run SET verb = 'matrix'")
-    assert store.listed(connection, {}) == []
-    assert store.damaged_runs(connection) == [run.id]
+    assert store.listed(connection, {}) == ([], [run.id])
     with pytest.raises(Damaged, match=f"run {run.id} is damaged"):
         store.found(connection, "last")
 
@@ -201,7 +236,7 @@ def test_names_of_any_bytes_are_kept_and_found(connection, tmp_path):
     assert (found.tag, found.command) == ("m\\udce4rz", "m\\udce4rz")
     ((path, _, _),) = store.inputs_of(connection, found)
     assert path == found.options["evidence"]
-    assert [one.id for one in store.listed(connection, {"tag": name})] == [run.id]
+    assert [one.id for one in store.listed(connection, {"tag": name})[0]] == [run.id]
 
 
 SECRET = "hf_0123456789"

@@ -48,9 +48,9 @@ def list_runs(catalog: Catalog, question: RunsListQuestion, *, say: Say) -> list
         "model": _known(catalog, "models", question.model),
         "instance": _known(catalog, "instances", question.instance),
     }
-    with read(store_path()) as connection:
-        damaged = store.damaged_runs(connection)
-        runs = store.listed(connection, asked, question.limit)
+    # Answers are not read, and may be a gigabyte.
+    with read(store_path(), "run") as connection:
+        runs, damaged = store.listed(connection, asked, question.limit)
     if damaged:
         named = ", ".join(damaged[:_MOST_NAMED])
         say(f"trnbench: not listed, for they are damaged: {named}; `trnbench runs check` says more")

@@ -15,7 +15,6 @@ from trnbench.show.row import Row, cells
 from trnbench.show.text_table import Style
 from trnbench.store.recovery import Recovered, RunFault
 from trnbench.store.runs import KeptAnswer, KeptRun
-from trnbench.verbs.runs.charts import kept_charts
 
 _SHOWN = 2
 """So many names of a run stand in a list for people."""
@@ -98,6 +97,8 @@ def _damage_report(
 
 def shown_report(run: KeptRun, answer: KeptAnswer) -> Report:
     """Return the report of one kept run: its rows again, under what is known of it."""
+    from trnbench.verbs.runs.charts import kept_charts  # imports every verb that draws: not to list
+
     return Report(
         verb="runs-show",
         inputs=answer.inputs,
