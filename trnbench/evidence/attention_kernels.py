@@ -129,7 +129,9 @@ class TimedAttention(Record):
 
     def _tensor(self, name: str, tokens: int, heads: int) -> Tensor:
         sizes = {"batch": self.batch, "token": tokens, "head": heads, "size": self.head_size}
-        dims = (Dim(name=of, size=array(size), whole=array(size)) for of, size in sizes.items())
+        dims = (
+            Dim(name=of, size=array(size), factors=(array(size),)) for of, size in sizes.items()
+        )
         return Tensor(name=name, dims=tuple(dims), format=self.number_format)
 
     def times_s(self, chip: Chip, efficiency: ChipEfficiency) -> FloatArray:

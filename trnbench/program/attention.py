@@ -368,7 +368,7 @@ def _scan(b: BlockBuilder, scan: Scan, reads: tuple[Tensor, ...]) -> Tensor:
     chunks = Dim(
         name="chunk",
         size=np.ceil(tokens.size / scan.chunk),
-        whole=np.ceil(tokens.whole / scan.chunk),
+        factors=(np.ceil(tokens.whole / scan.chunk),),
         axes=tokens.axes,
     )
     dims = (batch, chunks, heads, size, key.dims[3])

@@ -366,7 +366,7 @@ class BlockBuilder:
         others = tokens.whole - tokens.size
         needed = others if reach is None else np.minimum(others, reach)
         hops = array(np.ceil(needed / tokens.size))
-        keys = Dim(name=name, size=array(tokens.size + needed), whole=tokens.whole)
+        keys = Dim(name=name, size=array(tokens.size + needed), factors=tokens.factors)
         out = replace(
             tensor, name=f"{tensor.name}.ring", dims=(batch, keys, *rest), pieces=array(hops + 1)
         )

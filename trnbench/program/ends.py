@@ -261,7 +261,7 @@ def _samples_of_group(b: BlockBuilder) -> Dim:
     return Dim(
         name="batch",
         size=array(grid.micro_batch * grid.ep),
-        whole=array(grid.micro_batch * grid.dp),
+        factors=(grid.micro_batch, grid.dp),
         axes=grid.used("expert_data"),
     )
 

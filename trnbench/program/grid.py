@@ -192,9 +192,9 @@ class Grid(Record, eq=False):
         # Sizes that do not divide are rounded up: the fullest rank sets the time.
         size = array(whole)
         if not axes:
-            return Dim(name=name, size=np.ceil(size), whole=size)
+            return Dim(name=name, size=np.ceil(size), factors=(size,))
         ranks, used = self._cuts.of(axes, lambda: self._cut(axes))
-        return Dim(name=name, size=np.ceil(size / ranks), whole=size, axes=used)
+        return Dim(name=name, size=np.ceil(size / ranks), factors=(size,), axes=used)
 
     def _cut(self, axes: tuple[str, ...]) -> tuple[FloatArray, tuple[str, ...]]:
         return array(prod((self.ranks(axis) for axis in axes), start=ONE)), self.used(*axes)
@@ -204,8 +204,8 @@ class Grid(Record, eq=False):
         return tuple(axis for axis in axes if some(self.ranks(axis) > 1))
 
     def batch(self) -> Dim:
-        size, whole = self.micro_batch, array(self.micro_batch * self.dp)
-        return Dim(name="batch", size=size, whole=whole, axes=self.used("dp"))
+        factors = self.micro_batch, self.dp
+        return Dim(name="batch", size=self.micro_batch, factors=factors, axes=self.used("dp"))
 
     def tokens(self, *axes: str) -> Dim:
         return self.dim("sequence", self.sequence, *axes)

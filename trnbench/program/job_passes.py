@@ -131,7 +131,7 @@ def job_loss(b: BlockBuilder, losses: Tensor) -> Tensor:
         scores = b.exchange("all-reduce", "cp", scores, (batch,))
     if grid.beside:
         return scores
-    pair = replace(batch, name="pair", size=array(batch.size / 2), whole=array(batch.whole / 2))
+    pair = replace(batch, name="pair", size=array(batch.size / 2), factors=(batch.whole / 2,))
     reference: tuple[Tensor, ...] = ()
     if grid.job == "dpo":
         reference = (b.given(f"{REFERENCE}scores", (batch,), statistics),)

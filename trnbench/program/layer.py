@@ -16,7 +16,7 @@ from trnbench.facts.workload.weights import LAYER_MODULATIONS
 from trnbench.program.attention import attention, scanned
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.ends import modulation
-from trnbench.program.tensor import INDEX, Dim, Tensor
+from trnbench.program.tensor import INDEX, Dim, Tensor, array
 
 
 def mlp(b: BlockBuilder, settings: Mlp, tokens: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
@@ -121,14 +121,17 @@ def moe_exchanged(b: BlockBuilder, moe: Moe, stream: Tensor) -> Tensor:
     cut = (grid.expert_cut,) if grid.sequence_parallel else ()
     slot = sent[1]
     received = Dim(
-        name="slot", size=slot.size * grid.ep, whole=slot.whole, axes=grid.used("expert_data", *cut)
+        name="slot",
+        size=slot.size * grid.ep,
+        factors=slot.factors,
+        axes=grid.used("expert_data", *cut),
     )
     arrived = b.exchange("all-to-all", "ep", slots, (experts, received, sent[2]), copies=moe.top_k)
     if cut:
         full = Dim(
             name="slot",
             size=received.size * grid.expert_ranks,
-            whole=slot.whole,
+            factors=slot.factors,
             axes=grid.used("expert_data"),
         )
         arrived = b.exchange("all-gather", *cut, arrived, (experts, full, sent[2]))
@@ -176,7 +179,7 @@ def _dispatch(b: BlockBuilder, moe: Moe, tokens: Tensor, choice: Tensor) -> Tens
     slot = Dim(
         name="slot",
         size=np.ceil(batch.size * position.size * visits * factor),
-        whole=batch.whole * position.whole * visits,
+        factors=(*batch.factors, *position.factors, array(visits)),
         axes=(*batch.axes, *position.axes),
     )
     experts = b.grid.dim("expert", moe.experts)

@@ -352,7 +352,7 @@ def _share_of_hops(program: StepProgram, tensor: Tensor) -> FloatArray:
 
 
 def _part(send: Send, name: str, share: FloatArray) -> Send:
-    part = Dim(name=name, size=share, whole=share)
+    part = Dim(name=name, size=share, factors=(share,))
     return replace(send, tensor=replace(send.tensor, dims=(*send.tensor.dims, part)))
 
 
@@ -361,5 +361,5 @@ def slice_of(send: Send, ranks: FloatArray) -> Send:
     # With sequence parallelism each rank has tokens of its own: nothing is held twice.
     if "tp" in send.tensor.axes:
         return send
-    part = Dim(name="slice", size=array(1 / ranks), whole=ONE, axes=("tp",))
+    part = Dim(name="slice", size=array(1 / ranks), factors=(ONE,), axes=("tp",))
     return replace(send, tensor=replace(send.tensor, dims=(*send.tensor.dims, part)))

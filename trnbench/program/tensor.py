@@ -84,8 +84,13 @@ class Dim(Record, eq=False):
 
     name: str
     size: FloatArray  # on one rank
-    whole: FloatArray  # over all ranks
+    factors: tuple[FloatArray, ...]  # their product is `whole`, which few ask for
     axes: tuple[str, ...] = ()  # that cut the dimension
+
+    @property
+    def whole(self) -> FloatArray:
+        """Size over all ranks."""
+        return array(prod(self.factors))
 
 
 class Tensor(Record, eq=False, dict=True):

@@ -98,7 +98,7 @@ def test_messages_between_few_stages_take_as_long_as_between_all(nodes, tp, pp):
     full = of.price("send-receive", groups, SIZES, runs=np.array(True)).time_s
     assert full.max() > 0
     tensor = Tensor(
-        name="sent", dims=(Dim(name="bytes", size=SIZES, whole=SIZES),), format="fp8_e4m3"
+        name="sent", dims=(Dim(name="bytes", size=SIZES, factors=(SIZES,)),), format="fp8_e4m3"
     )
     sent = Send(
         name="sent",

@@ -576,5 +576,5 @@ def test_inside_a_node_every_copy_is_sent():
 
 def cut(tensor, share):
     """Return a tensor with a share of its elements."""
-    part = Dim(name="part", size=np.asarray(share), whole=np.asarray(1.0))
+    part = Dim(name="part", size=np.asarray(share), factors=(np.asarray(1.0),))
     return replace(tensor, dims=(*tensor.dims, part))
