@@ -71,12 +71,14 @@ def answer(state: SearchState, *, top: int, elapsed_s: float) -> SearchResult:
         for number, entries in best.items()
     }
     clusters = []
-    for number, nodes in enumerate(state.question.nodes):
+    for number, (nodes, tally) in enumerate(
+        zip(state.question.nodes, state.counts.tallies(), strict=True)
+    ):
         missed = misses.get(number) if number not in best else None
         clusters.append(
             ClusterResult(
                 nodes=nodes + state.question.generation_nodes,
-                tally=state.counts.tally(slice(number, number + 1)),
+                tally=tally,
                 ranked=_ranked(makers[number]) if number in makers else (),
                 within_rows=_within(state, within.get(number), makers.get(number)),
                 **_plainer(state, number, makers.get(number)),

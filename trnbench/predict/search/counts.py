@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -62,14 +62,25 @@ class Counts:
     def by_cluster(self, cluster: IntArray) -> IntArray:
         return np.bincount(cluster, minlength=self._clusters)
 
-    def tally(self, clusters: slice = slice(None)) -> Tally:
-        """Counts of some clusters added up."""
-        rejected = {rule: int(count[clusters].sum()) for rule, count in self._rejected.items()}
-        legal, priced = int(self._legal[clusters].sum()), int(self.priced[clusters].sum())
-        outpaced = int(self.outpaced[clusters].sum())
+    def tallies(self) -> Iterator[Tally]:
+        """Yield the counts of each cluster."""
+        yield from map(self._tally, np.stack(self._counted, axis=1).tolist())
+
+    def tally(self) -> Tally:
+        """Counts of all clusters added up."""
+        return self._tally([int(count.sum()) for count in self._counted])
+
+    @property
+    def _counted(self) -> tuple[IntArray, ...]:
+        counted = self._considered, self._legal, self.priced, self.outpaced
+        return (*counted, *self._rejected.values())
+
+    def _tally(self, row: Sequence[int]) -> Tally:
+        considered, legal, priced, outpaced, *broken = row
+        rejected = dict(zip(self._rejected, broken, strict=True))
         feasible = priced + outpaced + rejected.get(COLLECTIVE, 0) + rejected.get(FORMAT, 0)
         return Tally(
-            considered=int(self._considered[clusters].sum()),
+            considered=considered,
             legal=legal,
             feasible=feasible,
             priced=priced,

@@ -29,9 +29,9 @@ def blocks(space: Space) -> Iterator[Space]:
     inner = prod(space.shape[OUTER:])
     ranks = space.axes["nodes"] * space.question.ranks_per_node
     cut = np.multiply.outer(space.axes["tp"], space.axes["cp"]).ravel()
-    stages = np.stack([ranks, space.axes["pp"]], axis=1).tolist()
     # Only points whose degrees divide the ranks can be valid: the others take no memory.
-    filled = [np.count_nonzero(has % (pp * cut) == 0) for has, pp in stages]
+    whole = ranks[:, None] % np.multiply.outer(space.axes["pp"], cut) == 0
+    filled = np.count_nonzero(whole, axis=1)
     clusters = space.clusters
     points = np.bincount(clusters, weights=filled, minlength=len(space.question.nodes)) * inner
     # Clusters in order, as many as fill a block; one that exceeds a block is a block of its own.
@@ -43,8 +43,7 @@ def blocks(space: Space) -> Iterator[Space]:
             held, chosen = 0.0, []
         held += more
         chosen.append(cluster)
-    whole = len(chosen) == len(points)
-    yield space if whole else space.of(np.isin(clusters, chosen))
+    yield space if len(chosen) == len(points) else space.of(np.isin(clusters, chosen))
 
 
 def is_large(question: SearchQuestion) -> bool:
