@@ -8,8 +8,8 @@ import pytest
 from tests.sampling import sampled
 from tests.unit.search.test_search import question
 from trnbench.errors import TrnbenchError
-from trnbench.predict.search import bounds
-from trnbench.predict.search.bounds import least_passes
+from trnbench.predict.search import bounds, rising
+from trnbench.predict.search.bounds import least_waits
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult, Tally
 from trnbench.predict.search.search import search
@@ -98,11 +98,24 @@ def test_the_best_are_those_of_all_layouts_priced(seed):
     agree(seed)
 
 
+@pytest.mark.parametrize("seed", sampled(range(300), QUICK))
+def test_rows_of_layouts_have_the_same_best_ones(seed, monkeypatch):
+    monkeypatch.setattr(rising, "LARGE", 0)
+    agree(seed)
+
+
+def test_a_bound_of_rows_that_is_too_high_is_noticed(monkeypatch):
+    monkeypatch.setattr(rising, "LARGE", 0)
+    monkeypatch.setattr(bounds, "_least_yet", lambda seconds: 1.5 * seconds)
+    with pytest.raises(AssertionError):
+        _ = [agree(seed) for seed in QUICK]
+
+
 def test_a_bound_that_is_too_high_is_noticed(monkeypatch):
     def no_overlap(schedule, pp, vpp, micro_batches):
-        return pp * micro_batches if schedule == "1f1b" else micro_batches
+        return (pp - 1) * micro_batches if schedule == "1f1b" else 0 * micro_batches
 
-    monkeypatch.setattr(bounds, "least_passes", no_overlap)
+    monkeypatch.setattr(bounds, "least_waits", no_overlap)
     with pytest.raises(AssertionError):
         agree(34)
 
@@ -118,20 +131,20 @@ def test_the_best_of_all_are_the_first_of_an_exhaustive_answer():
 
 
 @pytest.mark.parametrize(
-    ("schedule", "vpp", "micro_batches", "passes"),
+    ("schedule", "vpp", "micro_batches", "waits"),
     [
         # Four equal stages: the last of 8 micro-batches also passes the other three.
-        ("gpipe", 1, 8, 11),
+        ("gpipe", 1, 8, 3),
         # Of these three, 1.5 may hide behind what a slow stage has to do meanwhile.
-        ("1f1b", 1, 8, 9.5),
-        ("1f1b", 1, 1, 4),
-        ("interleaved", 2, 4, 5.5),
-        ("interleaved", 2, 8, 8),
-        ("zb-h1", 1, 8, 8),
+        ("1f1b", 1, 8, 1.5),
+        ("1f1b", 1, 1, 3),
+        ("interleaved", 2, 4, 1.5),
+        ("interleaved", 2, 8, 0),
+        ("zb-h1", 1, 8, 0),
     ],
 )
-def test_a_pipeline_of_four_stages_takes_at_least_so_many_slots(
-    schedule, vpp, micro_batches, passes
+def test_a_pipeline_of_four_stages_waits_at_least_so_many_slots(
+    schedule, vpp, micro_batches, waits
 ):
     degrees = (np.array(float(number)) for number in (4, vpp, micro_batches))
-    assert least_passes(schedule, *degrees) == passes
+    assert least_waits(schedule, *degrees) == waits

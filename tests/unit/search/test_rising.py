@@ -1,4 +1,4 @@
-"""Layouts that fit, found by a few looks along each run of micro-batches."""
+"""Layouts that fit, found by a few looks along each row of micro-batches."""
 
 import numpy as np
 import pytest
@@ -6,20 +6,19 @@ import pytest
 from tests.unit.search.test_search import question
 from trnbench.facts.records import replace
 from trnbench.predict.search import rising
-from trnbench.predict.search.rising import fitting, runs_of
+from trnbench.predict.search.rising import fitting
+from trnbench.predict.search.rows import Rows
 from trnbench.predict.search.search import search
-from trnbench.program.points import Points
 
 SIZES = {0: [3.0, 5.0, 7.0, 9.0], 1: [8.0, 9.0], 2: [1.0], 3: [2.0, 4.0, 6.0]}
-"""Bytes needed along each of four runs."""
+"""Bytes needed along each of four rows."""
 
 
 def asked_of(sizes, available):
     """Return the mask of layouts that fit, and how many layouts were looked at."""
-    flat = np.array([size for run in sizes.values() for size in run])
-    rows = np.array([row for row, run in sizes.items() for _ in run])
-    columns = np.array([column for run in sizes.values() for column in range(len(run))])
-    points = Points(shape=(4, 4), index=(rows, columns))
+    flat = np.array([size for held in sizes.values() for size in held])
+    rows = np.array([row for row, held in sizes.items() for _ in held])
+    columns = np.array([column for held in sizes.values() for column in range(len(held))])
     number = {pair: n for n, pair in enumerate(zip(rows.tolist(), columns.tolist(), strict=True))}
     looked = []
 
@@ -28,22 +27,31 @@ def asked_of(sizes, available):
         looked.extend(at)
         return flat[at]
 
-    fits = fitting(points, runs_of(points), available, needed).tolist()
-    return [at in fits for at in range(len(flat))], len(looked)
+    count = np.bincount(rows)
+    asked = Rows(
+        shape=(4, 4),
+        index=(np.arange(4),),
+        start=np.cumsum(count) - count,
+        count=count,
+        sizes=columns,
+    )
+    fits = fitting(asked, available, needed).points().index
+    kept = {number[pair] for pair in zip(*(axis.tolist() for axis in fits), strict=True)}
+    return [at in kept for at in range(len(flat))], len(looked)
 
 
-def test_each_run_is_cut_behind_the_largest_micro_batch_that_fits(monkeypatch):
+def test_each_row_is_cut_behind_the_largest_micro_batch_that_fits(monkeypatch):
     monkeypatch.setattr(rising, "AT_ONCE", 0)
     mask, looked = asked_of(SIZES, 6.5)
     assert mask == [True, True, False, False, False, False, True, True, True, True]
-    # Four first ones, then the third of run 0 and of run 3, then the second of run 0.
+    # Four first ones, then the third of row 0 and of row 3, then the second of row 0.
     assert looked == 7
 
 
 def test_few_layouts_in_doubt_are_looked_at_together():
     mask, looked = asked_of(SIZES, 6.5)
     assert mask == [True, True, False, False, False, False, True, True, True, True]
-    # Four first ones, then the three behind them in run 0 and the two in run 3.
+    # Four first ones, then the three behind them in row 0 and the two in row 3.
     assert looked == 9
 
 

@@ -65,31 +65,68 @@ class Floors:
 
         Programs with an equal `like` have the same blocks.
         """
+
+        def of_phase(phase: JobPhase) -> FloatArray:
+            grid, schedule = phase.program.grid, phase.program.layout.schedule
+            whole_s, update_s = map(points.pick, self._of_phase(phase, like))
+            pp, micro_batches = points.pick(grid.pp), grid.micro_batches_of(points.pick)
+            whole_s = whole_s + self._launched_s(phase.program, pp)
+            passes = micro_batches + least_waits(schedule, pp, points.pick(grid.vpp), micro_batches)
+            return np.asarray((whole_s * passes + update_s) / pp + self._once_s(phase.program))
+
+        return np.broadcast_to(self._of_phases(program, of_phase), len(points))
+
+    def of_rows(
+        self, program: StepProgram, first: Points, last: Points, like: Variant
+    ) -> FloatArray:
+        """Seconds that each layout between a first and a last one takes at least.
+
+        These differ in nothing but the micro-batch.
+        """
+
+        def of_phase(phase: JobPhase) -> FloatArray:
+            grid, schedule = phase.program.grid, phase.program.layout.schedule
+            whole_s, update_s = self._of_phase(phase, like)
+            # The least of all micro-batches up to the last one.
+            each_s, shortest_s = map(_least_yet, (whole_s / grid.micro_batch, whole_s))
+            pp, samples = first.pick(grid.pp), first.pick(grid.global_batch) / first.pick(grid.dp)
+            launched_s = self._launched_s(phase.program, pp)
+            computed_s = last.pick(each_s) * samples
+            computed_s = computed_s + launched_s * grid.micro_batches_of(last.pick)
+            # Layouts with fewer micro-batches wait longer, but those that are interleaved.
+            most = grid.micro_batches_of(first.pick)
+            waits = least_waits(schedule, pp, first.pick(grid.vpp), most)
+            waits = waits * (schedule != "interleaved")
+            waited_s = (last.pick(shortest_s) + launched_s) * waits
+            least_s = (computed_s + waited_s + last.pick(_least_yet(update_s))) / pp
+            return np.asarray(least_s + self._once_s(phase.program))
+
+        return np.broadcast_to(self._of_phases(program, of_phase), len(first))
+
+    def _of_phases(
+        self, program: StepProgram, of_phase: Callable[[JobPhase], FloatArray]
+    ) -> FloatArray:
         phases = phases_of(program)
         writes = phases[0].generation is not None
         counted = (one for one in phases if one.generation is None)
-        each = [
-            one.times * self._phase_s(one, points, like)
-            for one in counted
-            if writes or one.name == TRAIN
-        ]
-        least_s = np.nan_to_num(ROUNDED * sum(each, NOTHING), nan=0.0)
-        return np.broadcast_to(least_s, len(points))
+        each = [one.times * of_phase(one) for one in counted if writes or one.name == TRAIN]
+        return np.nan_to_num(ROUNDED * sum(each, NOTHING), nan=0.0)
 
-    def _phase_s(self, phase: JobPhase, points: Points, like: Variant) -> FloatArray:
-        program, efficiency, pick = phase.program, self.question.efficiency, points.pick
-        stack, grid = efficiency.stack, program.grid
-        key = like, phase.name, splits_backward(program.layout.schedule)
-        computed = self._blocks.of(key, lambda: self._stages_s(program, self._exchanges(like)))
-        whole_s, update_s = map(pick, computed)
-        pp, once_s = pick(grid.pp), NOTHING
-        if program.trains:
-            launched_s = stack.micro_batch_s + (pp > 1) * stack.piped_micro_batch_s
-            whole_s = whole_s + pp * efficiency.whole_factor * launched_s
-            once_s = np.asarray(efficiency.whole_factor * stack.step_s)
-        micro_batches = grid.micro_batches_of(pick)
-        passes = least_passes(program.layout.schedule, pp, pick(grid.vpp), micro_batches)
-        return np.asarray((whole_s * passes + update_s) / pp + once_s)
+    def _of_phase(self, phase: JobPhase, like: Variant) -> tuple[FloatArray, FloatArray]:
+        key = like, phase.name, splits_backward(phase.program.layout.schedule)
+        exchanges = self._exchanges(like)
+        return self._blocks.of(key, lambda: self._stages_s(phase.program, exchanges))
+
+    def _launched_s(self, program: StepProgram, pp: FloatArray) -> FloatArray:
+        """Seconds in which the slots of a micro-batch are launched on all stages."""
+        efficiency, stack = self.question.efficiency, self.question.stack
+        launched_s = stack.micro_batch_s + (pp > 1) * stack.piped_micro_batch_s
+        return pp * efficiency.whole_factor * launched_s if program.trains else NOTHING
+
+    def _once_s(self, program: StepProgram) -> FloatArray:
+        efficiency = self.question.efficiency
+        once_s = efficiency.whole_factor * efficiency.stack.step_s
+        return np.asarray(once_s) if program.trains else NOTHING
 
     def _stages_s(
         self, program: StepProgram, exchanges: Exchanges
@@ -137,17 +174,21 @@ class Floors:
         return sent
 
 
-def least_passes(
+def least_waits(
     schedule: Schedule, pp: FloatArray, vpp: FloatArray, micro_batches: FloatArray
 ) -> FloatArray:
-    """Number of mean stages' slots that a pipeline takes at least, one after the other."""
+    """Slots of the mean stage that a pipeline waits at least, beside those of its micro-batches."""
     match schedule:
         case "gpipe":
-            return np.asarray(micro_batches + (pp - 1) / vpp)
+            return np.asarray((pp - 1) / vpp)
         case "1f1b":
-            waited = np.minimum(pp - 1, micro_batches - 1) / 2
-            return np.asarray(micro_batches + pp - 1 - waited)
+            return np.asarray(pp - 1 - np.minimum(pp - 1, micro_batches - 1) / 2)
         case "interleaved":
-            return np.asarray(micro_batches + (micro_batches == pp) * (pp - 1) / vpp)
+            return np.asarray((micro_batches == pp) * (pp - 1) / vpp)
         case _:
-            return micro_batches
+            return NOTHING
+
+
+def _least_yet(seconds: FloatArray) -> FloatArray:
+    """The least of the numbers up to each micro-batch size, the last axis."""
+    return np.minimum.accumulate(seconds, axis=-1) if seconds.ndim else seconds

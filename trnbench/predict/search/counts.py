@@ -48,10 +48,11 @@ class Counts:
         self.priced += self.by_cluster(cluster)
         self._done += len(cluster)
 
-    def outpace(self, cluster: IntArray) -> None:
-        """Add layouts that a bound of their time leaves out, given the cluster of each."""
-        self.outpaced += self.by_cluster(cluster)
-        self._done += len(cluster)
+    def outpace(self, cluster: IntArray, held: IntArray | None = None) -> None:
+        """Add layouts that a bound of their time leaves out; the arguments of `by_cluster`."""
+        count = self.by_cluster(cluster, held)
+        self.outpaced += count
+        self._done += int(count.sum())
 
     def reject(self, rule: str, count: IntArray) -> None:
         """Add rejections of valid layouts, given their number on each cluster."""
@@ -59,8 +60,10 @@ class Counts:
             self._add(rule, count)
             self._done += int(count.sum())
 
-    def by_cluster(self, cluster: IntArray) -> IntArray:
-        return np.bincount(cluster, minlength=self._clusters)
+    def by_cluster(self, cluster: IntArray, held: IntArray | None = None) -> IntArray:
+        """Layouts on each cluster, given the cluster of each, or of rows that hold several."""
+        count = np.bincount(cluster, held, minlength=self._clusters)
+        return count if held is None else count.astype(np.int64)
 
     def tallies(self) -> Iterator[Tally]:
         """Yield the counts of each cluster."""

@@ -23,10 +23,10 @@ from trnbench.facts.workload.recompute import repeated_layers
 from trnbench.machine.layout_rules import OF_EXPERTS, group_reasons, platform_refusals
 from trnbench.machine.layout_rules import OUTER as GROUPS
 from trnbench.predict.search.question import SearchQuestion
+from trnbench.predict.search.rows import Rows, each_of, together
 from trnbench.predict.search.space import DIMENSIONS, Space, Variant
 from trnbench.program.grid import Grid, grid_of
 from trnbench.program.legality import reasons
-from trnbench.program.points import Points
 from trnbench.program.reasons import Reason, first_causes
 from trnbench.program.step import SHARED_KNOBS
 
@@ -65,7 +65,7 @@ class ScheduleFamily(Record, eq=False):
     """Layouts of a schedule for variants with the same valid layouts, sorted by cluster."""
 
     schedule: Schedule
-    legal: Points
+    legal: Rows
     looks: tuple[Looks, ...]
 
 
@@ -177,27 +177,27 @@ def _sorted_out(
     legal_at = np.zeros(shape, dtype=np.int64)
     outer = np.nonzero(left)
     first, kind = _kinds(space, outer)
-    counts: list[IntArray] = []
-    places: list[tuple[IntArray, ...]] = []
+    parts: list[Rows] = []
     # Rows of outer degrees with all their inner ones, as many as a bounded amount of memory holds.
     at_once = max(AT_ONCE // max(inner, 1), 1)
     for start in range(0, len(first), at_once):
         part = first[start : start + at_once]
-        lost, legal, inner_places = _inner_legal(space, layout, tuple(axis[part] for axis in outer))
-        counts.append(legal)
-        places.append(inner_places)
+        lost, legal = _inner_legal(space, layout, tuple(axis[part] for axis in outer))
+        parts.append(replace(legal, index=(legal.index[0] + start, *legal.index[1:])))
         mine = (kind >= start) & (kind < start + at_once)
         rows = tuple(axis[mine] for axis in outer)
         for rule, count in lost.items():
             if count.any():
                 broken_at = rejected.setdefault(rule, np.zeros(shape, dtype=np.int64))
                 broken_at[rows] += count[kind[mine] - start]
-    index = _of_rows(outer, kind, counts, places)
-    if counts:
-        legal_at[outer] = np.concatenate(counts)[kind]
-    looks = tuple(_looks(space, variants, at, legal_at, rejected) for variants, at in looked_at)
-    legal_points = Points(shape=space.shape, index=index)
-    return ScheduleFamily(schedule=layout.schedule, legal=legal_points, looks=looks)
+    inner_rows = together((len(first), *space.shape[OUTER:]), parts)
+    of_kind = np.bincount(inner_rows.index[0], weights=inner_rows.count, minlength=len(first))
+    legal_at[outer] = of_kind.astype(np.int64)[kind]
+    return ScheduleFamily(
+        schedule=layout.schedule,
+        legal=_of_outer(space.shape, outer, kind, inner_rows),
+        looks=tuple(_looks(space, variants, at, legal_at, rejected) for variants, at in looked_at),
+    )
 
 
 def _looks(
@@ -227,11 +227,11 @@ def _looks(
 
 def _inner_legal(
     space: Space, layout: Layout, outer: tuple[IntArray, ...]
-) -> tuple[Mapping[str, IntArray], IntArray, tuple[IntArray, ...]]:
+) -> tuple[Mapping[str, IntArray], Rows]:
     """Check the inner degrees at some outer ones.
 
-    Results: layouts rejected by each rule and valid layouts, both per outer degree, and the inner
-    indices of the valid layouts.
+    Results: layouts rejected by each rule, per outer degree, and the valid layouts, with the number
+    of the outer degree as the first place of their rows.
     """
     lost: dict[str, IntArray] = {}
     chunks = space.chunks(layout.schedule)
@@ -264,11 +264,16 @@ def _inner_legal(
         before, count = count, of_experts * of_cuts
         lost[rule] = lost.get(rule, 0) + (before - count)
     left = experts & cuts
-    # There are few inner places: a table lookup is cheaper than dividing each flat index.
-    inner = np.indices(left.shape[1:]).astype(PLACE).reshape(3, -1)
-    place = np.flatnonzero(left) - np.repeat(np.arange(rows) * inner.shape[1], count)
-    columns = (inner[0], chunks.astype(PLACE)[inner[1]], inner[2])
-    return lost, count, tuple(axis.take(place) for axis in columns)
+    held = np.count_nonzero(left, axis=-1)
+    at_outer, at_ep, at_chunks = (axis.astype(PLACE) for axis in np.nonzero(held))
+    count = held[held > 0]
+    return lost, Rows(
+        shape=left.shape,
+        index=(at_outer, at_ep, chunks.astype(PLACE)[at_chunks]),
+        start=np.cumsum(count) - count,
+        count=count,
+        sizes=(np.flatnonzero(left) % left.shape[-1]).astype(PLACE),
+    )
 
 
 def _kinds(space: Space, outer: tuple[IntArray, ...]) -> tuple[IntArray, IntArray]:
@@ -287,23 +292,23 @@ def _kinds(space: Space, outer: tuple[IntArray, ...]) -> tuple[IntArray, IntArra
     return first, kind
 
 
-def _of_rows(
-    outer: tuple[IntArray, ...],
-    kind: IntArray,
-    counts: Sequence[IntArray],
-    places: Sequence[tuple[IntArray, ...]],
-) -> tuple[IntArray, ...]:
-    """Indices of the valid layouts of all rows, from the inner places of each kind of rows."""
-    if not counts:
-        return (np.zeros(0, dtype=PLACE),) * DIMENSIONS
-    of_kind = np.concatenate(counts)
-    count = of_kind[kind]
-    # Places of a kind lie together; those of a row begin where the ones of its kind do.
-    start = (np.cumsum(of_kind) - of_kind)[kind] - (np.cumsum(count) - count)
-    place = np.repeat(start, count) + np.arange(count.sum())
-    return (
-        *(np.repeat(axis.astype(PLACE), count) for axis in outer),
-        *(np.concatenate(axis).take(place) for axis in zip(*places, strict=True)),
+def _of_outer(
+    shape: tuple[int, ...], outer: tuple[IntArray, ...], kind: IntArray, inner_rows: Rows
+) -> Rows:
+    """Valid layouts of all outer degrees, from those of each kind of them."""
+    of_kind = np.bincount(inner_rows.index[0], minlength=int(kind.max(initial=-1)) + 1)
+    many = of_kind[kind]
+    # Rows of a kind lie together; those of an outer degree are the ones of its kind.
+    row = np.repeat((np.cumsum(of_kind) - of_kind)[kind], many) + each_of(many)
+    return Rows(
+        shape=shape,
+        index=(
+            *(np.repeat(axis.astype(PLACE), many) for axis in outer),
+            *(axis.take(row) for axis in inner_rows.index[1:]),
+        ),
+        start=inner_rows.start.take(row),
+        count=inner_rows.count.take(row),
+        sizes=inner_rows.sizes,
     )
 
 

@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from trnbench.facts.arrays import BoolArray
+from trnbench.facts.arrays import BoolArray, IntArray
 from trnbench.facts.records import replace
 from trnbench.predict.search.legality import OUTER, PLACE, ScheduleFamily
 from trnbench.predict.search.question import SearchQuestion
@@ -61,7 +61,7 @@ def parts(
     A part has at most `most` points, chunks aside, unless a single cluster has more. All clusters
     of a part have switch domains of one size, as exchanges are priced for one size of domain.
     """
-    used = _used(space, [family.legal for family in families])
+    used = _used_by(space, families)
     inner = prod(np.count_nonzero(used[axis]) for axis in set(ALONG.values()) - {0, ALONG["vpp"]})
     clusters = space.clusters
     points = np.bincount(clusters[used[0]], minlength=len(space.question.nodes)) * inner
@@ -77,65 +77,72 @@ def parts(
             # Places along the first axis are in the order of clusters, and so are layouts.
             first, last = np.searchsorted(clusters, (start, end))
             mine = [_between(family, first, last) for family in families]
-            yield _of_families(space, mine, _used(space, [family.legal for family in mine]))
+            yield _of_families(space, mine, _used_by(space, mine))
         start = end
 
 
 def _between(family: ScheduleFamily, first: int, last: int) -> ScheduleFamily:
     start, end = np.searchsorted(family.legal.index[0], (first, last))
-    index = tuple(axis[start:end] for axis in family.legal.index)
-    return replace(family, legal=Points(shape=family.legal.shape, index=index))
+    return replace(family, legal=family.legal.at(np.arange(start, end)))
 
 
 def trimmed(space: Space, several: Sequence[Points]) -> tuple[Space, list[Points]]:
     """A space reduced to the values at which some of its layouts are, and these layouts in it."""
-    return _trimmed(space, several, _used(space, several))
+    used = _used(space.shape, [points.index for points in several])
+    small = _reduced(space, used)
+    index = (_moved(used, points.index) for points in several)
+    return small, [Points(shape=small.shape, index=places) for places in index]
 
 
-def _used(space: Space, several: Sequence[Points]) -> tuple[BoolArray, ...]:
-    """For each axis, a mask of the values at which some layout is."""
+def _used(shape: tuple[int, ...], several: Sequence[tuple[IntArray, ...]]) -> tuple[BoolArray, ...]:
+    """For each axis of a shape, a mask of the values at which some layout is."""
     masks = []
-    for axis, size in enumerate(space.shape):
+    for axis, size in enumerate(shape):
         used = np.zeros(size, dtype=np.bool_)
-        for points in several:
+        for index in several:
             if size > 1:
-                used[points.index[axis]] = True
-            elif len(points):
+                used[index[axis]] = True
+            elif len(index[axis]):
                 used[:] = True
         masks.append(used)
     return tuple(masks)
 
 
-def _trimmed(
-    space: Space, several: Sequence[Points], used: Sequence[BoolArray]
-) -> tuple[Space, list[Points]]:
+def _used_by(space: Space, families: Sequence[ScheduleFamily]) -> tuple[BoolArray, ...]:
+    """For each axis of a space, a mask of the values at which some valid layout is."""
+    sizes = [family.legal.of_sizes() for family in families]
+    others = _used(space.shape[:-1], [family.legal.index for family in families])
+    return (*others, np.logical_or.reduce(sizes))
+
+
+def _reduced(space: Space, used: Sequence[BoolArray]) -> Space:
     axes = {name: values[used[ALONG[name]]] for name, values in space.axes.items()}
-    small = Space(question=space.question, axes=axes)
-    # Old place -> new place along an axis; None where no value is dropped.
-    moved = [None if mask.all() else (np.cumsum(mask) - 1).astype(PLACE) for mask in used]
-    return small, [
-        Points(
-            shape=small.shape,
-            index=tuple(
-                at if place is None else place.take(at)
-                for place, at in zip(moved, points.index, strict=True)
-            ),
-        )
-        for points in several
-    ]
+    return Space(question=space.question, axes=axes)
+
+
+def _moved(used: Sequence[BoolArray], index: Sequence[IntArray]) -> tuple[IntArray, ...]:
+    """Places along the first axes of a space, on the space reduced to its used values."""
+    return tuple(
+        at if mask.all() else (np.cumsum(mask) - 1).astype(PLACE).take(at)
+        for mask, at in zip(used, index, strict=False)
+    )
 
 
 def _of_families(
     space: Space, families: Sequence[ScheduleFamily], used: Sequence[BoolArray]
 ) -> tuple[Space, tuple[ScheduleFamily, ...]]:
     """A space and its families, reduced to the used values of each axis."""
-    small, several = _trimmed(space, [family.legal for family in families], used)
-    outer = np.ix_(*used[:OUTER])
+    small, outer = _reduced(space, used), np.ix_(*used[:OUTER])
     return small, tuple(
         replace(
             family,
-            legal=points,
+            legal=replace(
+                family.legal,
+                shape=small.shape,
+                index=_moved(used, family.legal.index),
+                sizes=_moved(used[-1:], [family.legal.sizes])[0],
+            ),
             looks=tuple(replace(look, at=look.at[outer]) for look in family.looks),
         )
-        for family, points in zip(families, several, strict=True)
+        for family in families
     )

@@ -16,9 +16,8 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
 from trnbench.predict.search.bounds import Floors
 from trnbench.predict.search.legality import OUTER, Looks
-from trnbench.predict.search.rising import runs_of
+from trnbench.predict.search.rows import Rows
 from trnbench.predict.search.runs import Programs, Run, played
-from trnbench.predict.search.space import DIMENSIONS
 from trnbench.program.points import Points
 from trnbench.program.stages import StageRole
 from trnbench.program.step import StepProgram
@@ -27,19 +26,15 @@ from trnbench.program.step import StepProgram
 class LookedLayouts(Record, eq=False):
     """Layouts of a piece that some variants look at, with their number on each cluster."""
 
-    mask: BoolArray | None  # None for all of the piece
-    points: Points
+    mask: BoolArray | None  # of the piece's rows; None for all of them
+    rows: Rows
     count: IntArray
-
-    @cached_property
-    def runs(self) -> tuple[IntArray, IntArray]:
-        return runs_of(self.points)
 
 
 class Piece(Record, eq=False):
     """A chunk of layouts of one schedule, all with one stage or all with several."""
 
-    points: Points
+    rows: Rows
     piped: bool
     count: IntArray
     """Layouts of the piece on each cluster."""
@@ -47,22 +42,26 @@ class Piece(Record, eq=False):
     """Micro-batches in flight, computed once per schedule and shared by all variants."""
     by_look: Memo[int, LookedLayouts] = field(default_factory=Memo)
 
+    @cached_property
+    def points(self) -> Points:
+        return self.rows.points()
+
     def looked_at(self, look: Looks) -> BoolArray | None:
-        """Mask of the layouts that these variants look at; None where they look at all of them."""
+        """Mask of the rows that these variants look at; None where they look at all of them."""
         if look.everywhere:
             return None
-        mask = self.points.pick(look.at.reshape(*look.at.shape, *(1,) * (DIMENSIONS - OUTER)))
-        return None if mask.all() else np.broadcast_to(mask, len(self.points))
+        mask: BoolArray = look.at[self.rows.index[:OUTER]]
+        return None if mask.all() else mask
 
-    def seen(self, look: Looks, count: Callable[[Points], IntArray]) -> LookedLayouts:
+    def seen(self, look: Looks, count: Callable[[Rows], IntArray]) -> LookedLayouts:
         """The layouts that these variants look at."""
 
         def found() -> LookedLayouts:
             mask = self.looked_at(look)
             if mask is None:
-                return LookedLayouts(mask=None, points=self.points, count=self.count)
-            points = self.points.some(mask)
-            return LookedLayouts(mask=mask, points=points, count=count(points))
+                return LookedLayouts(mask=None, rows=self.rows, count=self.count)
+            rows = self.rows.some(mask)
+            return LookedLayouts(mask=mask, rows=rows, count=count(rows))
 
         return self.by_look.of(id(look), found)
 
@@ -82,13 +81,27 @@ class Batch(Record, eq=False):
     number: int
     run: Run
     memory: JobMemory
-    points: Points
+    layouts: Points | Rows
     memory_bytes: FloatArray | None
-    """None where it is worked out of those alone that are priced."""
+    """None where it is worked out of those alone that are priced, as of rows."""
     family: LookedAt
     """All valid layouts of the run, also those that do not fit."""
     trimmed: tuple[StepProgram, Points] | None = None
     """The run's program and these layouts on a smaller grid, on which they are priced."""
+
+    @cached_property
+    def points(self) -> Points:
+        return self.layouts.points() if isinstance(self.layouts, Rows) else self.layouts
+
+    @property
+    def listed(self) -> Batch:
+        """These layouts one by one."""
+        return replace(self, layouts=self.points)
+
+    @property
+    def firsts(self) -> Points:
+        """On the grid that is priced, these layouts, or the first one of each row of them."""
+        return self.layouts.ends()[0] if isinstance(self.layouts, Rows) else self.priced[1]
 
     @property
     def priced(self) -> tuple[StepProgram, Points]:
@@ -101,18 +114,18 @@ class Batch(Record, eq=False):
         return replace(self, trimmed=(played(program, self.run.whole.schedule), points))
 
     def some(self, mask: BoolArray) -> Batch:
-        """Layouts where a mask over them is true."""
+        """Layouts, or rows of them, where a mask over them is true."""
         size, onto = self.memory_bytes, self.trimmed
         return replace(
             self,
-            points=self.points.some(mask),
+            layouts=self.layouts.some(mask),
             memory_bytes=None if size is None else size[mask],
             trimmed=None if onto is None else (onto[0], onto[1].some(mask)),
         )
 
 
 class Bounded(Record, eq=False):
-    """Layouts that fit, each with a time that its score does not fall short of."""
+    """Layouts that fit, or rows of them, each with a time that no score of it falls short of."""
 
     batch: Batch
     floor_s: FloatArray
@@ -122,20 +135,30 @@ class Bounded(Record, eq=False):
 
     @classmethod
     def of(cls, batch: Batch, floors: Floors, covered: bool) -> Bounded:
-        points, program = batch.points, batch.memory.program
-        doubt = floors.question.doubt(
-            {name: points.pick(program.grid.arrays[name]) for name in DEGREES}
-        )
-        floor_s = floors.seconds(program, points, batch.run.variant) * doubt
+        layouts, program = batch.layouts, batch.memory.program
+        if isinstance(layouts, Rows):
+            first, last = layouts.ends()
+            floor_s = floors.of_rows(program, first, last, batch.run.variant)
+            doubt = np.asarray(1.0)
+        else:
+            floor_s = floors.seconds(program, layouts, batch.run.variant)
+            arrays = program.grid.arrays
+            doubt = floors.question.doubt({name: layouts.pick(arrays[name]) for name in DEGREES})
         return cls(
             batch=batch,
-            floor_s=floor_s,
-            clusters=batch.run.space.clusters[points.index[0]],
-            sure=np.broadcast_to((doubt == 1) & covered, len(points)),
+            floor_s=floor_s * doubt,
+            clusters=batch.run.space.clusters[layouts.index[0]],
+            sure=np.broadcast_to((doubt == 1) & covered, len(layouts)),
         )
 
     def __len__(self) -> int:
         return len(self.floor_s)
+
+    @property
+    def held(self) -> IntArray | None:
+        """Layouts of each row; None where there are no rows."""
+        layouts = self.batch.layouts
+        return layouts.count if isinstance(layouts, Rows) else None
 
     def above(self, least: FloatArray) -> float:
         """How far the least bound lies above another one of its cluster, as a multiple of it."""

@@ -6,7 +6,7 @@ the first ones are found to take leaves out nearly all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
 
@@ -28,6 +28,7 @@ from trnbench.predict.search.counts import COLLECTIVE, FORMAT
 from trnbench.predict.search.legality import block_modes, group_modes
 from trnbench.predict.search.parts import trimmed
 from trnbench.predict.search.pieces import Batch, Bounded
+from trnbench.predict.search.rows import Rows
 from trnbench.predict.search.runs import Programs, SearchHooks, Seen
 from trnbench.predict.search.space import ALONG, Space, Variant
 from trnbench.program.points import Points
@@ -74,31 +75,54 @@ class Pricing(SearchState):
             self._price(fitting, products, exchanges, [])
             return
         floors = Floors(self.question, products, exchanges)
-        covered = self.question.stack.covers is not None and self.best == "of each"
-        each = [Bounded.of(batch, floors, covered) for batch in fitting]
-        least = self._least(each, self.top, sure=False), self._least(each, 1, sure=True)
-        worst = self.ranking.worst, self.sure.worst
-        wide, near = (
-            [np.minimum(times * one, known) for one, known in zip(least, worst, strict=True)]
-            for times in (WIDE, NEAR)
-        )
-        waiting = [np.ones(len(one), dtype=np.bool_) for one in each]
+        waiting = [Bounded.of(batch, floors, self._covered) for batch in fitting]
+        least = self._least(waiting, self.top, sure=False), self._least(waiting, 1, sure=True)
         # Most of the best are found among the layouts whose bounds are near the least ones; what
         # these found leaves out the others, but for a few.
-        for most in (wide, worst):
-            masks = [left & one.within(most) for one, left in zip(each, waiting, strict=True)]
-            some = [one.some(mask) for one, mask in zip(each, masks, strict=True) if mask.any()]
+        for times in (WIDE, np.inf):
+            some, waiting = self._within(waiting, self._most(least, times), floors)
             if some:
-                self._price_best(some, near, products, exchanges)
-            waiting = [left & ~mask for left, mask in zip(waiting, masks, strict=True)]
-        for one, left in zip(each, waiting, strict=True) if not self.has_stopped else ():
-            self.counts.outpace(one.clusters[left])
+                self._price_best(some, products, exchanges)
+        for one in waiting if not self.has_stopped else ():
+            self.counts.outpace(one.clusters, one.held)
         self.tell()
+
+    @property
+    def _covered(self) -> bool:
+        """True where the best layout within the stack's rows is looked for, too."""
+        return self.question.stack.covers is not None and self.best != "of all"
+
+    def _most(self, least: Sequence[FloatArray], times: float) -> list[FloatArray]:
+        """Seconds that may be among the best, and those within the rows, on each cluster.
+
+        No more than some `times` the least ones, and than those found.
+        """
+        worst = self.ranking.worst, self.sure.worst
+        return [np.minimum(times * one, known) for one, known in zip(least, worst, strict=True)]
+
+    def _within(
+        self, waiting: Sequence[Bounded], most: Sequence[FloatArray], floors: Floors
+    ) -> tuple[list[Bounded], list[Bounded]]:
+        """Layouts with bounds of at most some seconds one by one, and the others."""
+        some: list[Bounded] = []
+        others: list[Bounded] = []
+        for one in waiting:
+            mask = one.within(most)
+            others += [one.some(~mask)] if not mask.all() else []
+            if not mask.any():
+                continue
+            part = one.some(mask)
+            if isinstance(part.batch.layouts, Rows):
+                part = Bounded.of(part.batch.listed, floors, self._covered)
+                mask = part.within(most)
+                others += [part.some(~mask)] if not mask.all() else []
+                part = part.some(mask)
+            some += [part] if len(part) else []
+        return some, others
 
     def _price_best(
         self,
         some: list[Bounded],
-        near: list[FloatArray],
         products: Products,
         exchanges: Callable[[Variant], Exchanges],
     ) -> None:
@@ -114,6 +138,8 @@ class Pricing(SearchState):
             space = small
         exchanges = self._exchanges(space, [one.batch for one in some])
         # The most promising come first: they may leave out others without a price.
+        least = self._least(some, self.top, sure=False), self._least(some, 1, sure=True)
+        near = self._most(least, NEAR)
         halves = [(one, one.within(near)) for one in some]
         ordered = [
             half
@@ -189,12 +215,15 @@ class Pricing(SearchState):
         return of
 
     def _exchanges_of(self, space: Space, fitting: list[Batch], groups: Variant) -> Exchanges:
-        # Only groups of layouts that fit are placed. One place along `vpp` stands for all chunks.
-        shape = (*space.shape[:CHUNKS], 1, *space.shape[CHUNKS + 1 :])
-        wanted = np.zeros(shape, dtype=np.bool_)
         mine = [batch for batch in fitting if group_modes(batch.run.variant) == groups]
+        # Only groups of layouts that fit are placed. One place along `vpp` stands for all chunks,
+        # and one along the micro-batches for those of rows.
+        shape = (*space.shape[:CHUNKS], 1, *space.shape[CHUNKS + 1 :])
+        if any(isinstance(batch.layouts, Rows) for batch in mine):
+            shape = (*shape[:-1], 1)
+        wanted = np.zeros(shape, dtype=np.bool_)
         for batch in mine:
-            wanted.reshape(-1)[batch.priced[1].places(shape)] = True
+            wanted.reshape(-1)[batch.firsts.places(shape)] = True
         program, nodes = mine[0].priced[0], int(space.axes["nodes"][0])
         question = self.question
         domain = question.platform.domain_of(nodes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.workload.layout import Layout, Schedule
 from trnbench.predict.search.legality import block_modes, own_modes
+from trnbench.predict.search.rows import Rows, listed, together
 from trnbench.predict.search.space import ALONG, Axis, Space, Variant
 from trnbench.program.points import Points
 from trnbench.program.step import StepProgram, training_step
@@ -118,7 +119,12 @@ def played(program: StepProgram, schedule: Schedule) -> StepProgram:
     return replace(program, layout=layout, grid=grid)
 
 
-def joined(shape: tuple[int, ...], parts: list[Points]) -> Points:
+def joined(shape: tuple[int, ...], several: Sequence[Points | Rows]) -> Points | Rows:
+    """Layouts of several parts; in rows where some of these are."""
+    parts = [part for part in several if isinstance(part, Points)]
+    if len(parts) < len(several):
+        each = (listed(part) if isinstance(part, Points) else part for part in several)
+        return together(shape, [*each])
     columns = zip(*(part.index for part in parts), strict=True)
     empty = (np.zeros(0, dtype=np.int64),) * len(shape)
     return Points(shape=shape, index=tuple(map(np.concatenate, columns)) or empty)

@@ -37,7 +37,6 @@ therefore cut between clusters, and `result.reunited` puts the answers together.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -45,7 +44,7 @@ import numpy as np
 from trnbench.engines.analytic.step.memory import JobMemory
 from trnbench.errors import InputError
 from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
-from trnbench.facts.records import Record, replace
+from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import Schedule
 from trnbench.predict.search import rising
 from trnbench.predict.search.answer import Best, answer
@@ -59,10 +58,10 @@ from trnbench.predict.search.pieces import Batch, LookedAt, Piece
 from trnbench.predict.search.pricing import CHUNK, Pricing
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult
+from trnbench.predict.search.rows import Rows
 from trnbench.predict.search.runs import Programs, Run, SearchHooks, joined, played
 from trnbench.predict.search.space import Space, Variant, space_of
 from trnbench.program.points import Points
-from trnbench.program.stages import StageRole
 from trnbench.program.step import host_states_bytes
 
 __all__ = ["SearchHooks", "Share", "search"]
@@ -155,7 +154,7 @@ class _Search(Pricing):
                 memory = memory.played(played(program, schedule))
                 run = Run(space=space, variant=variant, whole=memory.program.layout)
                 batches.append(self._fitting(run, memory, family))
-        fitting = [batch for batch in batches if len(batch.points)]
+        fitting = [batch for batch in batches if len(batch.layouts)]
         if fitting and not self.stopped():
             self.price_some(space, fitting)
         for batch in batches:
@@ -165,7 +164,7 @@ class _Search(Pricing):
         """Layouts of a run that fit in chip and host memory; the others are counted as rejected."""
         number = len(self.runs)
         self.runs.append(run)
-        kept: list[Points] = []
+        kept: list[Points | Rows] = []
         sizes: list[FloatArray | None] = []
         platform = self.question.platform
         on_host = host_states_bytes(memory.program, platform.ranks(self.question.logical_size))
@@ -175,66 +174,77 @@ class _Search(Pricing):
             if self.stopped():
                 break
             seen = piece.seen(look, partial(self._by_cluster, run.space))
-            if self.sparing and len(seen.points) > rising.LARGE:
+            layouts: Points | Rows
+            if self.sparing and seen.rows.layouts > rising.LARGE:
                 needed = partial(self._careful, memory, piece)
-                fits = rising.fitting(seen.points, seen.runs, self.available_bytes, needed)
-                points, size = seen.points.at(fits), None
+                layouts, size = rising.fitting(seen.rows, self.available_bytes, needed), None
             else:
-                points, size = self._that_fit(memory, piece, seen.mask)
-            hosts = np.broadcast_to(points.pick(on_host), len(points))
-            if (hosted := hosts <= held).all():
-                kept.append(points)
-                sizes.append(size)
-            else:
-                self.least_on_host = min(self.least_on_host, float(np.min(hosts[~hosted])))
-                kept.append(points.some(hosted))
-                sizes.append(None if size is None else size[hosted])
-            self.counts.reject(MEMORY, seen.count - self._by_cluster(run.space, kept[-1]))
+                layouts, size = self._that_fit(memory, piece, seen.mask)
+            if not (on_host <= held).all():
+                layouts, size = self._hosted(layouts, size, on_host <= held, on_host)
+            kept.append(layouts)
+            sizes.append(size)
+            self.counts.reject(MEMORY, seen.count - self._by_cluster(run.space, layouts))
             self.tell()
         known = [size for size in sizes if size is not None]
         return Batch(
             number=number,
             run=run,
             memory=memory,
-            points=joined(run.space.shape, kept),
+            layouts=joined(run.space.shape, kept),
             memory_bytes=np.concatenate([np.zeros(0), *known])
             if len(known) == len(sizes)
             else None,
             family=family,
         )
 
+    def _hosted(
+        self, layouts: Points | Rows, size: FloatArray | None, fits: BoolArray, needed: FloatArray
+    ) -> tuple[Points, FloatArray | None]:
+        """Layouts whose `needed` bytes fit in their host's memory, and their chips' bytes."""
+        points = layouts.points() if isinstance(layouts, Rows) else layouts
+        hosted = np.broadcast_to(points.pick(fits), len(points))
+        if not hosted.all():
+            hosts = np.broadcast_to(points.pick(needed), len(points))
+            self.least_on_host = min(self.least_on_host, float(np.min(hosts[~hosted])))
+        return points.some(hosted), None if size is None else size[hosted]
+
     def _that_fit(
-        self, memory: JobMemory, piece: Piece, mine: BoolArray | None
+        self, memory: JobMemory, piece: Piece, of_rows: BoolArray | None
     ) -> tuple[Points, FloatArray]:
         """Layouts of a piece that fit in a chip's memory, and the bytes that they need."""
-        left, roles = piece, piece.roles(memory.program)
+        points, roles, flights = piece.points, piece.roles(memory.program), piece.flights
+        mine = None if of_rows is None else np.repeat(of_rows, piece.rows.count)
         known: list[FloatArray] = []
         if piece.piped:
             # Cheap filter: of most layouts that do not fit, the first stage already does not fit.
-            known, roles = self._needed(memory, piece, self.lost, roles[0]), roles[1:]
-            fits = known[0] <= self.available_bytes
+            known = memory.bytes(
+                points, fragmentation_ratios=self.lost, flights=flights, roles=roles[:1]
+            )
+            fits, roles = known[0] <= self.available_bytes, roles[1:]
             mine = fits if mine is None else fits & mine
         if mine is not None:
-            left = replace(piece, points=piece.points.some(mine), flights={})
+            points, flights = points.some(mine), {}
             known = [of_first[mine] for of_first in known]
-        needed, *expected = self._needed(memory, left, self.lost, *roles)
+        needed, *expected = memory.bytes(
+            points, fragmentation_ratios=self.lost, flights=flights, roles=roles
+        )
         if known:
             needed, *expected = map(np.maximum, known, (needed, *expected))
         fits = needed <= self.available_bytes
         # Layouts are filtered by the careful loss to fragmentation and reported by the expected
         # one.
-        return left.points.some(fits), (expected[0] if expected else needed)[fits]
+        return points.some(fits), (expected[0] if expected else needed)[fits]
 
     def _careful(self, memory: JobMemory, piece: Piece, points: Points) -> FloatArray:
         """Bytes that some layouts of a piece need; those of one stage where that does not fit."""
         first, *others = piece.roles(memory.program)
         found = [np.zeros(0)]
+        needs = partial(memory.bytes, fragmentation_ratios=self.lost[:1])
         for chunk in points.chunks(CHUNK):
-            left = replace(piece, points=chunk, flights={})
-            (needed,) = self._needed(memory, left, self.lost[:1], first)
+            (needed,) = needs(chunk, roles=(first,))
             if others and (fits := needed <= self.available_bytes).any():
-                left = replace(left, points=chunk.some(fits), flights={})
-                (of_others,) = self._needed(memory, left, self.lost[:1], *others)
+                (of_others,) = needs(chunk.some(fits), roles=others)
                 needed[fits] = np.maximum(needed[fits], of_others)
             found.append(needed)
         return np.concatenate(found)
@@ -249,11 +259,12 @@ class _Search(Pricing):
         for piece in pieces:
             if self.stopped():
                 break
-            wanted, mine = without[piece.points.index[0]], piece.looked_at(look)
-            points = piece.points.some(wanted if mine is None else wanted & mine)
-            left = replace(piece, points=points, flights={})
-            (needed,) = self._needed(
-                batch.memory, left, self.lost[:1], *left.roles(batch.memory.program)
+            wanted, mine = without[piece.rows.index[0]], piece.looked_at(look)
+            points = piece.rows.some(wanted if mine is None else wanted & mine).points()
+            (needed,) = batch.memory.bytes(
+                points,
+                fragmentation_ratios=self.lost[:1],
+                roles=piece.roles(batch.memory.program),
             )
             # Only layouts that do not fit are near misses: others were priced or refused.
             over = needed > self.available_bytes
@@ -261,25 +272,21 @@ class _Search(Pricing):
             clusters = batch.run.space.clusters[missed.index[0]]
             self.misses.add(batch.number, missed, clusters, too_much, too_much)
 
-    def _needed(
-        self, memory: JobMemory, piece: Piece, lost: Sequence[float], *roles: StageRole
-    ) -> list[FloatArray]:
-        return memory.bytes(
-            piece.points, fragmentation_ratios=lost, flights=piece.flights, roles=roles
-        )
-
     def _pieces(self, space: Space, family: ScheduleFamily) -> tuple[Piece, ...]:
         """Valid layouts of a family, those without a pipeline first, if need be in pieces."""
         piped = (space.axes["pp"] > 1)[family.legal.index[0]]
-        most = max(len(piped), 1) if self.sparing else CHUNK
+        kept = (family.legal.some(piped == several) for several in (False, True))
+        both = zip((False, True), kept, strict=True)
         return tuple(
-            Piece(points=chunk, piped=several, count=self._by_cluster(space, chunk))
-            for several in (False, True)
-            for chunk in family.legal.some(piped == several).chunks(most)
+            Piece(rows=chunk, piped=several, count=self._by_cluster(space, chunk))
+            for several, rows in both
+            for chunk in ((rows,) if self.sparing else rows.chunks(CHUNK))
+            if len(chunk)
         )
 
-    def _by_cluster(self, space: Space, points: Points) -> IntArray:
-        return self.counts.by_cluster(space.clusters[points.index[0]])
+    def _by_cluster(self, space: Space, layouts: Points | Rows) -> IntArray:
+        held = layouts.count if isinstance(layouts, Rows) else None
+        return self.counts.by_cluster(space.clusters[layouts.index[0]], held)
 
 
 def _keep_pages() -> None:
