@@ -5,9 +5,9 @@ Searches price legal layouts only; most points of an open grid are not legal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,31 @@ from trnbench.facts.records import Record, field
 Number = TypeVar("Number", bound=np.generic)
 Pick: TypeAlias = Callable[[FloatArray], FloatArray]
 """Takes the numbers of some layouts out of an array over the whole grid."""
+
+
+def offset(index: Sequence[IntArray], shape: tuple[int, ...]) -> IntArray:
+    """Positions in a flat array of this shape, from places along each of its axes."""
+    # Short numbers are quicker to multiply; those that arrays are indexed by are long.
+    short = prod(shape) <= np.iinfo(index[0].dtype).max
+    number: type[np.integer[Any]] = index[0].dtype.type if short else np.int64
+    found: IntArray | None = None
+    for axis, size in zip(index, shape, strict=True):
+        if size > 1 and found is None:
+            found = axis.astype(number)
+        elif size > 1 and found is not None:
+            found *= number(size)
+            found += axis.astype(number, copy=False)
+    return np.zeros(len(index[0]), np.int64) if found is None else found.astype(np.int64)
+
+
+class Picked(Protocol):
+    """Some layouts of a grid."""
+
+    def __len__(self) -> int:
+        """Number of layouts."""
+
+    def pick(self, array: NDArray[Number]) -> NDArray[Number]:
+        """Numbers of an array for each layout; a single number for all stays single."""
 
 
 class Points(Record, eq=False):
@@ -33,7 +58,6 @@ class Points(Record, eq=False):
         return len(self.index[0])
 
     def pick(self, array: NDArray[Number]) -> NDArray[Number]:
-        """Numbers of an array for each layout; a single number for all stays single."""
         # A number that no degree changes stays a scalar: formulas then skip a column of copies.
         if array.size == 1:
             return array.reshape(())
@@ -41,19 +65,7 @@ class Points(Record, eq=False):
 
     def places(self, shape: tuple[int, ...]) -> IntArray:
         """Position of each layout's number in a flat array of this shape."""
-        return self.offsets.of(shape, lambda: self._offset(shape))
-
-    def _offset(self, shape: tuple[int, ...]) -> IntArray:
-        # Short numbers are quicker to multiply; those that arrays are indexed by are long.
-        short = prod(shape) <= np.iinfo(self.index[0].dtype).max
-        number: type[np.integer[Any]] = self.index[0].dtype.type if short else np.int64
-        offset = np.zeros(len(self), dtype=number)
-        stride = 1
-        for axis in range(1, len(shape) + 1):
-            if shape[-axis] > 1:
-                offset += self.index[-axis] * number(stride)
-                stride *= shape[-axis]
-        return offset.astype(np.int64)
+        return self.offsets.of(shape, lambda: offset(self.index[-len(shape) :], shape))
 
     def some(self, mask: BoolArray) -> Points:
         """Layouts where a mask over them is true."""

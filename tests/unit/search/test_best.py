@@ -8,7 +8,7 @@ import pytest
 from tests.sampling import sampled
 from tests.unit.search.test_search import question
 from trnbench.errors import TrnbenchError
-from trnbench.predict.search import bounds, rising
+from trnbench.predict.search import bounds, pricing, rising
 from trnbench.predict.search.bounds import least_waits
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult, Tally
@@ -106,6 +106,7 @@ def test_rows_of_layouts_have_the_same_best_ones(seed, monkeypatch):
 
 def test_a_bound_of_rows_that_is_too_high_is_noticed(monkeypatch):
     monkeypatch.setattr(rising, "LARGE", 0)
+    monkeypatch.setattr(pricing, "WIDE", 1.0)
     monkeypatch.setattr(bounds, "_least_yet", lambda seconds: 1.5 * seconds)
     with pytest.raises(AssertionError):
         _ = [agree(seed) for seed in QUICK]

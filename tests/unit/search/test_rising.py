@@ -19,11 +19,12 @@ def asked_of(sizes, available):
     flat = np.array([size for held in sizes.values() for size in held])
     rows = np.array([row for row, held in sizes.items() for _ in held])
     columns = np.array([column for held in sizes.values() for column in range(len(held))])
-    number = {pair: n for n, pair in enumerate(zip(rows.tolist(), columns.tolist(), strict=True))}
+    number = np.zeros((4, 4), dtype=np.int64)
+    number[rows, columns] = np.arange(len(flat))
     looked = []
 
     def needed(some):
-        at = [number[pair] for pair in zip(*(axis.tolist() for axis in some.index), strict=True)]
+        at = some.pick(number).tolist()
         looked.extend(at)
         return flat[at]
 
@@ -35,8 +36,7 @@ def asked_of(sizes, available):
         count=count,
         sizes=columns,
     )
-    fits = fitting(asked, available, needed).points().index
-    kept = {number[pair] for pair in zip(*(axis.tolist() for axis in fits), strict=True)}
+    kept = fitting(asked, available, needed).points().pick(number).tolist()
     return [at in kept for at in range(len(flat))], len(looked)
 
 

@@ -32,6 +32,7 @@ from trnbench.facts.arrays import FloatArray
 from trnbench.facts.memo import Memo
 from trnbench.facts.workload.layout import Schedule
 from trnbench.predict.search.question import SearchQuestion
+from trnbench.predict.search.rows import Rows
 from trnbench.predict.search.space import Variant
 from trnbench.program.block import Block
 from trnbench.program.job_passes import TRAIN
@@ -76,13 +77,9 @@ class Floors:
 
         return np.broadcast_to(self._of_phases(program, of_phase), len(points))
 
-    def of_rows(
-        self, program: StepProgram, first: Points, last: Points, like: Variant
-    ) -> FloatArray:
-        """Seconds that each layout between a first and a last one takes at least.
-
-        These differ in nothing but the micro-batch.
-        """
+    def of_rows(self, program: StepProgram, rows: Rows, like: Variant) -> FloatArray:
+        """Seconds that each layout of a row takes at least."""
+        first, last = rows.first, rows.last
 
         def of_phase(phase: JobPhase) -> FloatArray:
             grid, schedule = phase.program.grid, phase.program.layout.schedule

@@ -101,7 +101,7 @@ class Batch(Record, eq=False):
     @property
     def firsts(self) -> Points:
         """On the grid that is priced, these layouts, or the first one of each row of them."""
-        return self.layouts.ends()[0] if isinstance(self.layouts, Rows) else self.priced[1]
+        return self.layouts.first if isinstance(self.layouts, Rows) else self.priced[1]
 
     @property
     def priced(self) -> tuple[StepProgram, Points]:
@@ -137,13 +137,14 @@ class Bounded(Record, eq=False):
     def of(cls, batch: Batch, floors: Floors, covered: bool) -> Bounded:
         layouts, program = batch.layouts, batch.memory.program
         if isinstance(layouts, Rows):
-            first, last = layouts.ends()
-            floor_s = floors.of_rows(program, first, last, batch.run.variant)
-            doubt = np.asarray(1.0)
+            points = layouts.first
+            floor_s = floors.of_rows(program, layouts, batch.run.variant)
         else:
+            points = layouts
             floor_s = floors.seconds(program, layouts, batch.run.variant)
-            arrays = program.grid.arrays
-            doubt = floors.question.doubt({name: layouts.pick(arrays[name]) for name in DEGREES})
+        # No degree that may be beyond the rows differs along a row.
+        arrays = program.grid.arrays
+        doubt = floors.question.doubt({name: points.pick(arrays[name]) for name in DEGREES})
         return cls(
             batch=batch,
             floor_s=floor_s * doubt,

@@ -18,7 +18,7 @@ import numpy as np
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.workload.model import Model
-from trnbench.predict.search.rows import Rows, each_of, listed
+from trnbench.predict.search.rows import RowLayouts, Rows, each_of, listed, together
 from trnbench.program.points import Points
 
 LARGE = 32_768
@@ -35,27 +35,31 @@ def rises(model: Model, overheads: MemoryOverheads) -> bool:
     return dense and overheads.gradients_made == "before"
 
 
-def fitting(rows: Rows, available_bytes: float, needed: Callable[[Points], FloatArray]) -> Rows:
+def fitting(
+    rows: Rows, available_bytes: float, needed: Callable[[Points | RowLayouts], FloatArray]
+) -> Rows:
     """Layouts that fit, given the bytes that any of them need."""
-    # Of a row, the first `low` layouts fit, and those from number `high` on do not.
-    low, high = np.zeros_like(rows.count), rows.count.copy()
+    # Of a row in doubt, the first `low` layouts fit, and those from number `high` on do not.
+    count = np.zeros_like(rows.count)
     in_doubt = looked = np.arange(len(rows))
-    ahead = low
+    low, high, ahead = count, rows.count, count
     while len(in_doubt):
-        size = needed(rows.layouts_at(looked, ahead))
+        size = needed(rows.looked_at(looked, ahead))
         if (np.abs(size - available_bytes) <= ROUNDED * available_bytes).any():
-            points = rows.points()
-            return listed(points.some(needed(points) <= available_bytes))
+            every = (chunk.points() for chunk in rows.chunks(LARGE))
+            fitted = (points.some(needed(points) <= available_bytes) for points in every)
+            return together(rows.shape, [*map(listed, fitted)])
         fits = size <= available_bytes
         if len(looked) > len(in_doubt):
             # All in doubt were looked at: as many as fit do so up to there.
-            low += np.bincount(looked[fits], minlength=len(low))
+            count += np.bincount(looked[fits], minlength=len(count))
             break
-        low[in_doubt[fits]] = ahead[fits] + 1
-        high[in_doubt[~fits]] = ahead[~fits]
-        in_doubt = in_doubt[low[in_doubt] < high[in_doubt]]
-        start, left = low[in_doubt], high[in_doubt] - low[in_doubt]
-        looked, ahead = in_doubt, start + left // 2
+        low, high = np.where(fits, ahead + 1, low), np.where(fits, high, ahead)
+        count[in_doubt] = low
+        open_ones = np.flatnonzero(low < high)
+        in_doubt, low, high = (some.take(open_ones) for some in (in_doubt, low, high))
+        left = high - low
+        looked, ahead = in_doubt, low + left // 2
         if len(looked) < left.sum() <= AT_ONCE:
-            looked, ahead = np.repeat(in_doubt, left), np.repeat(start, left) + each_of(left)
-    return rows.upto(low)
+            looked, ahead = np.repeat(in_doubt, left), np.repeat(low, left) + each_of(left)
+    return rows.upto(count)

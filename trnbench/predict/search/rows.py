@@ -7,12 +7,15 @@ share.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trnbench.facts.arrays import BoolArray, IntArray
-from trnbench.facts.records import Record, replace
-from trnbench.program.points import Points
+from trnbench.facts.memo import Memo
+from trnbench.facts.records import Record, field, replace
+from trnbench.program.points import Number, Points, offset
 
 
 class Rows(Record, eq=False):
@@ -27,6 +30,8 @@ class Rows(Record, eq=False):
     """Layouts of each row."""
     sizes: IntArray
     """Places along the last axis; a row's sizes lie together."""
+    # by shape of an array: flat position of each row's number at the first size
+    offsets: Memo[tuple[int, ...], IntArray] = field(default_factory=Memo)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -47,6 +52,7 @@ class Rows(Record, eq=False):
             index=tuple(axis.take(chosen) for axis in self.index),
             start=self.start.take(chosen),
             count=self.count.take(chosen),
+            offsets=Memo(),
         )
 
     def upto(self, count: IntArray) -> Rows:
@@ -54,19 +60,35 @@ class Rows(Record, eq=False):
         kept = np.flatnonzero(count)
         return replace(self.at(kept), count=count.take(kept))
 
-    def ends(self) -> tuple[Points, Points]:
-        """The first and the last layout of each row."""
-        each = np.arange(len(self))
-        return self.layouts_at(each, np.zeros_like(each)), self.layouts_at(each, self.count - 1)
+    def places(self, shape: tuple[int, ...]) -> IntArray:
+        """Position of the number of each row's smallest size on the grid in an array, flat."""
+
+        def found() -> IntArray:
+            *others, sizes = shape
+            return offset(self.index[-len(others) :], tuple(others)) * sizes
+
+        return self.offsets.of(shape, found)
+
+    def looked_at(self, number: IntArray, ahead: IntArray) -> RowLayouts:
+        """Layouts by the number of their row, and how many of its layouts come before each."""
+        sizes = self.sizes.take(self.start.take(number) + ahead)
+        return RowLayouts(rows=self, number=number, sizes=sizes)
+
+    @cached_property
+    def first(self) -> Points:
+        """The first layout of each row."""
+        return Points(shape=self.shape, index=(*self.index, self.sizes.take(self.start)))
+
+    @cached_property
+    def last(self) -> Points:
+        sizes = self.sizes.take(self.start + self.count - 1)
+        return Points(shape=self.shape, index=(*self.index, sizes))
 
     def points(self) -> Points:
         """All layouts, row by row."""
-        return self.layouts_at(np.repeat(np.arange(len(self)), self.count), each_of(self.count))
-
-    def layouts_at(self, rows: IntArray, ahead: IntArray) -> Points:
-        """Layouts by the number of their row, and how many of its layouts come before each."""
-        sizes = self.sizes.take(self.start.take(rows) + ahead)
-        return Points(shape=self.shape, index=(*(axis.take(rows) for axis in self.index), sizes))
+        each = np.repeat(np.arange(len(self)), self.count)
+        sizes = self.sizes.take(np.repeat(self.start, self.count) + each_of(self.count))
+        return Points(shape=self.shape, index=(*(axis.take(each) for axis in self.index), sizes))
 
     def of_sizes(self) -> BoolArray:
         """Mask of the places along the last axis at which some layout is."""
@@ -87,6 +109,34 @@ class Rows(Record, eq=False):
             last = max(int(np.searchsorted(ends, before + layouts, "right")), first + 1)
             yield self.at(np.arange(first, last))
             first = last
+
+
+class RowLayouts(Record, eq=False):
+    """Some layouts of rows."""
+
+    rows: Rows
+    number: IntArray
+    """Row of each layout."""
+    sizes: IntArray
+    """Place of each layout along the last axis."""
+    offsets: Memo[tuple[int, ...], IntArray] = field(default_factory=Memo)
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def pick(self, array: NDArray[Number]) -> NDArray[Number]:
+        if array.size == 1:
+            return array.reshape(())
+        return array.ravel().take(self.offsets.of(array.shape, lambda: self._places(array.shape)))
+
+    def _places(self, shape: tuple[int, ...]) -> IntArray:
+        places = self.rows.places(shape).take(self.number)
+        return places + self.sizes if shape[-1] > 1 else places
+
+    def some(self, mask: BoolArray) -> RowLayouts:
+        """Layouts where a mask over them is true."""
+        number, sizes = self.number[mask], self.sizes[mask]
+        return RowLayouts(rows=self.rows, number=number, sizes=sizes)
 
 
 def together(shape: tuple[int, ...], parts: Sequence[Rows]) -> Rows:

@@ -58,7 +58,7 @@ from trnbench.predict.search.pieces import Batch, LookedAt, Piece
 from trnbench.predict.search.pricing import CHUNK, Pricing
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult
-from trnbench.predict.search.rows import Rows
+from trnbench.predict.search.rows import RowLayouts, Rows
 from trnbench.predict.search.runs import Programs, Run, SearchHooks, joined, played
 from trnbench.predict.search.space import Space, Variant, space_of
 from trnbench.program.points import Points
@@ -236,18 +236,15 @@ class _Search(Pricing):
         # one.
         return points.some(fits), (expected[0] if expected else needed)[fits]
 
-    def _careful(self, memory: JobMemory, piece: Piece, points: Points) -> FloatArray:
+    def _careful(self, memory: JobMemory, piece: Piece, layouts: Points | RowLayouts) -> FloatArray:
         """Bytes that some layouts of a piece need; those of one stage where that does not fit."""
         first, *others = piece.roles(memory.program)
-        found = [np.zeros(0)]
         needs = partial(memory.bytes, fragmentation_ratios=self.lost[:1])
-        for chunk in points.chunks(CHUNK):
-            (needed,) = needs(chunk, roles=(first,))
-            if others and (fits := needed <= self.available_bytes).any():
-                (of_others,) = needs(chunk.some(fits), roles=others)
-                needed[fits] = np.maximum(needed[fits], of_others)
-            found.append(needed)
-        return np.concatenate(found)
+        (needed,) = needs(layouts, roles=(first,))
+        if others and (fits := needed <= self.available_bytes).any():
+            (of_others,) = needs(layouts.some(fits), roles=others)
+            needed[fits] = np.maximum(needed[fits], of_others)
+        return needed
 
     def _miss(self, batch: Batch) -> None:
         """Keep the layouts nearest to fitting, on clusters where no layout has a price yet."""
