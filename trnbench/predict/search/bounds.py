@@ -9,14 +9,15 @@ micro-batches take at least
     interleaved   as gpipe where m = p, else T m / p
     zb-h1         T m / p
 
-and the update of the weights, again of the mean stage.
-
 1F1B: the slowest stage S runs all m, waits for the b seconds of the stages before it and, for those
 behind it (a seconds), min(a, r) with r >= 2 a - w S and w = min(p - 1, m - 1). That is never less
 than a - w S / 2, so the whole is at least T + (m - 1 - w / 2) S, where S >= T / p.
 
-All else (other exchanges, messages, slow nodes, a host that is late) adds seconds, and is left out:
-of all groups of ranks only tensor ones, which are few, need to be placed.
+All else (other exchanges, messages, the update, slow nodes, a host that is late) adds seconds, and
+is left out: of all groups of ranks only tensor ones, which are few, need to be placed.
+
+Of a row of micro-batch sizes, T (m + w) is at least the least T / size of the row's sizes times the
+samples of a replica, and the least T times the least waits w.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Floors:
         exchanges: Callable[[Variant], Exchanges],
     ) -> None:
         self.question, self._products, self._exchanges = question, products, exchanges
-        self._blocks: Memo[tuple[Variant, str, bool], tuple[FloatArray, FloatArray]] = Memo()
+        self._stages: Memo[tuple[Variant, str, bool], FloatArray] = Memo()
 
     def seconds(self, program: StepProgram, points: Points, like: Variant) -> FloatArray:
         """Seconds that the step of each layout takes at least; 0 where nothing can compute it.
@@ -69,11 +70,11 @@ class Floors:
 
         def of_phase(phase: JobPhase) -> FloatArray:
             grid, schedule = phase.program.grid, phase.program.layout.schedule
-            whole_s, update_s = map(points.pick, self._of_phase(phase, like))
+            whole_s = points.pick(self._of_phase(phase, like))
             pp, micro_batches = points.pick(grid.pp), grid.micro_batches_of(points.pick)
             whole_s = whole_s + self._launched_s(phase.program, pp)
             passes = micro_batches + least_waits(schedule, pp, points.pick(grid.vpp), micro_batches)
-            return np.asarray((whole_s * passes + update_s) / pp + self._once_s(phase.program))
+            return np.asarray(whole_s * passes / pp + self._once_s(phase.program))
 
         return np.broadcast_to(self._of_phases(program, of_phase), len(points))
 
@@ -83,7 +84,7 @@ class Floors:
 
         def of_phase(phase: JobPhase) -> FloatArray:
             grid, schedule = phase.program.grid, phase.program.layout.schedule
-            whole_s, update_s = self._of_phase(phase, like)
+            whole_s = self._of_phase(phase, like)
             # The least of all micro-batches up to the last one.
             each_s, shortest_s = map(_least_yet, (whole_s / grid.micro_batch, whole_s))
             pp, samples = first.pick(grid.pp), first.pick(grid.global_batch) / first.pick(grid.dp)
@@ -95,8 +96,7 @@ class Floors:
             waits = least_waits(schedule, pp, first.pick(grid.vpp), most)
             waits = waits * (schedule != "interleaved")
             waited_s = (last.pick(shortest_s) + launched_s) * waits
-            least_s = (computed_s + waited_s + last.pick(_least_yet(update_s))) / pp
-            return np.asarray(least_s + self._once_s(phase.program))
+            return np.asarray((computed_s + waited_s) / pp + self._once_s(phase.program))
 
         return np.broadcast_to(self._of_phases(program, of_phase), len(first))
 
@@ -109,10 +109,10 @@ class Floors:
         each = [one.times * of_phase(one) for one in counted if writes or one.name == TRAIN]
         return np.nan_to_num(ROUNDED * sum(each, NOTHING), nan=0.0)
 
-    def _of_phase(self, phase: JobPhase, like: Variant) -> tuple[FloatArray, FloatArray]:
-        key = like, phase.name, splits_backward(phase.program.layout.schedule)
-        exchanges = self._exchanges(like)
-        return self._blocks.of(key, lambda: self._stages_s(phase.program, exchanges))
+    def _of_phase(self, phase: JobPhase, like: Variant) -> FloatArray:
+        # The ZeRO stage changes exchanges among replicas and the update alone: no bound has these.
+        key = like.changed(zero=None), phase.name, splits_backward(phase.program.layout.schedule)
+        return self._stages.of(key, lambda: self._stages_s(phase.program, self._exchanges(like)))
 
     def _launched_s(self, program: StepProgram, pp: FloatArray) -> FloatArray:
         """Seconds in which the slots of a micro-batch are launched on all stages."""
@@ -125,10 +125,8 @@ class Floors:
         once_s = efficiency.whole_factor * efficiency.stack.step_s
         return np.asarray(once_s) if program.trains else NOTHING
 
-    def _stages_s(
-        self, program: StepProgram, exchanges: Exchanges
-    ) -> tuple[FloatArray, FloatArray]:
-        """Seconds that all stages together take for one micro-batch, and for an update."""
+    def _stages_s(self, program: StepProgram, exchanges: Exchanges) -> FloatArray:
+        """Seconds that all stages together take for one micro-batch."""
         efficiency, question = self.question.efficiency, self.question
         computed = compute_time(
             program,
@@ -138,16 +136,12 @@ class Floors:
             known=self._products,
         )
         split, factor = splits_backward(program.layout.schedule), efficiency.whole_factor
-        whole_s, update_s = NOTHING, NOTHING
+        whole_s = NOTHING
         for kind, block in computed.blocks.items():
             # Sums first: they span few axes, and the number of blocks spans others.
             of_slots: dict[Slot, FloatArray] = {}
-            of_update = NOTHING
             for (phase, _), seconds in block.parts.items():
-                slot = slot_of(phase, split=split)
-                if slot is None:
-                    of_update = of_update + factor * seconds
-                else:
+                if (slot := slot_of(phase, split=split)) is not None:
                     of_slots[slot] = of_slots.get(slot, NOTHING) + factor * seconds
             sent = self._sent_s(program.blocks[kind], exchanges.of(program), split=split)
             hidden = efficiency.stack.overlaps.tensor
@@ -157,8 +151,8 @@ class Floors:
                 each = each + taken + (sent_s - hidden * np.minimum(sent_s, taken))
             blocks = program.instances(kind)
             blocks = blocks if np.ptp(blocks) else blocks.ravel()[0]
-            whole_s, update_s = whole_s + blocks * each, update_s + blocks * of_update
-        return whole_s, update_s
+            whole_s = whole_s + blocks * each
+        return whole_s
 
     def _sent_s(self, block: Block, exchanges: Exchanges, *, split: bool) -> dict[Slot, FloatArray]:
         """Seconds of a block's exchanges between tensor ranks, by slot; 0 where none is known."""

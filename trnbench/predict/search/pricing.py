@@ -37,7 +37,7 @@ from trnbench.program.schedule import splits_backward
 CHUNK = 32_768
 """Layouts at a time: their arrays fit a processor's cache."""
 
-NEAR, WIDE = 1.25, 3.0
+NEAR, WIDE = 1.25, 2.0
 """Layouts with bounds up to these multiples of the least ones are priced first, and with these."""
 LARGE = 1 << 20
 """Points of a grid above which the best are priced on a smaller one, with its own programs."""
