@@ -162,6 +162,13 @@ class Grid(Record, eq=False):
 
     def ranks(self, axis: str) -> FloatArray:
         """Number of ranks in a group along an axis."""
+        return self._ranks.of(axis, lambda: self._ranks_along(axis))
+
+    @cached_property
+    def _ranks(self) -> Memo[str, FloatArray]:
+        return Memo()
+
+    def _ranks_along(self, axis: str) -> FloatArray:
         match axis:
             case "data":
                 return array(self.cp * self.dp)
