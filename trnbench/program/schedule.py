@@ -124,13 +124,12 @@ def forwards_ahead(
     total = np.multiply(micro_batches, vpp)
     after = np.subtract(pp, stage) - 1
     match schedule:
-        # (`0 *` gives every case the common shape.)
         case "gpipe":
-            ahead = total + 0 * after
+            ahead = total + 0 * after  # also of the common shape
         case "1f1b":
-            ahead = after + 0 * total
+            ahead = after
         case "zb-h1":
-            ahead = after + 1 + 0 * total
+            ahead = after + 1
         case "interleaved":
             # As Megatron-LM counts: a group of pp forwards for every chunk but the last, and two
             # for each stage behind.

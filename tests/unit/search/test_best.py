@@ -106,7 +106,7 @@ def test_rows_of_layouts_have_the_same_best_ones(seed, monkeypatch):
 
 def test_a_bound_of_rows_that_is_too_high_is_noticed(monkeypatch):
     monkeypatch.setattr(rising, "LARGE", 0)
-    monkeypatch.setattr(pricing, "WIDE", 1.0)
+    monkeypatch.setattr(pricing, "NEAR", 1.0)
     monkeypatch.setattr(bounds, "_least_yet", lambda seconds: 1.5 * seconds)
     with pytest.raises(AssertionError):
         _ = [agree(seed) for seed in QUICK]

@@ -37,8 +37,8 @@ from trnbench.program.schedule import splits_backward
 CHUNK = 32_768
 """Layouts at a time: their arrays fit a processor's cache."""
 
-NEAR, WIDE = 1.25, 2.0
-"""Layouts with bounds up to these multiples of the least ones are priced first, and with these."""
+NEAR = 2.0
+"""Layouts with bounds up to this multiple of the least ones are priced first."""
 LARGE = 1 << 20
 """Points of a grid above which the best are priced on a smaller one, with its own programs."""
 CHUNKS = ALONG["vpp"]
@@ -77,10 +77,12 @@ class Pricing(SearchState):
         floors = Floors(self.question, products, exchanges)
         waiting = [Bounded.of(batch, floors, self._covered) for batch in fitting]
         least = self._least(waiting, self.top, sure=False), self._least(waiting, 1, sure=True)
+        worst = self.ranking.worst, self.sure.worst
+        near = [np.minimum(NEAR * one, known) for one, known in zip(least, worst, strict=True)]
         # Most of the best are found among the layouts whose bounds are near the least ones; what
         # these found leaves out the others, but for a few.
-        for times in (WIDE, np.inf):
-            some, waiting = self._within(waiting, self._most(least, times), floors)
+        for most in (near, worst):
+            some, waiting = self._within(waiting, most, floors)
             if some:
                 self._price_best(some, products, exchanges)
         for one in waiting if not self.has_stopped else ():
@@ -91,14 +93,6 @@ class Pricing(SearchState):
     def _covered(self) -> bool:
         """True where the best layout within the stack's rows is looked for, too."""
         return self.question.stack.covers is not None and self.best != "of all"
-
-    def _most(self, least: Sequence[FloatArray], times: float) -> list[FloatArray]:
-        """Seconds that may be among the best, and those within the rows, on each cluster.
-
-        No more than some `times` the least ones, and than those found.
-        """
-        worst = self.ranking.worst, self.sure.worst
-        return [np.minimum(times * one, known) for one, known in zip(least, worst, strict=True)]
 
     def _within(
         self, waiting: Sequence[Bounded], most: Sequence[FloatArray], floors: Floors
@@ -138,18 +132,9 @@ class Pricing(SearchState):
             space = small
         exchanges = self._exchanges(space, [one.batch for one in some])
         # The most promising come first: they may leave out others without a price.
-        least = self._least(some, self.top, sure=False), self._least(some, 1, sure=True)
-        near = self._most(least, NEAR)
-        halves = [(one, one.within(near)) for one in some]
-        ordered = [
-            half
-            for first in (True, False)
-            for half in sorted(
-                (one.some(mask == first) for one, mask in halves if (mask == first).any()),
-                key=lambda half: half.above(near[0]),
-            )
-        ]
-        self._price([one.batch for one in ordered], products, exchanges, ordered)
+        least_s = self._least(some, self.top, sure=False)
+        some.sort(key=lambda one: one.above(least_s))
+        self._price([one.batch for one in some], products, exchanges, some)
 
     def _least(self, each: list[Bounded], count: int, *, sure: bool) -> FloatArray:
         """The `count`-th least bound of each cluster, or of all, infinite where there are fewer."""
