@@ -36,7 +36,7 @@ def offset(index: Sequence[IntArray], shape: tuple[int, ...]) -> IntArray:
     return np.zeros(len(index[0]), np.int64) if found is None else found.astype(np.int64)
 
 
-class Picked(Protocol):
+class SomeLayouts(Protocol):
     """Some layouts of a grid."""
 
     def __len__(self) -> int:

@@ -25,7 +25,7 @@ from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import Dimension, show
 from trnbench.program.job_phases import phases_of
-from trnbench.program.points import Picked
+from trnbench.program.points import SomeLayouts
 from trnbench.program.stages import StageRole
 from trnbench.program.step import StepProgram
 
@@ -129,7 +129,7 @@ class NeededMemory(Record, eq=False):
 
     def bytes(
         self,
-        points: Picked,
+        points: SomeLayouts,
         *,
         fragmentation_ratios: Sequence[float],
         flights: Flights | None = None,
@@ -191,7 +191,7 @@ class JobMemory(Record, eq=False):
 
     def bytes(
         self,
-        points: Picked,
+        points: SomeLayouts,
         *,
         fragmentation_ratios: Sequence[float],
         flights: Flights | None = None,
