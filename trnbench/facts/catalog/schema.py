@@ -14,7 +14,7 @@ one, or a tuple of a union, of which it has lists.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -104,34 +104,77 @@ def content_of(record: Record) -> Iterator[tuple[str, str, object]]:
             yield name, tag_of(value), value
 
 
-def numbers(
-    value: object, form: TypeForm, path: str = ""
-) -> Iterator[tuple[str, object, Dimension | None]]:
-    """Yield (key path, raw value, dimension) of every leaf that is a number by the schema.
+Number: TypeAlias = tuple[str, object, Dimension | None]
+"""A number in a table: its key path, raw value and dimension."""
+_Finder: TypeAlias = Callable[[Any, str, list[Number]], None]
+"""Appends the numbers of a value at a key path."""
+
+
+def numbers(value: object, form: TypeForm, path: str = "") -> list[Number]:
+    """Every leaf that is a number by the schema.
 
     Values that violate the schema are skipped: `structure` reports them.
     """
+    found: list[Number] = []
+    _finder(form)(value, path, found)
+    return found
+
+
+@cache
+def _finder(form: TypeForm) -> _Finder:
+    # Forms are looked at here, once; values of a form are many.
     form = _without_none(form)
     dimension = dimension_of(form)
     if dimension is not None or form in (int, float, Count, Total):
-        if not isinstance(value, list | dict):
-            yield path, value, dimension
-    elif isinstance(value, list) and origin_of(form) is tuple:
-        for i, item in enumerate(value):
-            yield from numbers(item, get_args(form)[0], f"{path}[{i}]")
-    elif isinstance(value, dict):
-        for key, inner in _forms_by_key(value, form):
-            yield from numbers(value[key], inner, join(path, key))
 
+        def leaf(value: object, path: str, found: list[Number]) -> None:
+            if not isinstance(value, list | dict):
+                found.append((path, value, dimension))
 
-def _forms_by_key(value: dict[str, object], form: TypeForm) -> list[tuple[str, TypeForm]]:
+        return leaf
     if is_tagged_union(form):
-        tag = value.get(tag_field(form))
-        form = tagged(form).get(tag) if isinstance(tag, str) else None
-    if form is not None and is_record(form):
-        by_key = entries(form)
-        return [(key, by_key[key]) for key in value if key in by_key]
-    return [(key, get_args(form)[1]) for key in value] if origin_of(form) is dict else []
+        key, members = tag_field(form), tagged(form)
+
+        def member(value: object, path: str, found: list[Number]) -> None:
+            tag = value.get(key) if isinstance(value, dict) else None
+            if isinstance(tag, str) and tag in members:
+                _finder(members[tag])(value, path, found)
+
+        return member
+    if is_record(form):
+        return _record_finder(form)
+    if origin_of(form) is tuple:
+        inner = _finder(get_args(form)[0])
+
+        def items(value: object, path: str, found: list[Number]) -> None:
+            for i, item in enumerate(value if isinstance(value, list) else ()):
+                inner(item, f"{path}[{i}]", found)
+
+        return items
+    if origin_of(form) is dict:
+        inner = _finder(get_args(form)[1])
+
+        def entry(value: object, path: str, found: list[Number]) -> None:
+            for key, item in value.items() if isinstance(value, dict) else ():
+                inner(item, join(path, key), found)
+
+        return entry
+    return lambda value, path, found: None
+
+
+def _record_finder(record: TypeForm) -> _Finder:
+    # Finders of fields are made on first use: a record may hold records of its own kind.
+    finders: dict[str, _Finder] = {}
+
+    def fields_of(value: object, path: str, found: list[Number]) -> None:
+        for key, item in value.items() if isinstance(value, dict) else ():
+            finder = finders.get(key)
+            if finder is None and key in (forms := entries(record)):
+                finder = finders[key] = _finder(forms[key])
+            if finder is not None:
+                finder(item, join(path, key), found)
+
+    return fields_of
 
 
 @cache

@@ -49,8 +49,8 @@ def _reader(form: schema.TypeForm) -> ValueReader:
     if schema.is_tagged_union(form):
         return _union_reader(schema.tag_field(form), schema.tagged(form))
     if origin in (Union, types.UnionType) and type(None) in get_args(form):
-        (there,) = (kind for kind in get_args(form) if kind is not type(None))
-        return lambda value, *at: None if value is None else _reader(there)(value, *at)
+        (there,) = (_reader(kind) for kind in get_args(form) if kind is not type(None))
+        return lambda value, *at: None if value is None else there(value, *at)
     raise TypeError(f"no data file can hold {form}")
 
 
@@ -151,16 +151,18 @@ def _of_kind(kind: type, what: str, read: ValueReader) -> ValueReader:
 
 
 def _list_reader(item: schema.TypeForm) -> ValueReader:
+    reader = _reader(item)
+
     def read(value: Any, path: str, faults: list[Fault]) -> object:  # noqa: ANN401
-        reader = _reader(item)
         return tuple(reader(each, f"{path}[{i}]", faults) for i, each in enumerate(value))
 
     return _of_kind(list, "a list", read)
 
 
 def _table_reader(item: schema.TypeForm) -> ValueReader:
+    reader = _reader(item)
+
     def read(value: Any, path: str, faults: list[Fault]) -> object:  # noqa: ANN401
-        reader = _reader(item)
         return {key: reader(each, join(path, key), faults) for key, each in value.items()}
 
     return _of_kind(dict, "a table", read)
