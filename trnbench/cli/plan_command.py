@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from trnbench.cli.derived_options import asks
 from trnbench.cli.diagnostics import ExitCode
-from trnbench.cli.launch_command import say_empty
 from trnbench.cli.printing import keeping
 from trnbench.cli.watching import watching
 from trnbench.errors import InputError
@@ -27,7 +26,6 @@ def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanSho
     Every valid layout on every cluster size of every instance type, bought in every way; spot
     (interruptible) only with --purchase spot.
     """
-    from trnbench.verbs.launch.folders import known_scheduler, refuse_full
     from trnbench.verbs.plan.run import plan_run
     from trnbench.verbs.plan.text import plan_report
     from trnbench.verbs.quotes import pilots
@@ -35,15 +33,8 @@ def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanSho
     into, scheduler = showing.into, showing.scheduler
     if showing.plot:
         out.refuse_plot()
-    if into is not None and scheduler is None:
-        raise InputError("--launch FOLDER and --with SCHEDULER go together")
-    if scheduler is not None:
-        if into is None and showing.pilot is None:
-            raise InputError("--with SCHEDULER needs --launch FOLDER or --pilot FOLDER")
-        known_scheduler(scheduler)
-    for folder in (into, showing.pilot):
-        if folder is not None:
-            refuse_full(folder, force=False)
+    if into is not None or scheduler is not None or showing.pilot is not None:
+        _refuse(showing)
     question = question.settled(catalog)
     with watching(out) as watch:
         answer = plan_run(catalog, question, watch=watch)
@@ -66,8 +57,26 @@ def plan(out: Output, catalog: Catalog, question: PlanQuestion, showing: PlanSho
     return ExitCode.DONE if answer.best is not None and launched else ExitCode.ANSWER_IS_NO
 
 
+def _refuse(showing: PlanShowing) -> None:
+    """Refuse what cannot be launched before anything is planned."""
+    # Most plans write no files, and start without what writes them.
+    from trnbench.verbs.launch.folders import known_scheduler, refuse_full
+
+    into, scheduler = showing.into, showing.scheduler
+    if into is not None and scheduler is None:
+        raise InputError("--launch FOLDER and --with SCHEDULER go together")
+    if scheduler is not None:
+        if into is None and showing.pilot is None:
+            raise InputError("--with SCHEDULER needs --launch FOLDER or --pilot FOLDER")
+        known_scheduler(scheduler)
+    for folder in (into, showing.pilot):
+        if folder is not None:
+            refuse_full(folder, force=False)
+
+
 def _launched(out: Output, catalog: Catalog, row: Row, folder: Path, scheduler: str) -> bool:
     """Write the files that start a row, or say why there are none."""
+    from trnbench.cli.launch_command import say_empty
     from trnbench.verbs.launch.folders import launch_row, write_launch
 
     try:

@@ -104,18 +104,18 @@ def content_of(record: Record) -> Iterator[tuple[str, str, object]]:
             yield name, tag_of(value), value
 
 
-Number: TypeAlias = tuple[str, object, Dimension | None]
+NumberAt: TypeAlias = tuple[str, object, Dimension | None]
 """A number in a table: its key path, raw value and dimension."""
-_Finder: TypeAlias = Callable[[Any, str, list[Number]], None]
+_Finder: TypeAlias = Callable[[Any, str, list[NumberAt]], None]
 """Appends the numbers of a value at a key path."""
 
 
-def numbers(value: object, form: TypeForm, path: str = "") -> list[Number]:
+def numbers(value: object, form: TypeForm, path: str = "") -> list[NumberAt]:
     """Every leaf that is a number by the schema.
 
     Values that violate the schema are skipped: `structure` reports them.
     """
-    found: list[Number] = []
+    found: list[NumberAt] = []
     _finder(form)(value, path, found)
     return found
 
@@ -127,7 +127,7 @@ def _finder(form: TypeForm) -> _Finder:
     dimension = dimension_of(form)
     if dimension is not None or form in (int, float, Count, Total):
 
-        def leaf(value: object, path: str, found: list[Number]) -> None:
+        def leaf(value: object, path: str, found: list[NumberAt]) -> None:
             if not isinstance(value, list | dict):
                 found.append((path, value, dimension))
 
@@ -135,7 +135,7 @@ def _finder(form: TypeForm) -> _Finder:
     if is_tagged_union(form):
         key, members = tag_field(form), tagged(form)
 
-        def member(value: object, path: str, found: list[Number]) -> None:
+        def member(value: object, path: str, found: list[NumberAt]) -> None:
             tag = value.get(key) if isinstance(value, dict) else None
             if isinstance(tag, str) and tag in members:
                 _finder(members[tag])(value, path, found)
@@ -146,7 +146,7 @@ def _finder(form: TypeForm) -> _Finder:
     if origin_of(form) is tuple:
         inner = _finder(get_args(form)[0])
 
-        def items(value: object, path: str, found: list[Number]) -> None:
+        def items(value: object, path: str, found: list[NumberAt]) -> None:
             for i, item in enumerate(value if isinstance(value, list) else ()):
                 inner(item, f"{path}[{i}]", found)
 
@@ -154,7 +154,7 @@ def _finder(form: TypeForm) -> _Finder:
     if origin_of(form) is dict:
         inner = _finder(get_args(form)[1])
 
-        def entry(value: object, path: str, found: list[Number]) -> None:
+        def entry(value: object, path: str, found: list[NumberAt]) -> None:
             for key, item in value.items() if isinstance(value, dict) else ():
                 inner(item, join(path, key), found)
 
@@ -166,7 +166,7 @@ def _record_finder(record: TypeForm) -> _Finder:
     # Finders of fields are made on first use: a record may hold records of its own kind.
     finders: dict[str, _Finder] = {}
 
-    def fields_of(value: object, path: str, found: list[Number]) -> None:
+    def fields_of(value: object, path: str, found: list[NumberAt]) -> None:
         for key, item in value.items() if isinstance(value, dict) else ():
             finder = finders.get(key)
             if finder is None and key in (forms := entries(record)):

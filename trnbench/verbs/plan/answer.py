@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from trnbench.facts.records import Record
 from trnbench.money import Objective
@@ -11,11 +12,13 @@ from trnbench.money.market import QuotaRequest
 from trnbench.money.sensitivity import Change
 from trnbench.predict.assumption import Assumption
 from trnbench.predict.search.result import Tally
-from trnbench.verbs.fleet.answer import SpotRisk
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.capacity import CapacityCheck
 from trnbench.verbs.quotes.lead import Verdict
 from trnbench.verbs.quotes.tipping import Tipping
+
+if TYPE_CHECKING:
+    from trnbench.verbs.fleet.answer import SpotRisk
 
 
 class Asked(Record):

@@ -7,6 +7,7 @@ option of every cluster is billed; what keeps the limits is ranked.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,8 +36,6 @@ from trnbench.predict.settled import UNSAID
 from trnbench.verbs.asking.command_lines import command_question, with_folders
 from trnbench.verbs.asking.function import verb_of
 from trnbench.verbs.asking.use_case import Watch
-from trnbench.verbs.fleet.answer import SpotRisk
-from trnbench.verbs.fleet.risk import on_spot
 from trnbench.verbs.plan.answer import PlanAnswer, Ways
 from trnbench.verbs.plan.checks import break_even, confirmed
 from trnbench.verbs.plan.question import PlanQuestion
@@ -50,6 +49,9 @@ from trnbench.verbs.quotes.rivals import Rival, judged, rivals_of
 from trnbench.verbs.quotes.run import explained, quote, quote_of_none
 from trnbench.verbs.quotes.text import time_text
 from trnbench.verbs.quotes.tipping import Tipping, TippingWorld, tippings
+
+if TYPE_CHECKING:
+    from trnbench.verbs.fleet.answer import SpotRisk
 
 WORTH_A_THOUGHT = 0.5
 """Plans that train for less than this part of their time are not shown beside the chosen one."""
@@ -191,6 +193,8 @@ class _Planning(Record, eq=False):
         market = self._market(chosen.instance)
         if market.offers.rules is None:
             return None
+        from trnbench.verbs.fleet.risk import on_spot  # few plans are on spot machines
+
         return on_spot(
             self._explored(chosen.instance), chosen.nodes, 1.0, self.question.run.model, draws
         )[1]

@@ -15,7 +15,6 @@ from trnbench.show.report import Column, Report, columns, draw_marked
 from trnbench.show.row import Cell, Row, cells
 from trnbench.show.text_table import Style
 from trnbench.verbs.compare.answer import tally_row
-from trnbench.verbs.fleet.text import spot_text
 from trnbench.verbs.plan.answer import BreakEven, Confirmed, PlanAnswer
 from trnbench.verbs.plan.details import changed_text, detail_blocks
 from trnbench.verbs.quotes.answer import Quote
@@ -220,6 +219,8 @@ def _groups(answer: PlanAnswer, told: Quote) -> dict[str, list[str]]:
     price += [_break_even_line(one) for one in answer.break_even[:1] if answer.best]
     availability = [*(one.text for one in answer.capacity), *availability_lines((told,))]
     if answer.spot is not None:
+        from trnbench.verbs.fleet.text import spot_text  # few plans are on spot machines
+
         availability += [spot_text(answer.spot), "capacity is not promised: there may be none"]
     availability += [
         f"quota to request: {quota.vcpus:,} vCPU of {quota.name!r} ({option})"
