@@ -12,7 +12,7 @@ from pathlib import Path
 from trnbench import __version__
 from trnbench.errors import EnvironmentFault
 from trnbench.facts.catalog.whole_file import put_whole
-from trnbench.facts.records import replace
+from trnbench.facts.records import DecodeError, format_json, replace
 from trnbench.facts.terminal_text import json_shown, markdown_text, shown, shown_lines
 from trnbench.show.figures import HIGH, LOW, figure_of
 from trnbench.show.report import (
@@ -64,11 +64,17 @@ def _json(report: Report, style: Style) -> str:
     document = {
         "schema": f"trnbench.{report.verb}/1",
         "version": __version__,
-        "inputs": finite(report.inputs),
-        "rows": [finite(row) for row in report.rows],
-        "summary": finite(report.summary),
+        "inputs": report.inputs,
+        "rows": report.rows,
+        "summary": report.summary,
     }
-    return json_shown(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    line = _one_line(document)
+    try:
+        # json.dumps breaks lines in Python code, slow for thousands of rows.
+        return format_json(line, indent=2)
+    except DecodeError:  # half of a surrogate pair, from a name that is not text
+        document = json.loads(line)
+        return json_shown(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def _jsonl(report: Report, style: Style) -> str:
@@ -76,7 +82,26 @@ def _jsonl(report: Report, style: Style) -> str:
 
 
 def _one_line(value: object) -> str:
-    return json_shown(json.dumps(finite(value), ensure_ascii=False, allow_nan=False))
+    return json_shown(json_of(value))
+
+
+def json_of(value: object, other: Callable[[object], object] | None = None) -> str:
+    """Return the JSON of a value; `other` gives plain data of what is neither that nor a mapping.
+
+    Infinity and NaN, which JSON cannot hold, are null.
+    """
+
+    def written(value: object) -> object:
+        if isinstance(value, Mapping):
+            return dict(value)
+        if other is None:
+            raise TypeError(f"{type(value).__name__} is not plain data")
+        return other(value)
+
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=written)
+    except (TypeError, ValueError):
+        return json.dumps(finite(value), ensure_ascii=False, allow_nan=False, default=written)
 
 
 FEW_COLUMNS = 20

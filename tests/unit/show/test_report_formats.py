@@ -10,6 +10,7 @@ import math
 import pytest
 
 from trnbench.facts.records import replace
+from trnbench.facts.terminal_text import json_shown
 from trnbench.facts.units import Dimension
 from trnbench.show.figures import Figure
 from trnbench.show.formats import RENDERERS, render
@@ -92,6 +93,16 @@ def test_a_last_column_that_does_not_fit_goes_on_below_and_loses_no_word():
         "      five six",
         "b     seven",
     ]
+
+
+@pytest.mark.parametrize("text", ["half \ud800 pair", "caf\u00e9 \u2028 \x1b", "{[,: ]}\n"])
+def test_json_is_written_as_python_breaks_lines(text):
+    inputs = {"text": text, "none": [], "empty": {}, "deep": {"pairs": ((1, 2.5), [None, True])}}
+    written = render(replace(REPORT, inputs=inputs), "json", PLAIN).decode()
+    assert (
+        written == json_shown(json.dumps(json.loads(written), indent=2, ensure_ascii=False)) + "\n"
+    )
+    assert json.loads(written)["inputs"] == json.loads(json.dumps(inputs))
 
 
 def test_json_keeps_full_precision_and_is_strict():

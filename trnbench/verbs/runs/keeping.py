@@ -16,7 +16,7 @@ from trnbench.errors import TrnbenchError
 from trnbench.facts.catalog.kept import modules_digest
 from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.records import Record
-from trnbench.show.formats import finite, headline
+from trnbench.show.formats import headline, json_of
 from trnbench.show.report import Report
 from trnbench.store.database import Say, written
 from trnbench.store.place import store_path
@@ -141,11 +141,9 @@ def kept_or_said(keep_it: Callable[[], object], say: Say, what: str = "this answ
 
 def kept_answer(report: Report) -> KeptAnswer:
     """Return a report as plain data, as its JSON has it."""
-    plain: Any = finite(
-        {"inputs": report.inputs, "rows": list(report.rows), "summary": report.summary}
-    )
+    told = {"inputs": report.inputs, "rows": report.rows, "summary": report.summary}
     # Paths, dates and the like are texts from here on.
-    plain = json.loads(json.dumps(plain, default=str))
+    plain: Any = json.loads(json_of(told, str))
     return KeptAnswer(
         inputs=plain["inputs"],
         rows=tuple(plain["rows"]),

@@ -98,13 +98,18 @@ def _figures(study: Study, rows: Sequence[Row]) -> list[Figure]:
     hidden = {"cell", *(end + key for key in keys for end in (LOW, HIGH))}
     if all(row.get("feasible") is True for row in rows):
         hidden |= {"feasible", "reasons"}
-    same = {key for key in keys if len({str(row.get(key)) for row in rows}) == 1}
+    same = {key for key in keys if _is_same([row.get(key) for row in rows])}
     axes = [Figure(key=name, title=name) for name in study.axes]
     return axes + [
         figure_or_key(key)
         for key in keys
         if key not in hidden and key not in study.axes and (key not in same or len(rows) == 1)
     ]
+
+
+def _is_same(values: Sequence[object]) -> bool:
+    first = str(values[0])
+    return all(str(value) == first for value in values)
 
 
 def _best(study: Study, rows: Sequence[Row], key: str, by: str | None) -> tuple[Row, ...]:
