@@ -67,10 +67,20 @@ def combined(arrays: Sequence[FloatArray]) -> tuple[FloatArray, IntArray]:
     The first result has one column per combination; the second, of the common shape, is the column
     index of each element.
     """
-    shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    if math.prod(shape) == 1:
+    shapes = {array.shape for array in arrays} - {()}
+    shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
+    size = math.prod(shape)
+    if size == 1:
         columns = np.array([array.item() for array in arrays]).reshape(-1, 1)
         return columns, np.zeros(shape, dtype=np.int64)
+    if size <= _FEW:
+        listed = (
+            [array.item()] * size if array.size == 1 else spread(array, shape).ravel().tolist()
+            for array in arrays
+        )
+        numbers: dict[tuple[float, ...], int] = {}
+        flat = [numbers.setdefault(row, len(numbers)) for row in zip(*listed, strict=True)]
+        return np.array([*numbers]).T, np.array(flat, dtype=np.int64).reshape(shape)
     columns, places = np.empty((0, 1)), np.zeros((), dtype=np.int64)
     for array in arrays:
         values, place = numbered(array)

@@ -93,14 +93,31 @@ class Range(Record):
 
     def at(self, deviations: FloatArray) -> FloatArray:
         """The number at these standard deviations from its median."""
-        ends = deviations / END
+        (numbers,) = numbers_at([self], deviations[np.newaxis])
+        return np.asarray(numbers)
+
+    @property
+    def _sides(self) -> tuple[float, float]:
+        """Spread below and above the median, each side's own: of the logarithm unless linear."""
         if self.linear:
-            # Each side of the median has its own spread.
-            reach = np.where(deviations < 0, self.value - self.low, self.high - self.value)
-            return np.clip(self.value + ends * reach, 0.0, self.most)
-        below, above = math.log(self.value / self.low), math.log(self.high / self.value)
-        factor = np.exp(ends * np.where(deviations < 0, below, above))
-        return np.minimum(self.value * factor, self.most)
+            return self.value - self.low, self.high - self.value
+        return math.log(self.value / self.low), math.log(self.high / self.value)
+
+
+def numbers_at(ranges: Sequence[Range], deviations: FloatArray) -> FloatArray:
+    """Numbers [number, draw] at their standard deviations [number, draw] from their medians."""
+    found = np.empty_like(deviations)
+    for linear in (True, False):
+        rows = [place for place, known in enumerate(ranges) if known.linear == linear]
+        if not rows:
+            continue
+        listed = [(one.value, one.most, *one._sides) for one in (ranges[row] for row in rows)]
+        value, most, below, above = np.array(listed).T[..., np.newaxis]
+        drawn = deviations[rows]
+        reached = drawn / END * np.where(drawn < 0, below, above)
+        numbers = np.maximum(value + reached, 0.0) if linear else value * np.exp(reached)
+        found[rows] = np.minimum(numbers, most)
+    return found
 
 
 _UNIT = ("factor", "communication")

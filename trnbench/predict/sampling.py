@@ -16,7 +16,15 @@ import numpy as np
 from trnbench.facts.arrays import FloatArray, quantiles
 from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
-from trnbench.predict.ranges import TAIL, best_of, correlated, drawn_with, ranges_of, replaced
+from trnbench.predict.ranges import (
+    TAIL,
+    best_of,
+    correlated,
+    drawn_with,
+    numbers_at,
+    ranges_of,
+    replaced,
+)
 
 SAMPLES = 200
 """Samples of each number in a prediction."""
@@ -44,11 +52,11 @@ def sampled_numbers(
     draws = correlated(draws, free, efficiency.stack.correlated)
     # Column 0 is the calibration itself, without deviation.
     draws = np.column_stack([np.zeros(len(free)), draws])
-    drawn = dict(zip(free, draws, strict=True))
-    return {
-        key: np.append(bounds.at(drawn[drawn_with(key, ranges)]), best_of(key, bounds))
-        for key, bounds in ranges.items()
-    }
+    place = {key: row for row, key in enumerate(free)}
+    drawn = draws[[place[drawn_with(key, ranges)] for key in ranges]]
+    best = [[best_of(key, bounds)] for key, bounds in ranges.items()]
+    rows = np.hstack([numbers_at([*ranges.values()], drawn), np.reshape(best, (-1, 1))])
+    return dict(zip(ranges, rows, strict=True))
 
 
 @cache

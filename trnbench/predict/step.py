@@ -13,6 +13,7 @@ from trnbench.engines.analytic.step.memory import StepMemory, memory
 from trnbench.engines.analytic.step.time import StepTime
 from trnbench.engines.analytic.step.utilization import check_peak, utilization
 from trnbench.facts.arrays import FloatArray, median, some
+from trnbench.facts.calibration.supports import Support
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.partial_layout import PartialLayout
@@ -127,7 +128,7 @@ def fits(setup: TrainSetup, layout: Layout) -> bool:
     """True when a layout is valid and its memory suffices, without a time."""
     setup = setup.training(layout)
     program = program_of(setup.model, layout)
-    if _legality(setup, program)[0]:
+    if _refusals(setup, program):
         return False
     return all(_memory(setup, phase.program).feasible for phase in phases_of(program))
 
@@ -135,29 +136,31 @@ def fits(setup: TrainSetup, layout: Layout) -> bool:
 def fit_probability(setup: TrainSetup, layout: Layout) -> float | None:
     """Probability that a step fits in memory; None where a rule refuses its layout."""
     setup, program = setup.training(layout), program_of(setup.model, layout)
-    refused, _ = _legality(setup, program)
-    held = (_held(setup, phase.program)[0] for phase in phases_of(program))
-    return None if refused else min(one.fit_probability for one in held)
+    if _refusals(setup, program):
+        return None
+    return min(_layout_memory(setup, one.program).fit_probability for one in phases_of(program))
 
 
 def _held(setup: TrainSetup, program: StepProgram) -> tuple[RankMemory, str | None]:
     """Memory of a rank in a phase, and the reason why that does not fit."""
-    held = _memory(setup, program)
+    held, layout_memory = _memory(setup, program), _layout_memory(setup, program)
+    ends = layout_memory.held()
+    return (
+        RankMemory.of(held, (ends.low, ends.high), layout_memory.fit_probability),
+        held.refusal(),
+    )
 
+
+def _layout_memory(setup: TrainSetup, program: StepProgram) -> LayoutMemory:
     def drawn() -> MemoryDraws:
         return MemoryDraws.of(setup.platform, setup.stack, setup.logical_size)
 
-    layout_memory = LayoutMemory(
+    return LayoutMemory(
         program=program,
         platform=setup.platform,
         stack=setup.stack,
         logical_size=setup.logical_size,
         draws=setup.memo.memory.of(setup.logical_size, drawn),
-    )
-    ends = layout_memory.held()
-    return (
-        RankMemory.of(held, (ends.low, ends.high), layout_memory.fit_probability),
-        held.refusal(),
     )
 
 
@@ -216,8 +219,10 @@ def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row:
     return np.asarray(np.maximum(about_s * factors, least_s))
 
 
-def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Reasons why the layout is refused, and warnings."""
+def _refusals(
+    setup: TrainSetup, program: StepProgram, beyond: Sequence[Support] | None = None
+) -> tuple[str, ...]:
+    """Reasons why the layout is refused; `beyond` is `_beyond`, if the caller has it."""
     broken_rules = platform_refusals(
         setup.platform,
         program.grid,
@@ -229,14 +234,27 @@ def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...],
         setup.platform, program.grid, (*OUTER, *OF_EXPERTS), logical_size=setup.logical_size
     )
     broken = first_causes((*program.reasons, *broken_rules, *groups))
-    refused = [*_words(broken, program)]
+    found = _beyond(setup, program) if beyond is None else beyond
+    refused = (one for one in found if _is_refused(setup, one))
+    return (*_words(broken, program), *(refusal(setup.stack, one) for one in refused))
+
+
+def _beyond(setup: TrainSetup, program: StepProgram) -> tuple[Support, ...]:
+    """Features of the layout that the stack's software is not known to run."""
+    return setup.beyond(PartialLayout.of(program.layout))
+
+
+def _is_refused(setup: TrainSetup, support: Support) -> bool:
+    return support.status == "refused" and not setup.assume_supported
+
+
+def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Reasons why the layout is refused, and warnings."""
+    beyond = _beyond(setup, program)
+    refused = _refusals(setup, program, beyond)
     warned = platform_warnings(setup.platform, program.grid, logical_size=setup.logical_size)
     warnings = [*_words(warned, program)]
-    for support in setup.beyond(PartialLayout.of(program.layout)):
-        if support.status == "refused" and not setup.assume_supported:
-            refused.append(refusal(setup.stack, support))
-        else:
-            warnings.append(warning(setup.stack, support))
+    warnings += (warning(setup.stack, one) for one in beyond if not _is_refused(setup, one))
     warnings += setup.taken_over
     if setup.software is not None and setup.software.warning is not None:
         warnings.append(setup.software.warning)
@@ -248,7 +266,7 @@ def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...],
     ranks = int(program.grid.ranks("world"))
     if ranks < setup.ranks:
         warnings.append(f"{setup.ranks - ranks} of {setup.ranks} ranks stay idle")
-    return tuple(refused), tuple(warnings)
+    return refused, tuple(warnings)
 
 
 def _uneven_chunks(setup: TrainSetup, layout: Layout) -> list[str]:

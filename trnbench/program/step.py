@@ -140,7 +140,14 @@ class StepProgram(Record, eq=False):
 
     def instances(self, kind: str) -> FloatArray:
         """Number of blocks of a kind over all stages."""
-        return total(s.multiplicity * s.blocks.get(kind, array(0)) for s in self.stages)
+        if kind not in self._counted:
+            counts = (s.multiplicity * s.blocks.get(kind, NOTHING) for s in self.stages)
+            self._counted[kind] = total(counts)
+        return self._counted[kind]
+
+    @cached_property
+    def _counted(self) -> dict[str, FloatArray]:
+        return {}
 
     def refusals(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
         """Messages that refuse the layout at an index of the grid; empty if legal."""

@@ -11,6 +11,7 @@ from trnbench.facts.records import Record
 from trnbench.facts.workload.choices import sequences_per_sample
 from trnbench.facts.workload.layout import ANY, DEGREES, KNOBS, RANK_DEGREES, Knob, Layout, Value
 
+_ON_REQUEST = tuple(name for name, knob in KNOBS.items() if knob.on_request)
 ALWAYS_SHOWN = ("tp", "pp", "dp")
 """Degrees that are shown even at 1."""
 
@@ -27,11 +28,12 @@ class PartialLayout:
         for name in given:
             if name not in KNOBS:
                 raise TypeError(f"a layout has no {name!r}; it has {', '.join(KNOBS)}")
-        pairs = tuple((name, given[name]) for name in KNOBS if given.get(name) not in (None, ANY))
-        self._by_name: Mapping[str, Value] = dict(pairs)
-        wanted = (name for name, knob in KNOBS.items() if knob.on_request)
-        self.pairs: Final[tuple[tuple[str, Value], ...]] = pairs
-        self.wanted: Final = tuple(n for n in wanted if given.get(n) == ANY)
+        known = {name: given[name] for name in KNOBS if name in given}
+        self._by_name: Mapping[str, Value] = {
+            name: value for name, value in known.items() if value is not None and value != ANY
+        }
+        self.pairs: Final[tuple[tuple[str, Value], ...]] = tuple(self._by_name.items())
+        self.wanted: Final = tuple(name for name in _ON_REQUEST if known.get(name) == ANY)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PartialLayout) and self._key == other._key

@@ -92,6 +92,7 @@ class CollectivePrices(Record, eq=False):
     kinds: Memo[Hashable, _Kinds] = field(default_factory=Memo)
     priced: Memo[Hashable, PricedExchange] = field(default_factory=Memo)
     within: Memo[tuple[int, ...], BoolArray] = field(default_factory=Memo)
+    groups: Memo[Hashable, RankGroups] = field(default_factory=Memo)  # by what `groups_key` tells
 
     @property
     def ranks_per_node(self) -> int:
@@ -118,17 +119,21 @@ class CollectivePrices(Record, eq=False):
         key = groups_key(op)
 
         def found() -> _Kinds:
-            return self._kinds_of(groups_along(op.axis, self.grid, self.order, op.ranks), key)
+            return self._kinds_of(self.along(op.axis, op.ranks), key)
 
         return _asked(op.op, self.kinds.of(key, found), op.size_bytes, runs=op.count > 0)
+
+    def along(self, axis: str, ranks: FloatArray | None = None) -> RankGroups:
+        """Groups along an axis of the grid; `kv_copies` needs the `ranks` of a group."""
+        key = axis if axis != "kv_copies" or ranks is None else (axis, numbers_key(ranks))
+        return self.groups.of(key, lambda: groups_along(axis, self.grid, self.order, ranks))
 
     def message(self, send: Send) -> PricedExchange:
         """Seconds of one message to the next stage, while every stage sends one."""
         key = "message"
 
         def found() -> _Kinds:
-            stages = groups_along("pp", self.grid, self.order)
-            return self._kinds_of(neighbours(stages, self.ranks_per_node), key)
+            return self._kinds_of(neighbours(self.along("pp"), self.ranks_per_node), key)
 
         kinds = self.kinds.of(key, found)
         return self._price(_asked("send-receive", kinds, send.size_bytes, runs=send.count > 0))

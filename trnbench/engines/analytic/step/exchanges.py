@@ -23,7 +23,7 @@ from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
 from trnbench.machine.gradient_buckets import bucket_bytes, in_buckets
-from trnbench.machine.rank_groups import ORDERS, groups_along, handed_on
+from trnbench.machine.rank_groups import ORDERS, handed_on
 from trnbench.program.ops import CollectiveOp, Send
 from trnbench.program.reasons import Reason
 from trnbench.program.step import StepProgram, messages_of, slice_of
@@ -45,6 +45,8 @@ class Exchanges(Record, eq=False):
     refused: list[Reason] = field(default_factory=list)  # what the stack cannot serve
     known: Memo[Hashable, tuple[FloatArray, tuple[Reason, ...]]] = field(default_factory=Memo)
     """Seconds and refusals of earlier requests, for all programs on the same grid."""
+    buckets: Memo[tuple[StepProgram, CollectiveOp], FloatArray] = field(default_factory=Memo)
+    """Bytes of messages that several blocks share."""
 
     def of(self, program: StepProgram) -> Exchanges:
         return replace(self, program=program, refused=[])
@@ -95,7 +97,7 @@ class Exchanges(Record, eq=False):
         return along(array(piped & self._spans_nodes("pp", None)), self.samples)
 
     def _spans_nodes(self, axis: str, ranks: FloatArray | None) -> BoolArray:
-        groups = groups_along(axis, self.program.grid, self.prices.order, ranks)
+        groups = self.prices.along(axis, ranks)
         return groups.nodes(self.prices.ranks_per_node) > 1
 
     def _is_once_a_node(self, op: CollectiveOp) -> bool:
@@ -104,7 +106,7 @@ class Exchanges(Record, eq=False):
 
     def _once_a_node(self, op: CollectiveOp) -> PricedExchange:
         per_node = self.prices.ranks_per_node
-        groups = groups_along(op.axis, self.program.grid, self.prices.order, op.ranks)
+        groups = self.prices.along(op.axis, op.ranks)
         crossing, local = handed_on(groups, per_node, op.copies)
         runs = op.count > 0
         across = self.prices.price(op.op, groups, op.size_bytes * crossing, runs=runs)
@@ -118,13 +120,17 @@ class Exchanges(Record, eq=False):
 
     def _in_bucket(self, op: CollectiveOp, buckets: GradientBuckets) -> PricedExchange:
         """A block's part of the messages in which the layers of a chunk travel together."""
-        groups = groups_along(op.axis, self.program.grid, self.prices.order, op.ranks)
-        size_bytes, runs = bucket_bytes(self.program, op, buckets), op.count > 0
+        groups = self.prices.along(op.axis, op.ranks)
+        size_bytes, runs = self._message_bytes(op, buckets), op.count > 0
         found = self.prices.price(op.op, groups, size_bytes, runs=runs)
         # A sum over all ranks holds either half of it: of tiny messages it is the quicker way.
         whole = self.prices.price("all-reduce", groups, size_bytes, runs=runs)
         share = op.size_bytes / size_bytes
         return replace(found, time_s=np.fmin(found.time_s, whole.time_s) * share)
+
+    def _message_bytes(self, op: CollectiveOp, buckets: GradientBuckets) -> FloatArray:
+        key = self.program, op
+        return self.buckets.of(key, lambda: bucket_bytes(self.program, op, buckets))
 
     def _price(self, op: CollectiveOp) -> PricedExchange:
         buckets = self.efficiency.buckets
@@ -136,7 +142,7 @@ class Exchanges(Record, eq=False):
         buckets = self.efficiency.buckets
         held = None
         if buckets is not None and in_buckets(op, buckets):
-            held = numbers_key(bucket_bytes(self.program, op, buckets))
+            held = numbers_key(self._message_bytes(op, buckets))
         sizes = map(numbers_key, (op.size_bytes, op.count))
         return (op.op, groups_key(op), *sizes, op.copies, op.sent_by, held)
 
@@ -171,7 +177,7 @@ class Exchanges(Record, eq=False):
 
     def _gathered(self, send: Send) -> FloatArray:
         grid = self.program.grid
-        groups = groups_along("tp", grid, self.prices.order)
+        groups = self.prices.along("tp")
         piped = (send.count > 0) & (grid.pp > 1)
         return self._factored(self.prices.price("all-gather", groups, send.size_bytes, runs=piped))
 
