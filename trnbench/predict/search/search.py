@@ -12,7 +12,7 @@ Nearly all work is done on arrays over a grid, not layout by layout.
        v
     legality.families         1. rules on outer degrees: a mask over few points
        |                      2. rules on inner degrees, only where the outer ones passed
-       |                      result: `Points`, the indices of the valid layouts
+       |                      result: `Rows`, the valid micro-batches of each choice of the others
        |  parts.parts         whole clusters again, few enough for a program's arrays
        v
     _Search.go                one program for each variant, lowered for the whole grid at once
