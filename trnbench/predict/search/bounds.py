@@ -23,6 +23,7 @@ samples of a replica, and the least T times the least waits w.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 
@@ -60,7 +61,7 @@ class Floors:
         exchanges: Callable[[Variant], Exchanges],
     ) -> None:
         self.question, self._products, self._exchanges = question, products, exchanges
-        self._stages: Memo[tuple[Variant, str, bool], FloatArray] = Memo()
+        self._stages: Memo[tuple[Variant, str, bool], _Stages] = Memo()
 
     def seconds(self, program: StepProgram, points: Points, like: Variant) -> FloatArray:
         """Seconds that the step of each layout takes at least; 0 where nothing can compute it.
@@ -70,7 +71,7 @@ class Floors:
 
         def of_phase(phase: JobPhase) -> FloatArray:
             grid, schedule = phase.program.grid, phase.program.layout.schedule
-            whole_s = points.pick(self._of_phase(phase, like))
+            whole_s = self._of_phase(phase, like).seconds(points.pick)
             pp, micro_batches = points.pick(grid.pp), grid.micro_batches_of(points.pick)
             whole_s = whole_s + self._launched_s(phase.program, pp)
             passes = micro_batches + least_waits(schedule, pp, points.pick(grid.vpp), micro_batches)
@@ -84,7 +85,7 @@ class Floors:
 
         def of_phase(phase: JobPhase) -> FloatArray:
             grid, schedule = phase.program.grid, phase.program.layout.schedule
-            whole_s = self._of_phase(phase, like)
+            whole_s = self._of_phase(phase, like).whole_s
             # The least of all micro-batches up to the last one.
             each_s, shortest_s = map(_least_yet, (whole_s / grid.micro_batch, whole_s))
             pp, samples = first.pick(grid.pp), first.pick(grid.global_batch) / first.pick(grid.dp)
@@ -109,7 +110,7 @@ class Floors:
         each = [one.times * of_phase(one) for one in counted if writes or one.name == TRAIN]
         return np.nan_to_num(ROUNDED * sum(each, NOTHING), nan=0.0)
 
-    def _of_phase(self, phase: JobPhase, like: Variant) -> FloatArray:
+    def _of_phase(self, phase: JobPhase, like: Variant) -> _Stages:
         # The ZeRO stage changes exchanges among replicas and the update alone: no bound has these.
         key = like.changed(zero=None), phase.name, splits_backward(phase.program.layout.schedule)
         return self._stages.of(key, lambda: self._stages_s(phase.program, self._exchanges(like)))
@@ -125,7 +126,7 @@ class Floors:
         once_s = efficiency.whole_factor * efficiency.stack.step_s
         return np.asarray(once_s) if program.trains else NOTHING
 
-    def _stages_s(self, program: StepProgram, exchanges: Exchanges) -> FloatArray:
+    def _stages_s(self, program: StepProgram, exchanges: Exchanges) -> _Stages:
         """Seconds that all stages together take for one micro-batch."""
         efficiency, question = self.question.efficiency, self.question
         computed = compute_time(
@@ -136,7 +137,7 @@ class Floors:
             known=self._products,
         )
         split, factor = splits_backward(program.layout.schedule), efficiency.whole_factor
-        whole_s = NOTHING
+        parts: list[tuple[FloatArray, FloatArray]] = []
         for kind, block in computed.blocks.items():
             # Sums first: they span few axes, and the number of blocks spans others.
             of_slots: dict[Slot, FloatArray] = {}
@@ -150,9 +151,8 @@ class Floors:
                 taken, sent_s = of_slots.get(slot, NOTHING), sent.get(slot, NOTHING)
                 each = each + taken + (sent_s - hidden * np.minimum(sent_s, taken))
             blocks = program.instances(kind)
-            blocks = blocks if np.ptp(blocks) else blocks.ravel()[0]
-            whole_s = whole_s + blocks * each
-        return whole_s
+            parts.append((blocks if np.ptp(blocks) else np.asarray(blocks.ravel()[0]), each))
+        return _Stages(parts)
 
     def _sent_s(self, block: Block, exchanges: Exchanges, *, split: bool) -> dict[Slot, FloatArray]:
         """Seconds of a block's exchanges between tensor ranks, by slot; 0 where none is known."""
@@ -163,6 +163,17 @@ class Floors:
             if (slot := slot_of(op.phase, split=split)) is not None:
                 sent[slot] = sent.get(slot, NOTHING) + np.nan_to_num(priced[op], nan=0.0)
         return sent
+
+
+class _Stages(tuple[tuple[FloatArray, FloatArray], ...]):
+    """Blocks of each kind on all stages, and the seconds of one: both span few axes of a grid."""
+
+    def seconds(self, pick: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        return sum((pick(blocks) * pick(each_s) for blocks, each_s in self), NOTHING)
+
+    @cached_property
+    def whole_s(self) -> FloatArray:
+        return self.seconds(np.asarray)
 
 
 def least_waits(
