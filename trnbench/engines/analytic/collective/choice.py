@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from trnbench.engines.analytic.collective.profile import PhaseMemo, profile
-from trnbench.engines.analytic.collective.time import closed_form
+from trnbench.engines.analytic.collective.time import ClosedForm, closed_form
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.records import replace
@@ -43,23 +43,43 @@ def chosen_for(
 
     An `algorithm` asked for serves all sizes that the stack's table leaves to it.
     """
+    found = chosen_with_forms(stack, members, op, pairs, algorithm=algorithm, memo=memo)
+    return found if isinstance(found, Refusal) else tuple(one for one, _ in found)
+
+
+def chosen_with_forms(
+    stack: CollectiveStack,
+    members: Members,
+    op: Op,
+    pairs: IntArray | None = None,
+    *,
+    algorithm: Algorithm | None = None,
+    memo: PhaseMemo | None = None,
+) -> tuple[tuple[Selected, ClosedForm | None], ...] | Refusal:
+    """The same algorithms, each beside its closed form; None for one that had no rival."""
     fastest = stack.choice == "fastest" and algorithm is None
     if fastest:
         found = every_for(stack, members, op, pairs=pairs)
     else:
         found = select_for(stack, members, op, algorithm=algorithm, pairs=pairs)
-    if isinstance(found, Refusal) or len(found) == 1:
+    if isinstance(found, Refusal):
         return found
+    if len(found) == 1:
+        return ((found[0], None),)
     forms = {
         number: closed_form(profile(one.placed, memo), one.tuning)
         for number, one in enumerate(found)
     }
     numbers = {(one.algorithm, one.tuning_name): number for number, one in enumerate(found)}
 
-    def clock(one: Selected, size_bytes: FloatArray) -> FloatArray:
-        return forms[numbers[one.algorithm, one.tuning_name]].time_s(size_bytes)
+    def form(one: Selected) -> ClosedForm:
+        return forms[numbers[one.algorithm, one.tuning_name]]
 
-    return fastest_of(found, clock) if fastest else never_falling(found, clock)
+    def clock(one: Selected, size_bytes: FloatArray) -> FloatArray:
+        return form(one).time_s(size_bytes)
+
+    chosen = fastest_of(found, clock) if fastest else never_falling(found, clock)
+    return tuple((one, form(one)) for one in chosen)
 
 
 def never_falling(selected: Sequence[Selected], clock: MessageClock) -> tuple[Selected, ...]:

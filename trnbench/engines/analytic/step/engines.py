@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from trnbench.machine.message_plan.select import Selected
     from trnbench.machine.placement import Placement
 
+    Chosen: TypeAlias = tuple[tuple[Selected, ClosedForm | None], ...]
+    """Algorithms by size, each beside its closed form where the choice has needed it."""
+
 
 _FEW = 64
 """Up to so many sizes their seconds are remembered, which for more would fill the memory."""
@@ -51,7 +54,7 @@ class ExchangeSite(Record, eq=False):
     kept: KeptForms
     members: Memo[tuple[GroupPlace, bool], Members] = field(default_factory=Memo)
     memo: PhaseMemo = field(default_factory=dict)
-    selected: Memo[EngineKey, tuple[Selected, ...] | Refusal] = field(default_factory=Memo)
+    selected: Memo[EngineKey, Chosen | Refusal] = field(default_factory=Memo)
     seconds: dict[tuple[EngineKey, float], float] = field(default_factory=dict)  # by size in bytes
 
     @cached_property
@@ -69,8 +72,8 @@ class ExchangeSite(Record, eq=False):
                 known = selected
             else:
                 known = ExchangeEngine(
-                    starts=tuple(choice.from_bytes for choice in selected),
-                    tunings=tuple(choice.tuning_name for choice in selected),
+                    starts=tuple(choice.from_bytes for choice, _ in selected),
+                    tunings=tuple(choice.tuning_name for choice, _ in selected),
                 )
             self.kept.engines[op, where] = known
         return known
@@ -129,16 +132,16 @@ class ExchangeSite(Record, eq=False):
 
             selected = self._select(op, where)
             assert not isinstance(selected, Refusal)
-            choice = selected[number]
-            return padded(closed_form(profile(choice.placed, self.memo), choice.tuning))
+            choice, form = selected[number]
+            return padded(form or closed_form(profile(choice.placed, self.memo), choice.tuning))
 
         return engine.forms.of(number, made)
 
-    def _select(self, op: Op, where: GroupPlace) -> tuple[Selected, ...] | Refusal:
+    def _select(self, op: Op, where: GroupPlace) -> Chosen | Refusal:
         return self.selected.of((op, where), lambda: self._placed(op, where))
 
-    def _placed(self, op: Op, where: GroupPlace) -> tuple[Selected, ...] | Refusal:
-        from trnbench.engines.analytic.collective.choice import chosen_for
+    def _placed(self, op: Op, where: GroupPlace) -> Chosen | Refusal:
+        from trnbench.engines.analytic.collective.choice import chosen_with_forms
         from trnbench.machine.message_plan.ring_orders import neighbour_pairs
 
         plain = op == "send-receive"
@@ -148,7 +151,7 @@ class ExchangeSite(Record, eq=False):
         pairs = None
         if op == "permute":
             pairs = neighbour_pairs(members.placement.fabric, members.first)
-        selected = chosen_for(self.stack, members, op, pairs, memo=self.memo)
+        selected = chosen_with_forms(self.stack, members, op, pairs, memo=self.memo)
         if isinstance(selected, Refusal):
             ranks, stride = where[:2]
             return Refusal(
