@@ -226,7 +226,8 @@ def passing_bytes(
     # `grown` saves array operations: without a new tensor the peak cannot rise.
     peak, grown = total, False
     for i, op in enumerate(ops):
-        for tensor in op.writes:
+        writes = op.writes
+        for tensor in writes:
             if tensor in alive or tensor in ignored or tensor.role == "weight":
                 continue
             size = tensor.held_bytes
@@ -239,7 +240,7 @@ def passing_bytes(
             grown = True
         elif grown:
             peak, grown = np.maximum(peak, total), False
-        for tensor in (*dying.get(i, ()), *(t for t in op.writes if t not in last)):
+        for tensor in (*dying.get(i, ()), *(t for t in writes if t not in last)):
             if tensor in alive and tensor not in stays:
                 total = total - alive.pop(tensor)
     return array(peak)

@@ -8,7 +8,7 @@ run once a micro-batch, `recompute` in front of the backward pass, `optimizer` o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, cached_property
 from math import prod
 from typing import Literal, TypeAlias
 
@@ -106,12 +106,12 @@ class MatMul(_Op, eq=False):
     useful: FloatArray = field(default_factory=one)
     module: Module | None = None  # whose output recompute may drop
 
-    @property
+    @cached_property
     def reads(self) -> tuple[Tensor, ...]:
         operands = (tensor for term in self.terms for tensor in (term.left, term.right))
         return tuple(dict.fromkeys((*operands, *self.bias)))
 
-    @property
+    @cached_property
     def writes(self) -> tuple[Tensor, ...]:
         return tuple(dict.fromkeys(term.out for term in self.terms))
 
