@@ -8,7 +8,7 @@ import numpy as np
 
 from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.memo import Memo
-from trnbench.facts.records import Record, field, replace
+from trnbench.facts.records import Record, State, field, replace
 from trnbench.facts.workload.layout import Layout, Schedule
 from trnbench.predict.search.legality import block_modes, own_modes
 from trnbench.predict.search.rows import Rows, listed, together
@@ -76,17 +76,6 @@ class Seen(Record, eq=False):
         return self.run.layout(int(np.ravel_multi_index(index, self.points.shape)))
 
 
-class SearchHooks(Record):
-    """Callbacks of the caller, called between one chunk of layouts and the next."""
-
-    progress: Callable[[int, int, str], None] = lambda done, total, what: None
-    """Called with (layouts done, valid layouts expected in all, the word "layouts")."""
-    cancel: Callable[[], bool] = lambda: False
-    """Ends the search once it returns true; results up to then are kept."""
-    watch: Callable[[Seen], None] = lambda seen: None
-    """Called with every layout that was priced."""
-
-
 class Programs(Record, eq=False):
     """Programs of a space's variants, each lowered at its first use."""
 
@@ -108,6 +97,45 @@ class Programs(Record, eq=False):
         )
         self.likely[own] = program
         return program
+
+
+class Lowered(State):
+    """Programs of the last grid that searches one after another looked at.
+
+    No program depends on hardware: instance types with equal ranks a node mostly share a grid.
+    """
+
+    last: Programs | None = None
+
+    def of(self, space: Space) -> Programs:
+        """Programs of a space: those of the last one, if that has the same grid."""
+        if self.last is None or not _alike(self.last.space, space):
+            self.last = Programs(space=space)
+        return self.last
+
+
+def _alike(one: Space, other: Space) -> bool:
+    asked, also = one.question, other.question
+    return (
+        one.shape == other.shape
+        and all(np.array_equal(one.axes[name], other.axes[name]) for name in ALONG)
+        and one.schedules == other.schedules
+        and (asked.ranks_per_node, asked.completed) == (also.ranks_per_node, also.completed)
+        and (asked.model, asked.layout) == (also.model, also.layout)
+    )
+
+
+class SearchHooks(Record):
+    """What a caller hands on: callbacks, called between one chunk of layouts and the next."""
+
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None
+    """Called with (layouts done, valid layouts expected in all, the word "layouts")."""
+    cancel: Callable[[], bool] = lambda: False
+    """Ends the search once it returns true; results up to then are kept."""
+    watch: Callable[[Seen], None] = lambda seen: None
+    """Called with every layout that was priced."""
+    lowered: Lowered = field(default_factory=Lowered)
+    """Programs that searches with the same hooks share."""
 
 
 def played(program: StepProgram, schedule: Schedule) -> StepProgram:

@@ -59,7 +59,7 @@ from trnbench.predict.search.pricing import CHUNK, Pricing
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult
 from trnbench.predict.search.rows import RowLayouts, Rows
-from trnbench.predict.search.runs import Programs, Run, SearchHooks, joined, played
+from trnbench.predict.search.runs import Run, SearchHooks, joined, played
 from trnbench.predict.search.space import Space, Variant, space_of
 from trnbench.program.points import Points
 from trnbench.program.step import host_states_bytes
@@ -141,7 +141,7 @@ class _Search(Pricing):
                     family_of_look = sorted_out.schedule, (pieces, look)
                     of_variant.setdefault(variant, []).append(family_of_look)
         # Memory comes first for all variants, as exchanges are priced only where some variant fits.
-        programs = Programs(space=space)
+        programs = self.hooks.lowered.of(space)
         batches: list[Batch] = []
         for variant in space.variants:
             mine = of_variant.get(variant)
