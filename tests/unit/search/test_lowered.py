@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.search.test_search import question
 from trnbench.predict.search import runs
-from trnbench.predict.search.runs import Lowered, SearchHooks
+from trnbench.predict.search.runs import SearchHooks, SharedPrograms
 from trnbench.predict.search.search import search
 from trnbench.program.step import training_step as lowering
 
@@ -31,7 +31,7 @@ def lowered(monkeypatch):
 
 
 def test_types_with_equal_grids_share_programs_and_answer_as_alone(lowered):
-    hooks = SearchHooks(lowered=Lowered())
+    hooks = SearchHooks(lowered=SharedPrograms())
     searched("trn1.32xlarge", hooks)
     before = len(lowered)
     second = searched("trn1n.32xlarge", hooks)
@@ -46,7 +46,7 @@ def test_types_with_equal_grids_share_programs_and_answer_as_alone(lowered):
     [("p5.48xlarge", {}), ("trn1.32xlarge", {"fixed": {"recompute": "full"}})],
 )
 def test_another_grid_or_another_knob_has_programs_of_its_own(lowered, instance, more):
-    hooks = SearchHooks(lowered=Lowered())
+    hooks = SearchHooks(lowered=SharedPrograms())
     searched("trn1.32xlarge", hooks)
     before = len(lowered)
     found = searched(instance, hooks, **more)

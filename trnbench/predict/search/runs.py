@@ -99,7 +99,7 @@ class Programs(Record, eq=False):
         return program
 
 
-class Lowered(State):
+class SharedPrograms(State):
     """Programs of the last grid that searches one after another looked at.
 
     No program depends on hardware: instance types with equal ranks a node mostly share a grid.
@@ -134,7 +134,7 @@ class SearchHooks(Record):
     """Ends the search once it returns true; results up to then are kept."""
     watch: Callable[[Seen], None] = lambda seen: None
     """Called with every layout that was priced."""
-    lowered: Lowered = field(default_factory=Lowered)
+    lowered: SharedPrograms = field(default_factory=SharedPrograms)
     """Programs that searches with the same hooks share."""
 
 

@@ -13,7 +13,7 @@ from trnbench.facts.processes.children import forked_pool
 from trnbench.predict.search.parts import is_large
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult, reunited
-from trnbench.predict.search.runs import Lowered
+from trnbench.predict.search.runs import SharedPrograms
 from trnbench.predict.search.search import SearchHooks, Share, search
 from trnbench.predict.search.space import space_of
 from trnbench.verbs.asking.use_case import Progress, Watch
@@ -50,7 +50,7 @@ def search_all(
         parts = [(question, Share()) for _, question in questions]
         return _side_by_side(parts, top, watch, together)
     found: list[SearchResult | None] = []
-    lowered = Lowered()
+    lowered = SharedPrograms()
     for number, (name, question) in enumerate(questions, start=1):
         if watch.cancel():
             found.append(None)
