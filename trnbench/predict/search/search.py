@@ -43,7 +43,7 @@ import numpy as np
 
 from trnbench.engines.analytic.step.memory import JobMemory
 from trnbench.errors import InputError
-from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, keep_freed_memory
 from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import Schedule
 from trnbench.predict.search import rising
@@ -69,8 +69,6 @@ __all__ = ["SearchHooks", "Share", "search"]
 GRID, MANY = 1 << 19, 1 << 21
 """Points of a grid, chunks aside, for which a program's arrays are made at once: where all layouts
 are priced, and where only the best are, which look at fewer of the numbers."""
-KEPT_BYTES = 30 << 20
-"""Size of the array in `_keep_pages`: below 32 MiB, the largest size that glibc adapts to."""
 
 
 class Share(Record):
@@ -97,7 +95,7 @@ def search(
     if top < 1:
         raise InputError(f"the number of layouts to keep must be at least 1: {top}")
     started = time.perf_counter()
-    _keep_pages()
+    keep_freed_memory()
     space = space_of(question)
     state = _Search(space, top, hooks or SearchHooks(), best)
     # Every `of`-th block, so that each process gets small and large clusters.
@@ -284,11 +282,3 @@ class _Search(Pricing):
     def _by_cluster(self, space: Space, layouts: Points | Rows) -> IntArray:
         held = layouts.count if isinstance(layouts, Rows) else None
         return self.counts.by_cluster(space.clusters[layouts.index[0]], held)
-
-
-def _keep_pages() -> None:
-    # glibc returns memory freed at the end of the heap to the system, which zeroes every page again
-    # for the next array. After a large array was freed, glibc keeps that much; the array itself is
-    # never touched and costs nothing.
-    large = np.empty(KEPT_BYTES, dtype=np.uint8)
-    del large
