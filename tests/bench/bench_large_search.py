@@ -1,4 +1,4 @@
-"""Searches of millions of layouts: their rate, and the memory that a hundred million would take."""
+"""Searches of up to a hundred million layouts, each whole: their rate and memory."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from tests.bench.figure import show
 
 MILLION, ALL = 1e6, 1e8
 CORES, BAR_S = 2, 60.0
-EVERY = (64, 3)
-"""Every how manieth size of a cluster of up to 512 nodes is looked at."""
+CASES = ((64, "None"), (6, "None"), (6, "20"))
+"""Every how manieth size of a cluster of up to 1,024 nodes, and how many of the best are asked."""
 SEARCH = """
 import resource, sys, time
-from tests.bench.bench_search import LARGE_BATCH, searched
+from tests.bench.bench_search import CATALOG, LARGE_BATCH
+from trnbench.verbs.search_layouts.run import search_layouts
 
 start = time.process_time()
-sizes = range(int(sys.argv[1]), 513, int(sys.argv[1]))
-found = searched("mixtral-8x7b", "trn2.48xlarge", sizes, LARGE_BATCH, 8192)
+every, best = int(sys.argv[1]), None if sys.argv[2] == "None" else int(sys.argv[2])
+found = search_layouts(
+    model="mixtral-8x7b", instance="trn2.48xlarge", nodes=range(every, 1025, every),
+    global_batch=LARGE_BATCH, sequence=8192, precision="bf16-master", recompute="any",
+    best=best, catalog=CATALOG,
+)
 used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(found.legal, time.process_time() - start, used / 1e6)
 """
@@ -25,19 +30,18 @@ print(found.legal, time.process_time() - start, used / 1e6)
 
 def main() -> None:
     """Print each figure beside its bar; each search has a process of its own."""
-    seen = []
-    for every in EVERY:
+    for every, best in CASES:
         done = subprocess.run(
-            [sys.executable, "-c", SEARCH, str(every)], check=True, capture_output=True, text=True
+            [sys.executable, "-c", SEARCH, str(every), best],
+            check=True,
+            capture_output=True,
+            text=True,
         )
         legal, cpu_s, used_gb = map(float, done.stdout.split())
         what = f"{legal / MILLION:,.1f} million legal layouts"
+        what += "" if best == "None" else f", best {best}"
         show(what, legal / cpu_s, "layouts/s", ALL / (BAR_S * CORES), "at least")
         show(f"{what}, memory", used_gb, "GB", 1.5, "at most")
-        seen.append((legal, used_gb))
-    (few, less_gb), (many, more_gb) = seen
-    of_all_gb = more_gb + (more_gb - less_gb) / (many - few) * (ALL - many)
-    show("memory of 100 million, as it grew", of_all_gb, "GB", 1.5, "at most")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,9 @@
-"""The best layouts without pricing all: the same as those of a search that prices every layout."""
+"""The best layouts without pricing all: the same as those of a search that prices every layout.
 
+`python -m tests.unit.search.test_best FIRST COUNT` tries seeds one by one and names what failed.
+"""
+
+import sys
 from random import Random
 
 import numpy as np
@@ -149,3 +153,19 @@ def test_a_pipeline_of_four_stages_waits_at_least_so_many_slots(
 ):
     degrees = (np.array(float(number)) for number in (4, vpp, micro_batches))
     assert least_waits(schedule, *degrees) == waits
+
+
+def main(first: int, count: int) -> int:
+    """Try seeds; return how many failed."""
+    failed = 0
+    for seed in range(first, first + count):
+        try:
+            print(f"{seed}: {agree(seed):,} layouts left out", flush=True)
+        except AssertionError as error:
+            failed += 1
+            print(f"{seed}: FAILED {error}", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])) > 0)
