@@ -9,7 +9,7 @@ from tests.bench.figure import show
 
 MILLION, ALL = 1e6, 1e8
 CORES, BAR_S = 2, 60.0
-CASES = ((64, "None"), (6, "None"), (6, "20"))
+CASES = ((64, "None"), (4, "None"), (4, "20"))
 """Every how manieth size of a cluster of up to 1,024 nodes, and how many of the best are asked."""
 SEARCH = """
 import resource, sys, time

@@ -77,8 +77,9 @@ def processor_s(*arguments: str) -> float:
 
 def in_units(value: float, unit: str) -> tuple[float, str]:
     """Return seconds or a rate in reference units, anything else as it is."""
-    if unit in _SECONDS:
-        return value * _SECONDS[unit] / reference_s(), "U"
+    time_unit, _, of = unit.partition(" ")
+    if time_unit in _SECONDS:
+        return value * _SECONDS[time_unit] / reference_s(), f"U {of}".strip()
     if unit.endswith("/s"):
         return value * reference_s(), f"{unit.removesuffix('/s')}/U"
     return value, unit
