@@ -22,7 +22,7 @@ LINES = {
     "launch": 3_550,
     "machine": 6_570,
     "money": 4_080,
-    "predict": 6_450,
+    "predict": 6_480,
     "program": 7_680,
     "show": 3_910,
     "store": 2_320,

@@ -10,6 +10,7 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.predict.search import rising
 from trnbench.predict.search.plain import NEARLY
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.search import SearchHooks, search
@@ -66,3 +67,18 @@ def test_the_search_is_the_same_without_them(looked):
     assert alone.best == result.best
     assert alone.by_nodes[4].simplest is None
     assert result.preferring_simple.best == result.by_nodes[4].simplest
+
+
+@pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b", "llama3.1-70b"])
+@pytest.mark.parametrize("large", [0, rising.LARGE])
+def test_bounds_leave_out_none_of_them(model, large, monkeypatch):
+    monkeypatch.setattr(rising, "LARGE", large)
+    setup = train_setup(open_catalog(environment={}), model, "p5.48xlarge", 16)
+    layout, _ = with_habits(setup.model, setup.stack, SAID, setup.ranks)
+    asked = question_of(setup, layout.changed(zero=None), (8, 16), plainer=True)
+    every, best = search(asked, top=2), search(asked, top=2, best="of each")
+    for nodes, cluster in every.by_nodes.items():
+        found = best.by_nodes[nodes]
+        assert tuple(found.ranked) == tuple(cluster.ranked)
+        assert (found.simplest, found.usual) == (cluster.simplest, cluster.usual)
+    assert best.tally.outpaced > best.tally.priced > 0

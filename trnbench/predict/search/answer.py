@@ -37,8 +37,9 @@ class SearchState:
         clusters = len(space.question.nodes)
         self.counts = Counts(clusters)
         self.runs: list[Run] = []
-        # Only the best are looked for, of each cluster or of all; None prices every layout.
-        self.best = None if self.question.plainer else best
+        # Only the best are looked for, of each cluster or of all; None prices every layout. Plainer
+        # ones are those of a cluster.
+        self.best = None if self.question.plainer and best == "of all" else best
         self.ranking = LayoutRanking(clusters=clusters, top=top, together=self.best == "of all")
         # The best layouts within the rows of the stack, where others lie beyond them.
         self.sure = LayoutRanking(clusters=clusters, top=1)

@@ -132,6 +132,8 @@ class Bounded(Record, eq=False):
     clusters: IntArray
     sure: BoolArray
     """True of layouts within the stack's rows, of which the best is looked for, too."""
+    asked: BoolArray | None = None
+    """True of layouts that are priced at any rate; None where none is."""
 
     @classmethod
     def of(cls, batch: Batch, floors: Floors, covered: bool) -> Bounded:
@@ -168,7 +170,8 @@ class Bounded(Record, eq=False):
     def within(self, most: Sequence[FloatArray]) -> BoolArray:
         """True of layouts with bounds up to the `most` of their cluster, or of those sure."""
         best, sure = (self.floor_s <= one[self.clusters] for one in most)
-        return np.asarray(best | self.sure & sure)
+        mask = best | self.sure & sure
+        return mask if self.asked is None else mask | self.asked
 
     def some(self, mask: BoolArray) -> Bounded:
         return Bounded(
@@ -176,4 +179,5 @@ class Bounded(Record, eq=False):
             floor_s=self.floor_s[mask],
             clusters=self.clusters[mask],
             sure=self.sure[mask],
+            asked=None if self.asked is None else self.asked[mask],
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from trnbench.facts.arrays import FloatArray, IntArray
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
 from trnbench.facts.workload.layout import KNOBS, Layout
 from trnbench.predict.search.ranking import Entries, LayoutRanking
 from trnbench.predict.search.runs import Run
@@ -31,6 +31,7 @@ class PlainRanking:
     """The fastest layout of each cluster by the number of knobs it needs, and the usual one."""
 
     def __init__(self, clusters: int) -> None:
+        self._fastest = LayoutRanking(clusters=clusters, top=1)
         self._simple = LayoutRanking(clusters=clusters * LEVELS, top=1)
         self._usual = {
             (repeats, tp): LayoutRanking(clusters=clusters * STAGES, top=1)
@@ -49,16 +50,20 @@ class PlainRanking:
         """Add layouts of a run: their scores, and the bytes that they need."""
         score, size = scored
         values = {name: _values(run, points, name) for name in _DEGREES}
+        self._fastest.add(number, points, cluster, score, size)
         level = sum(((values[name] > 1).astype(int) for name in _DEGREES), _modes(run.whole))
         self._simple.add(number, points, cluster * LEVELS + level, score, size)
-        plain = (values["cp"] == 1) & (values["vpp"] == 1) & (values["pp"] < STAGES)
-        repeats = run.whole.recompute == "full"
-        for tp in USUAL_TP if run.whole.schedule == "1f1b" else ():
+        repeats, plain = run.whole.recompute == "full", usual(run, points)
+        for tp in USUAL_TP if plain.any() else ():
             mine = plain & (values["tp"] == tp)
             if mine.any():
                 keys = cluster[mine] * STAGES + values["pp"][mine]
                 ranking = self._usual[repeats, tp]
                 ranking.add(number, points.some(mine), keys, score[mine], size[mine])
+
+    def worst(self, worst: FloatArray) -> FloatArray:
+        """Scores up to which layouts count, on clusters whose best have scores up to `worst`."""
+        return np.maximum(worst, NEARLY * self._fastest.worst)
 
     def of(self, cluster: int, best: float) -> tuple[Entries | None, Entries | None]:
         """The simplest layout with a score near the best one of a cluster, and the usual one."""
@@ -72,6 +77,15 @@ class PlainRanking:
             if key // STAGES == cluster
         )
         return next(near, None), next(fewest, None)
+
+
+def usual(run: Run, points: Points) -> BoolArray:
+    """True of layouts of which one may be the usual one."""
+    if run.whole.schedule != "1f1b":
+        return np.zeros(len(points), dtype=np.bool_)
+    values = {name: _values(run, points, name) for name in ("tp", "cp", "vpp", "pp")}
+    plain = (values["cp"] == 1) & (values["vpp"] == 1) & (values["pp"] < STAGES)
+    return np.asarray(plain & np.isin(values["tp"], USUAL_TP))
 
 
 def _values(run: Run, points: Points, name: str) -> IntArray:

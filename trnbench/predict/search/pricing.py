@@ -28,6 +28,7 @@ from trnbench.predict.search.counts import COLLECTIVE, FORMAT
 from trnbench.predict.search.legality import block_modes, group_modes
 from trnbench.predict.search.parts import trimmed
 from trnbench.predict.search.pieces import Batch, Bounded
+from trnbench.predict.search.plain import usual
 from trnbench.predict.search.rows import Rows
 from trnbench.predict.search.runs import Programs, SearchHooks, Seen
 from trnbench.predict.search.space import ALONG, Space, Variant
@@ -75,14 +76,15 @@ class Pricing(SearchState):
             self._price(fitting, products, exchanges, [])
             return
         floors = Floors(self.question, products, exchanges)
-        waiting = [Bounded.of(batch, floors, self._covered) for batch in fitting]
+        waiting = [self._bounded(batch, floors) for batch in fitting]
         least = self._least(waiting, self.top, sure=False), self._least(waiting, 1, sure=True)
-        worst = self.ranking.worst, self.sure.worst
-        near = [np.minimum(NEAR * one, known) for one, known in zip(least, worst, strict=True)]
+        near = [
+            np.minimum(NEAR * one, known) for one, known in zip(least, self._worst, strict=True)
+        ]
         # Most of the best are found among the layouts whose bounds are near the least ones; what
         # these found leaves out the others, but for a few.
-        for most in (near, worst):
-            some, waiting = self._within(waiting, most, floors)
+        for last in (False, True):
+            some, waiting = self._within(waiting, self._worst if last else near, floors)
             if some:
                 self._price_best(some, products, exchanges)
         for one in waiting if not self.has_stopped else ():
@@ -93,6 +95,20 @@ class Pricing(SearchState):
     def _covered(self) -> bool:
         """True where the best layout within the stack's rows is looked for, too."""
         return self.question.stack.covers is not None and self.best != "of all"
+
+    @property
+    def _worst(self) -> tuple[FloatArray, FloatArray]:
+        """Scores on each cluster up to which layouts count, and those within the rows."""
+        worst = self.ranking.worst
+        return worst if self.plain is None else self.plain.worst(worst), self.sure.worst
+
+    def _bounded(self, batch: Batch, floors: Floors) -> Bounded:
+        found = Bounded.of(batch, floors, self._covered)
+        if self.plain is None:
+            return found
+        layouts = batch.layouts
+        points = layouts.first if isinstance(layouts, Rows) else layouts
+        return replace(found, asked=usual(batch.run, points))
 
     def _within(
         self, waiting: Sequence[Bounded], most: Sequence[FloatArray], floors: Floors
@@ -107,7 +123,7 @@ class Pricing(SearchState):
                 continue
             part = one.some(mask)
             if isinstance(part.batch.layouts, Rows):
-                part = Bounded.of(part.batch.listed, floors, self._covered)
+                part = self._bounded(part.batch.listed, floors)
                 mask = part.within(most)
                 others += [part.some(~mask)] if not mask.all() else []
                 part = part.some(mask)
@@ -165,7 +181,7 @@ class Pricing(SearchState):
         prices: dict[tuple[Variant, bool], JobPrices] = {}
         for number, batch in enumerate(fitting):
             if bounded:
-                mask = bounded[number].within((self.ranking.worst, self.sure.worst))
+                mask = bounded[number].within(self._worst)
                 self.counts.outpace(bounded[number].clusters[~mask])
                 if not mask.any():
                     continue
