@@ -144,7 +144,7 @@ def explained(explored: Explored, found: Quote) -> Quote:
         asked = question_of(
             setup, portion.at(nodes), (nodes,), headroom=explored.headroom, plainer=True
         )
-        cluster = search(asked, top=1).by_nodes[nodes].paced(setup.pace)
+        cluster = search(asked, top=1, best="of each").by_nodes[nodes].paced(setup.pace)
     steps = [*found.steps]
     steps[found.main] = with_others(setup, found.step, cluster)
     return replace(found, steps=tuple(steps))
