@@ -67,8 +67,9 @@ class Piece(Record, eq=False):
 
     def roles(self, program: StepProgram) -> tuple[StageRole, ...]:
         """Stage classes of these layouts, first the class that usually needs the most memory."""
-        roles = (stage.role for stage in program.stages)
-        return tuple(role for role in roles if (role != "only") == self.piped)
+        roles = [stage.role for stage in program.stages if (stage.role != "only") == self.piped]
+        # Where all stages have all micro-batches in flight, the last one also keeps their outputs.
+        return tuple(roles[::-1] if program.layout.schedule == "gpipe" else roles)
 
 
 LookedAt: TypeAlias = "tuple[tuple[Piece, ...], Looks]"

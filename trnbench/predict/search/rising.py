@@ -36,13 +36,20 @@ def rises(model: Model, overheads: MemoryOverheads) -> bool:
 
 
 def fitting(
-    rows: Rows, available_bytes: float, needed: Callable[[Points | RowLayouts], FloatArray]
+    rows: Rows,
+    available_bytes: float,
+    needed: Callable[[Points | RowLayouts], FloatArray],
+    *,
+    likely: bool = False,
 ) -> Rows:
-    """Layouts that fit, given the bytes that any of them need."""
+    """Layouts that fit, given the bytes that any of them need.
+
+    The largest of each row comes first where it is `likely` to fit, else the smallest.
+    """
     # Of a row in doubt, the first `low` layouts fit, and those from number `high` on do not.
     count = np.zeros_like(rows.count)
     in_doubt = looked = np.arange(len(rows))
-    low, high, ahead = count, rows.count, count
+    low, high, ahead = count, rows.count, rows.count - 1 if likely else count
     while len(in_doubt):
         size = needed(rows.looked_at(looked, ahead))
         if (np.abs(size - available_bytes) <= ROUNDED * available_bytes).any():

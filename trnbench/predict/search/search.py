@@ -37,6 +37,7 @@ therefore cut between clusters, and `result.reunited` puts the answers together.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -62,6 +63,7 @@ from trnbench.predict.search.rows import RowLayouts, Rows
 from trnbench.predict.search.runs import Run, SearchHooks, joined, played
 from trnbench.predict.search.space import Space, Variant, space_of
 from trnbench.program.points import Points
+from trnbench.program.stages import StageRole
 from trnbench.program.step import host_states_bytes
 
 __all__ = ["SearchHooks", "Share", "search"]
@@ -174,8 +176,7 @@ class _Search(Pricing):
             seen = piece.seen(look, partial(self._by_cluster, run.space))
             layouts: Points | Rows
             if self.sparing and seen.rows.layouts > rising.LARGE:
-                needed = partial(self._careful, memory, piece)
-                layouts, size = rising.fitting(seen.rows, self.available_bytes, needed), None
+                layouts, size = self._rows_that_fit(memory, piece, seen.rows), None
             else:
                 layouts, size = self._that_fit(memory, piece, seen.mask)
             if not (on_host <= held).all():
@@ -234,15 +235,19 @@ class _Search(Pricing):
         # one.
         return points.some(fits), (expected[0] if expected else needed)[fits]
 
-    def _careful(self, memory: JobMemory, piece: Piece, layouts: Points | RowLayouts) -> FloatArray:
-        """Bytes that some layouts of a piece need; those of one stage where that does not fit."""
-        first, *others = piece.roles(memory.program)
-        needs = partial(memory.bytes, fragmentation_ratios=self.lost[:1])
-        (needed,) = needs(layouts, roles=(first,))
-        if others and (fits := needed <= self.available_bytes).any():
-            (of_others,) = needs(layouts.some(fits), roles=others)
-            needed[fits] = np.maximum(needed[fits], of_others)
-        return needed
+    def _rows_that_fit(self, memory: JobMemory, piece: Piece, rows: Rows) -> Rows:
+        """Layouts of some rows of a piece that fit in a chip's memory."""
+        role, *others = piece.roles(memory.program)
+
+        def needed(roles: Sequence[StageRole], layouts: Points | RowLayouts) -> FloatArray:
+            return memory.bytes(layouts, fragmentation_ratios=self.lost[:1], roles=roles)[0]
+
+        rows = rising.fitting(rows, self.available_bytes, partial(needed, [role]))
+        if others and len(rows):
+            # What fits on the stage that needs the most mostly fits on the others.
+            on_others = partial(needed, others)
+            rows = rising.fitting(rows, self.available_bytes, on_others, likely=True)
+        return rows
 
     def _miss(self, batch: Batch) -> None:
         """Keep the layouts nearest to fitting, on clusters where no layout has a price yet."""
