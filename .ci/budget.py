@@ -22,7 +22,7 @@ LINES = {
     "launch": 3_250,
     "machine": 6_270,
     "money": 3_800,
-    "predict": 6_460,
+    "predict": 6_470,
     "program": 7_420,
     "show": 3_640,
     "store": 2_030,
