@@ -24,7 +24,7 @@ from trnbench.cli import main as command_line
 TRNBENCH = (sys.executable, "-P", "-m", "trnbench")
 SOME = ("types", "signal", "struct", "pickle", "random", "json", "importlib", "statistics", "numpy")
 ALL = sorted({*sys.stdlib_module_names, *packages_distributions(), "sitecustomize"})
-PLAN = ("plan", "llama3.1-70b", "--tokens", "1T", "--on", "trn2.48xlarge,trn1.32xlarge,p5.48xlarge")
+PLAN = ("plan", "llama3.1-70b", "--tokens", "1T")
 COMPARE = ("compare", "llama3.1-70b", "--no-keep")
 MEASURE = ("measure", "matrix", "--budget", "1s")
 NEEDS_JAX = pytest.mark.skipif(find_spec("jaxlib") is None, reason="JAX is not installed")

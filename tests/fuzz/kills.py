@@ -18,7 +18,7 @@ TRNBENCH = (sys.executable, "-m", "trnbench")
 OLD = b'{"old": "report"}\n'
 TRAINING = (
     "train tiny-gpt --on trn1.2xlarge --tp 2 --global-batch 4 --sequence 16 --precision bf16-sr "
-    "--engine functional --steps 14 --resume run --json"
+    "--engine functional --steps 60 --resume run --json"
 )
 WRITES = (
     "info --json -o out",
