@@ -88,9 +88,8 @@ def as_table(report: Report) -> TextTable:
             for row in report.rows
         ),
         right=tuple(
-            not column.interval and any(map(_is_number, [row.get(key) for row in report.rows]))
+            not column.interval and _has_number(report.rows, column.key)
             for column in report.columns
-            for key in (column.key,)
         ),
     )
 
@@ -147,6 +146,10 @@ def _magnitudes(figure: Figure, rows: Sequence[Row]) -> list[float]:
         for row in rows
         if isinstance(value := row.get(figure.key), int | float) and value and math.isfinite(value)
     )
+
+
+def _has_number(rows: Sequence[Row], key: str) -> bool:
+    return any(map(_is_number, [row.get(key) for row in rows]))
 
 
 def _smaller_scale(figure: Figure, values: Sequence[float]) -> Scale:

@@ -116,7 +116,7 @@ class CollectivePrices(Record, eq=False):
         ]
 
     def _asked_for(self, op: CollectiveOp) -> _Asked:
-        key = groups_key(op)
+        key = groups_key(op.axis, op.ranks)
 
         def found() -> _Kinds:
             return self._kinds_of(self.along(op.axis, op.ranks), key)
@@ -125,7 +125,7 @@ class CollectivePrices(Record, eq=False):
 
     def along(self, axis: str, ranks: FloatArray | None = None) -> RankGroups:
         """Groups along an axis of the grid; `kv_copies` needs the `ranks` of a group."""
-        key = axis if axis != "kv_copies" or ranks is None else (axis, numbers_key(ranks))
+        key = groups_key(axis, ranks)
         return self.groups.of(key, lambda: groups_along(axis, self.grid, self.order, ranks))
 
     def message(self, send: Send) -> PricedExchange:
@@ -234,9 +234,9 @@ def _asked(op: Op, groups: _Kinds, size_bytes: FloatArray, *, runs: BoolArray) -
     return _Asked(op=op, groups=groups, size_bytes=size_bytes, present=present, key=key)
 
 
-def groups_key(op: CollectiveOp) -> Hashable:
-    """Key that tells the groups of a collective from others of its grid of layouts."""
-    return op.axis if op.axis != "kv_copies" else (op.axis, numbers_key(op.ranks))
+def groups_key(axis: str, ranks: FloatArray | None) -> Hashable:
+    """Key that tells groups along an axis from others of their grid of layouts."""
+    return axis if axis != "kv_copies" or ranks is None else (axis, numbers_key(ranks))
 
 
 def numbers_key(values: NDArray[Any]) -> Hashable:

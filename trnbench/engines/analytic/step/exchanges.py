@@ -81,7 +81,7 @@ class Exchanges(Record, eq=False):
 
     def crosses(self, op: CollectiveOp) -> FloatArray:
         """1 where the groups of a collective span nodes, 0 where they do not."""
-        key = "crosses", groups_key(op)
+        key = "crosses", groups_key(op.axis, op.ranks)
         return self._known(
             key, lambda: along(array(self._spans_nodes(op.axis, op.ranks)), self.samples)
         )
@@ -144,7 +144,7 @@ class Exchanges(Record, eq=False):
         if buckets is not None and in_buckets(op, buckets):
             held = numbers_key(self._message_bytes(op, buckets))
         sizes = map(numbers_key, (op.size_bytes, op.count))
-        return (op.op, groups_key(op), *sizes, op.copies, op.sent_by, held)
+        return (op.op, groups_key(op.axis, op.ranks), *sizes, op.copies, op.sent_by, held)
 
     def _seconds(self, op: CollectiveOp, priced: PricedExchange | None) -> FloatArray:
         seconds = self._factored(priced or self._price(op), op.count)

@@ -94,6 +94,8 @@ def kept_forms(stack: CollectiveStack, *sources: object) -> KeptForms:
 
 
 _texts: dict[int, tuple[Record, str]] = {}
+_MOST_TEXTS = 256
+"""Texts that are remembered; a process that reads specs anew begins again behind them."""
 
 
 def _text(source: object) -> str:
@@ -102,6 +104,8 @@ def _text(source: object) -> str:
         return repr(source)
     known = _texts.get(id(source))
     if known is None or known[0] is not source:
+        if len(_texts) >= _MOST_TEXTS:
+            _texts.clear()
         known = _texts[id(source)] = source, repr(source)
     return known[1]
 
