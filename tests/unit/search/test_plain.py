@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from trnbench.facts.catalog.search import open_catalog
@@ -11,11 +13,12 @@ from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.search import rising
-from trnbench.predict.search.plain import NEARLY
+from trnbench.predict.search.plain import NEARLY, PlainRanking
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.search import SearchHooks, search
 from trnbench.predict.settled import with_habits
 from trnbench.predict.setup import train_setup
+from trnbench.program.points import Points
 
 SAID = PartialLayout(global_batch=64, sequence=4096, sequence_parallel=True, zero=1)
 
@@ -75,10 +78,23 @@ def test_bounds_leave_out_none_of_them(model, large, monkeypatch):
     monkeypatch.setattr(rising, "LARGE", large)
     setup = train_setup(open_catalog(environment={}), model, "p5.48xlarge", 16)
     layout, _ = with_habits(setup.model, setup.stack, SAID, setup.ranks)
-    asked = question_of(setup, layout.changed(zero=None), (8, 16), plainer=True)
-    every, best = search(asked, top=2), search(asked, top=2, best="of each")
+    asked = question_of(setup, layout.changed(zero=None, global_batch=256), (8, 16), plainer=True)
+    every, best = search(asked, top=1), search(asked, top=1, best="of each")
     for nodes, cluster in every.by_nodes.items():
         found = best.by_nodes[nodes]
         assert tuple(found.ranked) == tuple(cluster.ranked)
         assert (found.simplest, found.usual) == (cluster.simplest, cluster.usual)
     assert best.tally.outpaced > best.tally.priced > 0
+
+
+def test_layouts_nearly_as_fast_as_the_best_count_beside_those_asked_for():
+    plain = dict.fromkeys(("tp", "pp", "cp", "ep", "vpp"), 1)
+    whole: Any = SimpleNamespace(**plain, recompute="none", schedule="1f1b", zero=0)
+    first = np.zeros(1, dtype=np.int64)
+    ranking = PlainRanking(1)
+    assert ranking.worst(np.array([2.0])) == np.inf
+    points = Points(shape=(1,), index=(first,))
+    run: Any = SimpleNamespace(whole=whole)
+    ranking.add(0, run, points, first, (np.array([10.0]), np.ones(1)))
+    assert ranking.worst(np.array([10.0])) == pytest.approx(10.3)
+    assert ranking.worst(np.array([11.0])) == 11
