@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.predict import Predictor
-from trnbench.evidence.rows import EvidenceFile, read_evidence
+from trnbench.evidence.rows import EvidenceFile, EvidenceRow, read_evidence
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import EvidenceCase, Reader
 from trnbench.facts.catalog.search import built_in_folder, open_catalog
@@ -95,3 +96,18 @@ def test_selective_of_a_stack_that_repeats_half_a_pass_is_the_mean_of_two_answer
     assert printed["selective"].layout["recompute"] == "selective"
     assert any("mean of --recompute none and full" in one for one in printed["selective"].warnings)
     assert not any("mean of" in one for mode in ("none", "full") for one in printed[mode].warnings)
+
+
+def test_rows_in_several_releases_priced_together_are_priced_as_alone():
+    """Releases lie along one grid, each with its own factor: no row may take another's."""
+    published = read_evidence(PUBLISHED / "trainium_steps.csv")
+    rows = [row for row in published.rows if row.id.startswith("ndoc-BERT-Large-Ph1-n16-")]
+    together = _compared(published, rows)
+    assert len(rows) >= 10
+    assert len({row.predicted_s for row in together}) > len(rows) / 2
+    assert together == [row for one in rows for row in _compared(published, [one])]
+
+
+def _compared(published: EvidenceFile, rows: list[EvidenceRow]) -> list[Comparison]:
+    file = EvidenceFile(name=published.name, set=published.set, rows=tuple(rows))
+    return [*compare_training(Reader(CATALOG), file)]

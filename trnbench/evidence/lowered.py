@@ -27,8 +27,9 @@ MOST_TOGETHER = 128
 _VARIED = tuple(sorted(SHARED_KNOBS))
 _MODES = tuple(name for name in KNOBS if name not in {*DEGREES, *_VARIED})
 
-PlacedLayout: TypeAlias = tuple[Hashable, Layout, int]
-"""(key of layouts priced together, the layout, rows of the model's position table)."""
+PlacedLayout: TypeAlias = tuple[Hashable, Layout, tuple[int, str | None]]
+"""(key of layouts priced together, the layout, what else tells rows of a grid apart: rows of the
+model's position table, and the software's release)."""
 
 
 class GridPart(Record, eq=False):
@@ -123,10 +124,10 @@ def lowered(
 
     `model` is the common family. Every place has a grid part of its own.
     """
-    of_degrees: dict[tuple[int, ...], list[PlacedLayout]] = {}
+    of_degrees: dict[tuple[Any, ...], list[PlacedLayout]] = {}
     for one in dict.fromkeys(placed):
-        _, layout, positions = one
-        degrees = positions, *(getattr(layout, name) for name in DEGREES)
+        _, layout, (positions, release) = one
+        degrees = release, positions, *(getattr(layout, name) for name in DEGREES)
         of_degrees.setdefault(degrees, []).append(one)
     each = [*of_degrees.items()]
     parts = [each[i : i + MOST_TOGETHER] for i in range(0, len(each), MOST_TOGETHER)]
@@ -134,14 +135,14 @@ def lowered(
 
 
 def _on_one_grid(
-    model: Model, rows: Mapping[tuple[int, ...], Sequence[PlacedLayout]]
+    model: Model, rows: Mapping[tuple[Any, ...], Sequence[PlacedLayout]]
 ) -> list[tuple[PlacedLayout, LoweredLayout]]:
-    positions, *degrees = (np.array(column) for column in zip(*rows, strict=True))
+    _, positions, *degrees = (np.array(column) for column in zip(*rows, strict=True))
     columns = dict(zip(DEGREES, degrees, strict=True))
     several: dict[str, Any] = {
         name: each for name, each in columns.items() if np.any(each != each[0])
     }
-    if len(rows) > 1 and not several:  # they differ in their tables alone
+    if len(rows) > 1 and not several:  # they differ in tables or releases alone
         several["sequence"] = columns["sequence"]
     shape = (len(rows),) if several else ()
     table = array(positions if several else positions[0]) if positions[0] else None

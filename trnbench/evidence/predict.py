@@ -33,17 +33,19 @@ from trnbench.facts.arrays import FloatArray, keep_freed_memory
 from trnbench.facts.calibration.hosts import PLAIN
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.memo import Memo
-from trnbench.facts.records import Record, State, field
+from trnbench.facts.records import Record, State, field, fields, replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.model import Model
 from trnbench.predict.fit import LayoutMemory, MemoryDraws, WhoseMemory
 from trnbench.predict.prices import SharedPrices, prices_of, shared_prices, unpriced
+from trnbench.predict.ranges import numbers_by_key
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import SetupMemo, TrainSetup
 from trnbench.program.step import StepProgram
 
-GridPlace: TypeAlias = tuple[SetupMemo, GridPart]
-"""Key of prices, by identity: a machine with its calibrations, and layouts priced together."""
+GridPlace: TypeAlias = tuple[SetupMemo | None, GridPart]
+"""Key of prices, by identity: a machine with its calibrations (None: that of all layouts of the
+part, in any release), and layouts priced together."""
 Mixture: TypeAlias = tuple[tuple[float, LoweredLayout], ...]
 StepPart = Literal["step", "device", "optimizer"]
 """A whole step by wall clock, or device time: a micro-batch (both passes), or the optimizer."""
@@ -62,8 +64,11 @@ class PricedSteps(State, kw_only=False):
     )
     _shared: Memo[GridPlace, SharedPrices] = field(default_factory=Memo)
     _ideal: Memo[GridPlace, FloatArray] = field(default_factory=Memo)
+    _efficiencies: Memo[GridPart, TrainingEfficiency] = field(default_factory=Memo)
     efficiency: TrainingEfficiency | None = None
     """The single efficiency for all, if any."""
+    factors: dict[GridPart, FloatArray] = field(default_factory=dict)
+    """Factors on all times by layout and sample, of parts with layouts in several releases."""
 
     def time_s(
         self,
@@ -73,8 +78,10 @@ class PricedSteps(State, kw_only=False):
         of: StepPart = "step",
     ) -> FloatArray:
         """Time of a layout's step or a part of it, s; RowFault if unpriced."""
-
-        place = setup.memo, one.part
+        place, factors = self._place(setup, one.part), self.factors.get(one.part)
+        if factors is not None:
+            given = efficiency
+            efficiency = self._efficiencies.of(one.part, lambda: replace(given, factors=factors))
 
         def begun() -> SharedPrices:
             return shared_prices(setup, one.program, efficiency, one.part.wanted)
@@ -102,7 +109,10 @@ class PricedSteps(State, kw_only=False):
             return mfu(one.program, setup.platform, np.ones(()), logical_size=known)
 
         # (The same whatever is repeated, and however states are cut.)
-        return float(one.of(self._ideal.of((setup.memo, one.part), ideal)))
+        return float(one.of(self._ideal.of(self._place(setup, one.part), ideal)))
+
+    def _place(self, setup: TrainSetup, part: GridPart) -> GridPlace:
+        return None if part in self.factors else setup.memo, part
 
 
 class Prepared(Record, eq=False):
@@ -186,14 +196,15 @@ class Predictor(State, kw_only=False):
     _prepared: Memo[tuple[object, ...], Prepared] = field(default_factory=Memo)
     _found: Memo[Prepared, RowPrediction] = field(default_factory=Memo)
     _memories: Memo[tuple[object, ...], RowMemory] = field(default_factory=Memo)
+    _alike: dict[SetupMemo, SetupMemo] = field(default_factory=dict)
+    """Set-ups in several releases -> the first that differs from them in nothing else."""
 
     def lower_together(self, cases: Iterable[EvidenceCase]) -> None:
         """Lower the layouts of all cases, similar ones on one grid."""
         alike: dict[Hashable, tuple[Model, list[PlacedLayout]]] = {}
         for case in cases:
             setup = case.setup
-            layouts = [layout for mixes in case.ways for mix in mixes for _, layout in mix]
-            for layout in layouts:
+            for layout in _layouts_of(case):
                 key = self._number_of(setup)[0], modes_of(layout)
                 alike.setdefault(key, (setup.model, []))[1].append(self._placed(setup, layout))
         for model, placed in alike.values():
@@ -206,7 +217,9 @@ class Predictor(State, kw_only=False):
         are large, live no longer than their place is worked on.
         """
         keep_freed_memory()
+        self._join_releases([case.setup for case in cases])
         self.lower_together(cases)
+        self._factor_releases(cases)
         by_place: dict[GridPart, list[EvidenceCase]] = {}
         for case in cases:
             with suppress(RowFault):
@@ -221,6 +234,29 @@ class Predictor(State, kw_only=False):
                 with suppress(RowFault):
                     self.memory(case, self.predict(case).mixture)
             self._drawn = Memo()
+
+    def _join_releases(self, setups: Iterable[TrainSetup]) -> None:
+        leaders: dict[tuple[object, ...], list[TrainSetup]] = {}
+        for setup in {setup.memo: setup for setup in setups}.values():
+            key = setup.platform.instance.name, setup.stack.name, setup.logical_size
+            known = leaders.setdefault(key, [])
+            first = next((one for one in known if _alike_but_for_release(one, setup)), None)
+            if first is None:
+                known.append(setup)
+            else:
+                self._alike[first.memo] = self._alike[setup.memo] = first.memo
+
+    def _factor_releases(self, cases: Iterable[EvidenceCase]) -> None:
+        factors = self._priced.factors
+        for case in cases:
+            setup = case.setup
+            if setup.memo not in self._alike:
+                continue
+            samples = setup.samples
+            for layout in _layouts_of(case):
+                one = self._lowered[self._placed(setup, layout)]
+                shape = *one.part.wanted.shape, samples.samples
+                factors.setdefault(one.part, np.ones(shape))[one.index] = samples.whole_factor
 
     def _number_of(self, setup: TrainSetup) -> tuple[int, int]:
         """Number of the family of a set-up's model, and the rows of its table of positions."""
@@ -240,7 +276,9 @@ class Predictor(State, kw_only=False):
         filled = ranks % setup.platform.ranks(setup.logical_size) == 0
         used = None if filled else (setup.nodes, setup.node_ranks(ranks))
         family, positions = self._number_of(setup)
-        return (family, setup.memo, used, setup.domain.joined_nodes), layout, positions
+        memo = self._alike.get(setup.memo)
+        place = family, memo or setup.memo, used, setup.domain.joined_nodes
+        return place, layout, (positions, setup.stack.release if memo else None)
 
     def prepared(self, case: EvidenceCase) -> Prepared:
         # Cases of one machine and stack share the memo of their set-ups.
@@ -311,7 +349,8 @@ class Predictor(State, kw_only=False):
         def drawn() -> MemoryDraws:
             return MemoryDraws.of(setup.platform, setup.stack, setup.logical_size)
 
-        draws, found = self._draws.of(setup.memo, drawn), np.zeros(4)
+        alike = self._alike.get(setup.memo, setup.memo)
+        draws, found = self._draws.of(alike, drawn), np.zeros(4)
         for share, one in mixture:
             program = one.program
             known = LayoutMemory(
@@ -363,3 +402,24 @@ def _predicted(prepared: Prepared, priced: PricedSteps) -> RowPrediction:
         mixture=prepared.tried[best],
         fits=prepared.fits,
     )
+
+
+def _layouts_of(case: EvidenceCase) -> Iterable[Layout]:
+    return (layout for mixes in case.ways for mix in mixes for _, layout in mix)
+
+
+def _alike_but_for_release(one: TrainSetup, other: TrainSetup) -> bool:
+    """True where two set-ups of a stack on an instance have equal numbers in all samples."""
+    first, second = one.efficiency, other.efficiency
+    if one.platform is not other.platform or one.collectives is not other.collectives:
+        return False
+    if first.chip is not second.chip or first.buckets != second.buckets:
+        return False
+    for known in fields(first.stack):
+        if known.name not in ("release", "spread", "unseen") and (
+            getattr(first.stack, known.name) != getattr(second.stack, known.name)
+        ):
+            return False
+    ours, theirs = numbers_by_key(one.samples), numbers_by_key(other.samples)
+    sampled = one.samples.samples is not None
+    return sampled and all(np.array_equal(number, theirs[key]) for key, number in ours.items())

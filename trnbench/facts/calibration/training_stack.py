@@ -336,6 +336,8 @@ class TrainingEfficiency(Record):
     """Scatter of steps beyond the rows of the stack; None where no catalogue was read."""
     buckets: GradientBuckets | None = None
     """Messages of the software at the end of a step; None: one for each layer."""
+    factors: Numbers | None = None
+    """Factor on all times by layout, then by sample, where layouts differ in their release."""
 
     def __post_init__(self) -> None:
         check_numbers(self._numbers)
@@ -352,6 +354,8 @@ class TrainingEfficiency(Record):
     @cached_property
     def whole_factor(self) -> Numbers:
         """Factor on all times, including the release's; an unlisted release has 1."""
+        if self.factors is not None:
+            return self.factors
         return self.stack.factor * self.releases.get(self.stack.release or "", 1.0)
 
     @cached_property
