@@ -24,7 +24,9 @@ from trnbench.machine.message_plan.select import Selected, every_for, select_for
 
 _SIZES = 2.0 ** np.arange(0.0, 45.0, 0.5)
 """Sizes, bytes, at which the fastest algorithm is looked for; between them by bisection."""
-_BISECTIONS = 40  # of an interval of sizes on a logarithmic scale: to a billionth of it
+_AT_ONCE = 32
+"""Parts of an interval of sizes, equal on a logarithmic scale, whose ends are priced at once."""
+_LOOKS = 8  # Times that an interval is parted: to a billionth of the first
 
 MessageClock = Callable[[Selected, FloatArray], FloatArray]
 """Seconds of an algorithm in place for an array of sizes in bytes."""
@@ -125,13 +127,20 @@ def _crossing(
 ) -> float:
     """Size in bytes from which on the second algorithm is faster; the lower end if always."""
     low, high = between
-    if _behind(first, second, max(low, 1.0), clock):
-        return low
     low = max(low, 1.0)
-    for _ in range(_BISECTIONS):
-        middle = math.sqrt(low * high)
-        if _behind(first, second, middle, clock):
-            high = middle
-        else:
-            low = middle
-    return high
+    if _behind(first, second, low, clock):
+        return between[0]
+    at = np.empty(_AT_ONCE + 1)
+    for _ in range(_LOOKS):
+        at[0], at[-1], step = low, high, _AT_ONCE
+        # All middles that bisection may come to in its next steps cost one look, not one each.
+        while step > 1:
+            at[step // 2 :: step] = np.sqrt(at[:-1:step] * at[step::step])
+            step //= 2
+        behind = (clock(second, at) < clock(first, at)).tolist()
+        start, end = 0, _AT_ONCE
+        while end - start > 1:
+            middle = (start + end) // 2
+            start, end = (start, middle) if behind[middle] else (middle, end)
+        low, high = at[start], at[end]
+    return float(high)
