@@ -7,6 +7,7 @@ from trnbench.engines.analytic.collective.choice import chosen_for
 from trnbench.engines.analytic.collective.sweep import sweep
 from trnbench.engines.analytic.step import kept_forms
 from trnbench.engines.analytic.step.collectives import CollectivePrices
+from trnbench.engines.analytic.step.engines import ExchangeSite
 from trnbench.facts.calibration.collective_stack import stack_of
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
@@ -220,6 +221,48 @@ def test_many_sizes_are_priced_like_one():
     for at in (0, 900, 1_700, 1_999):
         alone = along(of, "data", "all-reduce", sizes=sizes[at]).time_s
         assert together[at] == pytest.approx(float(alone), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("instance", "op"),
+    [
+        ("trn2.48xlarge", "all-gather"),
+        ("trn2.48xlarge", "all-reduce"),
+        ("p4d.24xlarge", "reduce-scatter"),
+        ("p5.48xlarge", "all-reduce"),
+    ],
+)
+def test_small_sizes_asked_after_large_ones_are_priced_like_all_at_once(
+    instance, op, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    degrees = {"tp": 8, "dp": 16}
+    sizes = np.geomspace(1e2, 1e10, 41)[::-1]
+
+    def new_process() -> CollectivePrices:
+        monkeypatch.setattr(kept_forms, "_kept", {})
+        return prices(instance, **degrees)
+
+    def first_start(of: CollectivePrices) -> float:
+        (engine,) = of.site.kept.engines.values()
+        assert not isinstance(engine, Refusal)
+        return engine.starts[0]
+
+    together = along(new_process(), "data", op, sizes=sizes).time_s
+    of = new_process()
+    assert [float(along(of, "data", op, sizes=one).time_s) for one in sizes] == together.tolist()
+    assert not first_start(of)
+    # The largest size alone needs the last algorithm; what it leaves in the file serves the others.
+    of = new_process()
+    along(of, "data", op, sizes=sizes[0])
+    assert first_start(of)
+    of.site.kept.write()
+    of = new_process()
+    assert [float(along(of, "data", op, sizes=one).time_s) for one in sizes] == together.tolist()
+    of.site.kept.write()
+    monkeypatch.setattr(ExchangeSite, "_placed", None)
+    found = along(new_process(), "data", op, sizes=sizes).time_s
+    assert found.tolist() == together.tolist()
 
 
 @pytest.mark.slow

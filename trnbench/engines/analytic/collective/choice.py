@@ -39,33 +39,44 @@ def chosen_for(
     pairs: IntArray | None = None,
     *,
     algorithm: Algorithm | None = None,
-    memo: PhaseMemo | None = None,
 ) -> tuple[Selected, ...] | Refusal:
     """Algorithms by size (rising) for groups in place, or a refusal if none can run.
 
     An `algorithm` asked for serves all sizes that the stack's table leaves to it.
     """
-    found = chosen_with_forms(stack, members, op, pairs, algorithm=algorithm, memo=memo)
-    return found if isinstance(found, Refusal) else tuple(one for one, _ in found)
+    found = listed_for(stack, members, op, pairs, algorithm=algorithm)
+    if isinstance(found, Refusal):
+        return found
+    return tuple(
+        one for one, _ in chosen_with_forms(found, None, fastest=_by_time(stack, algorithm))
+    )
 
 
-def chosen_with_forms(
+def listed_for(
     stack: CollectiveStack,
     members: Members,
     op: Op,
     pairs: IntArray | None = None,
     *,
     algorithm: Algorithm | None = None,
-    memo: PhaseMemo | None = None,
-) -> tuple[tuple[Selected, ClosedForm | None], ...] | Refusal:
-    """The same algorithms, each beside its closed form; None for one that had no rival."""
-    fastest = stack.choice == "fastest" and algorithm is None
-    if fastest:
-        found = every_for(stack, members, op, pairs=pairs)
-    else:
-        found = select_for(stack, members, op, algorithm=algorithm, pairs=pairs)
-    if isinstance(found, Refusal):
-        return found
+) -> tuple[Selected, ...] | Refusal:
+    """Algorithms by size as the stack's table has them; all of them where the fastest is taken."""
+    if _by_time(stack, algorithm):
+        return every_for(stack, members, op, pairs=pairs)
+    return select_for(stack, members, op, algorithm=algorithm, pairs=pairs)
+
+
+def _by_time(stack: CollectiveStack, algorithm: Algorithm | None) -> bool:
+    return stack.choice == "fastest" and algorithm is None
+
+
+def chosen_with_forms(
+    found: tuple[Selected, ...], memo: PhaseMemo | None, *, fastest: bool
+) -> tuple[tuple[Selected, ClosedForm | None], ...]:
+    """The algorithms of `listed_for` made sound, or the fastest ones, by size (rising).
+
+    Each stands beside its closed form; None for one that had no rival.
+    """
     if len(found) == 1:
         return ((found[0], None),)
     forms = {

@@ -20,7 +20,7 @@ from trnbench.engines.analytic.step.kept_forms import (
     KeptForms,
     kept_forms,
 )
-from trnbench.facts.arrays import FloatArray, IntArray, numbered
+from trnbench.facts.arrays import FloatArray, IntArray, distinct, numbered
 from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.memo import Memo
@@ -54,7 +54,8 @@ class ExchangeSite(Record, eq=False):
     kept: KeptForms
     members: Memo[tuple[GroupPlace, bool], Members] = field(default_factory=Memo)
     memo: PhaseMemo = field(default_factory=dict)
-    selected: Memo[EngineKey, Chosen | Refusal] = field(default_factory=Memo)
+    listed: Memo[EngineKey, tuple[Selected, ...] | Refusal] = field(default_factory=Memo)
+    chosen: Memo[EngineKey, Chosen] = field(default_factory=Memo)
     seconds: dict[tuple[EngineKey, float], float] = field(default_factory=dict)  # by size in bytes
 
     @cached_property
@@ -67,16 +68,24 @@ class ExchangeSite(Record, eq=False):
         """The algorithms by which a group runs an operation, or the reason why it cannot."""
         known = self.kept.get((op, where))
         if known is None:
-            selected = self._select(op, where)
-            if isinstance(selected, Refusal):
-                known = selected
+            listed = self._listed(op, where)
+            if isinstance(listed, Refusal):
+                known = self.kept.engines[op, where] = listed
+            elif self.stack.choice == "fastest" or not listed[-1].from_bytes:
+                known = self._settled((op, where))
             else:
-                known = ExchangeEngine(
-                    starts=tuple(choice.from_bytes for choice, _ in selected),
-                    tunings=tuple(choice.tuning_name for choice, _ in selected),
-                )
-            self.kept.engines[op, where] = known
+                # From where the table begins its last algorithm there is no doubt: what smaller
+                # sizes take is looked for when one is asked.
+                known = self.kept.engines[op, where] = _engine(listed[-1:], Memo())
         return known
+
+    def _settled(self, key: EngineKey, known: ExchangeEngine | None = None) -> ExchangeEngine:
+        """The algorithms of a group for all sizes; of the last one the form may be `known`."""
+        choices = [choice for choice, _ in self._chosen(*key)]
+        forms = [] if known is None else [form for _, form in known.forms.items()]
+        last = Memo(dict(zip([len(choices) - 1], forms, strict=False)))
+        engine = self.kept.engines[key] = _engine(choices, last)
+        return engine
 
     def times_s(
         self, keys: Sequence[EngineKey], which: IntArray, size_bytes: FloatArray
@@ -100,6 +109,9 @@ class ExchangeSite(Record, eq=False):
         asked = (self.engine(*key) for key in keys)
         engines = [engine for engine in asked if isinstance(engine, ExchangeEngine)]
         assert len(engines) == len(keys)
+        first = np.array([engine.starts[0] for engine in engines])
+        for number in distinct(which[size_bytes < first[which]]).tolist():
+            engines[number] = self._settled(keys[number], engines[number])
         most = max(len(engine.starts) for engine in engines)
         starts = np.full((len(keys), most), np.inf)
         for number, engine in enumerate(engines):
@@ -130,18 +142,32 @@ class ExchangeSite(Record, eq=False):
         def made() -> ClosedForm:
             from trnbench.engines.analytic.collective.profile import profile
 
-            selected = self._select(op, where)
-            assert not isinstance(selected, Refusal)
-            choice, form = selected[number]
+            choice, form = self._chosen(op, where)[number] if settled else self._last(op, where)
             return padded(form or closed_form(profile(choice.placed, self.memo), choice.tuning))
 
+        settled = not engine.starts[0]
         return engine.forms.of(number, made)
 
-    def _select(self, op: Op, where: GroupPlace) -> Chosen | Refusal:
-        return self.selected.of((op, where), lambda: self._placed(op, where))
+    def _last(self, op: Op, where: GroupPlace) -> tuple[Selected, None]:
+        listed = self._listed(op, where)
+        assert not isinstance(listed, Refusal)
+        return listed[-1], None
 
-    def _placed(self, op: Op, where: GroupPlace) -> Chosen | Refusal:
+    def _chosen(self, op: Op, where: GroupPlace) -> Chosen:
         from trnbench.engines.analytic.collective.choice import chosen_with_forms
+
+        def made() -> Chosen:
+            listed = self._listed(op, where)
+            assert not isinstance(listed, Refusal)
+            return chosen_with_forms(listed, self.memo, fastest=self.stack.choice == "fastest")
+
+        return self.chosen.of((op, where), made)
+
+    def _listed(self, op: Op, where: GroupPlace) -> tuple[Selected, ...] | Refusal:
+        return self.listed.of((op, where), lambda: self._placed(op, where))
+
+    def _placed(self, op: Op, where: GroupPlace) -> tuple[Selected, ...] | Refusal:
+        from trnbench.engines.analytic.collective.choice import listed_for
         from trnbench.machine.message_plan.ring_orders import neighbour_pairs
 
         plain = op == "send-receive"
@@ -151,13 +177,21 @@ class ExchangeSite(Record, eq=False):
         pairs = None
         if op == "permute":
             pairs = neighbour_pairs(members.placement.fabric, members.first)
-        selected = chosen_with_forms(self.stack, members, op, pairs, memo=self.memo)
-        if isinstance(selected, Refusal):
+        listed = listed_for(self.stack, members, op, pairs)
+        if isinstance(listed, Refusal):
             ranks, stride = where[:2]
             return Refusal(
-                reason=f"{op} of {ranks} ranks, each {stride} from the next: {selected.reason}"
+                reason=f"{op} of {ranks} ranks, each {stride} from the next: {listed.reason}"
             )
-        return selected
+        return listed
+
+
+def _engine(choices: Sequence[Selected], forms: Memo[int, ClosedForm]) -> ExchangeEngine:
+    return ExchangeEngine(
+        starts=tuple(choice.from_bytes for choice in choices),
+        tunings=tuple(choice.tuning_name for choice in choices),
+        forms=forms,
+    )
 
 
 Engines: TypeAlias = dict[tuple[str, int, str, int | None, int], ExchangeSite]

@@ -34,7 +34,10 @@ CODE = (  # Folders of the package whose code decides the content of a closed fo
 
 
 class ExchangeEngine(Record, eq=False):
-    """The algorithms of one group of ranks by size."""
+    """The algorithms of one group of ranks by size.
+
+    The first begins at 0 bytes, or else only the last is known, for sizes from its start on.
+    """
 
     starts: tuple[float, ...]  # Smallest size in bytes of each algorithm
     tunings: tuple[str, ...]  # Name of the tuning of each algorithm
@@ -48,19 +51,19 @@ class KeptForms(State, kw_only=False, eq=False):
     stack: CollectiveStack
     stored: dict[str, Stored]  # as the file has them; records on the first request
     engines: dict[EngineKey, ExchangeEngine | Refusal] = field(default_factory=dict)
-    written: int = 0  # Closed forms that the file already has
+    written: int = 0  # What `_known` counts of the engines that the file already has
 
     def get(self, key: EngineKey) -> ExchangeEngine | Refusal | None:
         """The engine of a group, None where it is not known yet."""
         found = self.engines.get(key)
         if found is None and (stored := self.stored.get(_name(key))) is not None:
             found = self.engines[key] = self._record(stored)
-            self.written += _forms(found)
+            self.written += _known(found)
         return found
 
     def write(self) -> None:
         """Store the closed forms made since the last write."""
-        known = sum(map(_forms, self.engines.values()))
+        known = sum(map(_known, self.engines.values()))
         if known == self.written:
             return
         mine = {_name(key): _stored(engine) for key, engine in self.engines.items()}
@@ -131,8 +134,10 @@ def _name(key: EngineKey) -> str:
     return " ".join((op, *map(str, where)))
 
 
-def _forms(engine: ExchangeEngine | Refusal) -> int:
-    return 1 if isinstance(engine, Refusal) else 1 + len(engine.forms)
+def _known(engine: ExchangeEngine | Refusal) -> int:
+    if isinstance(engine, Refusal):
+        return 1
+    return len(engine.forms) + (1 if engine.starts[0] else 2)  # one more where all sizes are known
 
 
 def _stored(engine: ExchangeEngine | Refusal) -> Stored:
