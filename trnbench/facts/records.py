@@ -15,11 +15,12 @@ from typing import Any, NamedTuple, TypeVar, dataclass_transform, overload
 from msgspec import NODEFAULT as MISSING
 from msgspec import DecodeError, Struct, StructMeta, ValidationError, convert
 from msgspec import field as _field
+from msgspec.json import decode as read_json
 from msgspec.json import format as format_json
 from msgspec.structs import astuple, force_setattr, replace
 
 __all__ = ["MISSING", "Record", "State", "asdict", "astuple", "field", "fields"]
-__all__ += ["DecodeError", "force_setattr", "format_json", "replace"]
+__all__ += ["DecodeError", "force_setattr", "format_json", "read_json", "replace"]
 
 _Value = TypeVar("_Value")
 

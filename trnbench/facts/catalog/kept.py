@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from stat import S_ISREG, S_IWGRP, S_IWOTH
 
+from trnbench.facts.records import read_json
+
 FILES_KEPT = 512
 """Number of files of each kind before a sweep; the latest half stays."""
 MAX_BYTES = 16 << 20
@@ -40,7 +42,8 @@ def kept(kind: str, digest: str) -> object:
             head, _, body = file.read().partition(b"\n")
         if head.decode("ascii", "replace") != hashlib.sha256(body).hexdigest():
             return None
-        content: object = json.loads(body)
+        # Four times as fast as `json`, to the same bits; what no JSON has, an infinity, is absent.
+        content: object = read_json(body)
     except (OSError, ValueError, RecursionError):
         return None
     return content
