@@ -62,31 +62,106 @@ class Resident(Record, eq=False, kw_only=False):
 
 
 class Passes(Record, eq=False):
-    """Forward pass of a block and its gradients, from which other ZeRO stages are made too."""
+    """Forward pass of a block and its gradients, equal in all ZeRO stages."""
 
     forward: tuple[Operation, ...]
     backward: Backward
+    kept: KeptTensors
+    entering: tuple[Tensor, ...]  # tensors from the block before
     recompute: str  # mode that decides what is kept between the passes
-    passing: FloatArray  # peak bytes of short-lived tensors in a pass
     tied: str | None  # weight that another block holds too
+
+    @cached_property
+    def peak_bytes(self) -> FloatArray:
+        """Peak bytes of tensors that live within one pass, forward or backward."""
+        backward, kept = self.backward, self.kept
+        lasting = {*kept.tensors, *backward.weights.values()}
+        return array(
+            np.maximum(
+                passing_bytes(self.forward, lasting=lasting, entering=self.entering),
+                passing_bytes(
+                    kept.ops,
+                    lasting=lasting,
+                    entering=backward.given,
+                    leaving=backward.inputs.values(),
+                ),
+            )
+        )
+
+
+NO_PASSES = Passes(
+    forward=(), backward=NO_BACKWARD, kept=NOTHING_KEPT, entering=(), recompute="none", tied=None
+)
+
+
+class Held(Record, eq=False):
+    """Memory of one instance of a block."""
+
+    residents: tuple[Resident, ...]
+    copies: Mapping[Copies, Resident]  # extra memory of some software, once each
+    offloaded: Mapping[str, FloatArray]  # bytes kept on the host, of residents and of copies
 
 
 class Block(Record, eq=False):
-    """One instance of a block on one rank, with all its operations in order."""
+    """One instance of a block on one rank.
+
+    Its operations and its memory are made at their first use: searches lower grids of which they
+    need the one or the other.
+    """
 
     kind: str
-    ops: tuple[Operation, ...]
-    entering: tuple[Tensor, ...]  # tensors from the block before
+    grid: Grid
     leaving: tuple[Tensor, ...]  # tensors for the block after
     parameters: Mapping[str, Parameter]
     gradients: Mapping[str, Tensor]  # by the name of the weight
     entering_gradients: Mapping[str, Tensor]  # by the name of the tensor, for the block before
-    kept: KeptTensors
+    passes: Passes
     buckets: tuple[Bucket, ...]
-    residents: tuple[Resident, ...]
-    copies: Mapping[Copies, Resident]  # extra memory of some software, once each
-    offloaded: Mapping[str, FloatArray]  # bytes kept on the host, of residents and of copies
-    passes: Passes  # what the block was made from
+    own: Held | None = None  # its memory, where that does not follow from the passes
+
+    @cached_property
+    def ops(self) -> tuple[Operation, ...]:
+        """All operations in order: both passes, exchanges and updates of the weights."""
+        kept = self.kept
+        exchanges = [op for bucket in self.buckets for op in synchronise(self.grid, bucket)]
+        return (
+            *(op for op in exchanges if op.phase == "F"),
+            *self.passes.forward,
+            # A block through which nothing flows back does not gather its weights for that.
+            *(op for op in exchanges if op.phase == "B_input" and kept.ops),
+            *kept.ops,
+            *(op for op in exchanges if op.phase in ("B_weight", "optimizer")),
+        )
+
+    @cached_property
+    def held(self) -> Held:
+        return self.own or _held(self)
+
+    @property
+    def entering(self) -> tuple[Tensor, ...]:
+        """Tensors from the block before."""
+        return self.passes.entering
+
+    @property
+    def kept(self) -> KeptTensors:
+        return self.passes.kept
+
+    @property
+    def residents(self) -> tuple[Resident, ...]:
+        return self.held.residents
+
+    @property
+    def copies(self) -> Mapping[Copies, Resident]:
+        return self.held.copies
+
+    @property
+    def offloaded(self) -> Mapping[str, FloatArray]:
+        return self.held.offloaded
+
+    @property
+    def passing_by(self) -> Block:
+        """The block without the exchanges and updates of its weights."""
+        return replace(self, buckets=())
 
     def phase(self, *phases: Phase) -> tuple[Operation, ...]:
         return tuple(op for op in self.ops if op.phase in phases)
@@ -151,96 +226,67 @@ def lower(
     passes = Passes(
         forward=forward,
         backward=backward,
+        kept=kept,
+        entering=entering,
         recompute=recompute,
-        passing=_passing(forward, backward, kept, entering),
         tied=tied,
     )
-    return _block(grid, kind, members, entering, leaving, passes, kept)
+    return _block(grid, kind, members, leaving, passes)
 
 
 def varied(grid: Grid, block: Block, *, recompute: str | None = None) -> Block:
     """The same block in the ZeRO stage of `grid` and, if given, another recompute mode."""
     # ZeRO changes exchanges and states, recompute what is kept: the passes themselves stay.
-    passes, kept = block.passes, block.kept
+    passes = block.passes
     if recompute is not None and recompute != passes.recompute:
         kept = keep(passes.forward, passes.backward.ops, recompute)
-        passing = _passing(passes.forward, passes.backward, kept, block.entering)
-        passes = replace(passes, recompute=recompute, passing=passing)
-    return _block(grid, block.kind, block.parameters, block.entering, block.leaving, passes, kept)
-
-
-def _passing(
-    forward: Sequence[Operation], backward: Backward, kept: KeptTensors, entering: Sequence[Tensor]
-) -> FloatArray:
-    """Peak bytes of tensors that live within one pass, forward or backward."""
-    lasting = {*kept.tensors, *backward.weights.values()}
-    return array(
-        np.maximum(
-            passing_bytes(forward, lasting=lasting, entering=entering),
-            passing_bytes(
-                kept.ops,
-                lasting=lasting,
-                entering=backward.given,
-                leaving=backward.inputs.values(),
-            ),
-        )
-    )
+        passes = replace(passes, kept=kept, recompute=recompute)
+    return _block(grid, block.kind, block.parameters, block.leaving, passes)
 
 
 def _block(
     grid: Grid,
     kind: str,
     members: Mapping[str, Parameter],
-    entering: tuple[Tensor, ...],
     leaving: tuple[Tensor, ...],
     passes: Passes,
-    kept: KeptTensors,
 ) -> Block:
-    """Block from its passes, with the exchanges and the states of its ZeRO stage."""
-    forward, backward = passes.forward, passes.backward
-    of_block = buckets(
-        grid,
-        tuple(members.values()),
-        backward.weights,
-        quantised=_quantised(grid, forward),
-        tied=passes.tied,
+    """Block from its passes, in the ZeRO stage of `grid`."""
+    backward = passes.backward
+    return Block(
+        kind=kind,
+        grid=grid,
+        leaving=leaving,
+        parameters=members,
+        gradients=backward.weights,
+        entering_gradients=backward.inputs,
+        passes=passes,
+        buckets=buckets(
+            grid,
+            tuple(members.values()),
+            backward.weights,
+            quantised=_quantised(grid, passes.forward),
+            tied=passes.tied,
+        ),
     )
+
+
+def _held(block: Block) -> Held:
+    grid, passes = block.grid, block.passes
     cast_again = passes.recompute == "full"
-    states = [state_bytes(grid, bucket, cached=not cast_again) for bucket in of_block]
-    exchanges = tuple(op for bucket in of_block for op in synchronise(grid, bucket))
-    residents = _residents(grid, members, states, kept, passes.passing)
-    copies = _copies(grid, states, passes, kept)
+    states = [state_bytes(grid, bucket, cached=not cast_again) for bucket in block.buckets]
+    residents = _residents(grid, block.parameters, states, passes)
+    copies = _copies(grid, states, passes)
     offloaded: Mapping[str, FloatArray] = {}
     # What the output block keeps is read again at once.
-    if grid.activation_offload == "host" and not is_behind(kind):
+    if grid.activation_offload == "host" and not is_behind(block.kind):
         offloaded = {
             KEPT: total(one.bytes for one in residents if _stays_kept(one)),
             **{name: one.bytes for name, one in copies.items() if _stays_kept(one)},
         }
         residents = tuple(map(_on_host, residents))
         copies = {name: _on_host(one) for name, one in copies.items()}
-    return Block(
-        kind=kind,
-        ops=(
-            *(op for op in exchanges if op.phase == "F"),
-            *forward,
-            # A block through which nothing flows back does not gather its weights for that.
-            *(op for op in exchanges if op.phase == "B_input" and kept.ops),
-            *kept.ops,
-            *(op for op in exchanges if op.phase in ("B_weight", "optimizer")),
-        ),
-        entering=entering,
-        leaving=leaving,
-        parameters=members,
-        gradients=backward.weights,
-        entering_gradients=backward.inputs,
-        kept=kept,
-        buckets=of_block,
-        residents=residents,
-        copies=copies,
-        offloaded=offloaded,
-        passes=passes,
-    )
+    return Held(residents=residents, copies=copies, offloaded=offloaded)
 
 
 def _stays_kept(resident: Resident) -> bool:
@@ -270,10 +316,10 @@ def _residents(
     grid: Grid,
     members: Mapping[str, Parameter],
     states: Sequence[StateBytes],
-    kept: KeptTensors,
-    passing: FloatArray,
+    passes: Passes,
 ) -> tuple[Resident, ...]:
     # Weights that are never trained are in no bucket of the optimizer.
+    kept = passes.kept
     fixed = (m.weight.bytes * m.held for m in members.values() if m.use == "fixed")
     for_weights = set(kept.for_weights)
     until_backward = [tensor for tensor in kept.tensors if tensor not in for_weights]
@@ -287,14 +333,12 @@ def _residents(
         Resident("activations", total_bytes(kept.for_weights), "until_weight"),
         Resident("activations", total_bytes(kept.waiting), "backward_to_weight"),
         Resident("communication", total(of.gathered for of in states), "slot"),
-        Resident("scratch", passing, "slot"),
+        Resident("scratch", passes.peak_bytes, "slot"),
     )
 
 
-def _copies(
-    grid: Grid, states: Sequence[StateBytes], passes: Passes, kept: KeptTensors
-) -> Mapping[Copies, Resident]:
-    recipe = grid.recipe
+def _copies(grid: Grid, states: Sequence[StateBytes], passes: Passes) -> Mapping[Copies, Resident]:
+    recipe, kept = grid.recipe, passes.kept
     smaller = element_bytes(recipe.weights) / element_bytes(recipe.gradients)
     gradients = total(of.gradients for of in states)
     fetched = ((op.write.held_bytes - op.read.held_bytes) * (op.count > 0) for op in kept.fetched)

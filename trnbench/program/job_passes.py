@@ -91,7 +91,8 @@ def grid_of_pass(grid: Grid, one: JobPass) -> Grid:
 
 def without_weights(block: Block) -> Block:
     # States that last all step are held once, by the pass that owns them.
-    return replace(block, residents=tuple(r for r in block.residents if r.lifetime != "step"))
+    residents = tuple(one for one in block.residents if one.lifetime != "step")
+    return replace(block, own=replace(block.held, residents=residents))
 
 
 def of_sequences(grid: Grid) -> Grid:

@@ -14,10 +14,9 @@ import numpy as np
 
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record, field, replace
-from trnbench.program.block import Block, Resident
+from trnbench.program.block import NO_PASSES, Block, Copies, Held, Resident
 from trnbench.program.generation import Generation, generation_of
 from trnbench.program.job_passes import POLICY, TRAIN, JobPass, JobPhaseName, on_host, passes_beside
-from trnbench.program.keeping import NOTHING_KEPT
 from trnbench.program.stages import StageClass
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import array, total
@@ -113,15 +112,13 @@ def _fetched(program: StepProgram, prefixes: tuple[str, ...]) -> FloatArray:
 
 def _resting(block: Block, *, away: bool = False) -> Block:
     """Block that only holds memory; none on the device if `away` in host memory."""
-    if away:
-        return replace(block, ops=(), kept=NOTHING_KEPT, residents=(), copies={})
-    return replace(
-        block,
-        ops=(),
-        kept=NOTHING_KEPT,
-        residents=tuple(one for one in block.residents if one.lifetime == "step"),
-        copies={name: one for name, one in block.copies.items() if one.lifetime == "step"},
-    )
+    residents: tuple[Resident, ...] = ()
+    copies: dict[Copies, Resident] = {}
+    if not away:
+        residents = tuple(one for one in block.residents if one.lifetime == "step")
+        copies = {name: one for name, one in block.copies.items() if one.lifetime == "step"}
+    own = Held(residents=residents, copies=copies, offloaded=block.offloaded)
+    return replace(block, passes=NO_PASSES, buckets=(), own=own)
 
 
 def _writing(program: StepProgram, resting: StepProgram, generation: Generation) -> StepProgram:
@@ -143,20 +140,18 @@ def _writing(program: StepProgram, resting: StepProgram, generation: Generation)
 
 def _engine(like: Block, generation: Generation, answers: FloatArray) -> Block:
     cache = array(generation.cache_bytes() * answers)
+    residents = (
+        Resident("weights", generation.weights_bytes, "step"),
+        Resident("cache", cache, "step"),
+    )
     return replace(
         like,
         kind=ENGINE,
-        ops=(),
-        entering=(),
         leaving=(),
         parameters={},
         gradients={},
         entering_gradients={},
-        kept=NOTHING_KEPT,
+        passes=NO_PASSES,
         buckets=(),
-        residents=(
-            Resident("weights", generation.weights_bytes, "step"),
-            Resident("cache", cache, "step"),
-        ),
-        copies={},
+        own=Held(residents=residents, copies={}, offloaded={}),
     )

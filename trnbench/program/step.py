@@ -93,8 +93,8 @@ class StepProgram(Record, eq=False):
 
     @cached_property
     def trains(self) -> bool:
-        """True when some operation is not a forward one."""
-        return any(op.phase != "F" for block in self.blocks.values() for op in block.ops)
+        """True when some block has a backward pass."""
+        return any(block.kept.ops for block in self.blocks.values())
 
     def products(self, known: Mapping[Terms, object]) -> tuple[JoinedProducts, ...]:
         """Matrix products joined by format, but for those that are `known` already."""

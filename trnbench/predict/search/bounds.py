@@ -32,6 +32,7 @@ from trnbench.engines.analytic.step.compute import Products, compute_time
 from trnbench.engines.analytic.step.exchanges import Exchanges
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.memo import Memo
+from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Schedule
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.rows import Rows
@@ -113,7 +114,13 @@ class Floors:
     def _of_phase(self, phase: JobPhase, like: Variant) -> _Stages:
         # The ZeRO stage changes exchanges among replicas and the update alone: no bound has these.
         key = like.changed(zero=None), phase.name, splits_backward(phase.program.layout.schedule)
-        return self._stages.of(key, lambda: self._stages_s(phase.program, self._exchanges(like)))
+
+        def found() -> _Stages:
+            blocks = {kind: block.passing_by for kind, block in phase.program.blocks.items()}
+            program = replace(phase.program, blocks=blocks)
+            return self._stages_s(program, self._exchanges(like))
+
+        return self._stages.of(key, found)
 
     def _launched_s(self, program: StepProgram, pp: FloatArray) -> FloatArray:
         """Seconds in which the slots of a micro-batch are launched on all stages."""

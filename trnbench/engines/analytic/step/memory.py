@@ -19,7 +19,7 @@ import numpy as np
 
 from trnbench.engines.analytic.step.memory_parts import MemoryCategory, StageParts, runtime_bytes_of
 from trnbench.engines.analytic.step.memory_reader import Flights, GridSums, StageReader
-from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.arrays import BoolArray, FloatArray, spread
 from trnbench.facts.calibration.hosts import PLAIN, MemoryOverheads
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.records import Record, field, replace
@@ -28,6 +28,7 @@ from trnbench.program.job_phases import phases_of
 from trnbench.program.points import SomeLayouts
 from trnbench.program.stages import StageRole
 from trnbench.program.step import StepProgram
+from trnbench.program.tensor import NOTHING
 
 
 class StageMemory(Record, eq=False):
@@ -143,18 +144,16 @@ class NeededMemory(Record, eq=False):
         program, overheads = self.program, self.overheads
         known = {} if flights is None else flights
         reader = StageReader(program, overheads, points.pick, known, self.sums)
-        needed = [np.zeros(len(points)) for _ in fragmentation_ratios]
-        for stage in program.stages:
-            if roles is not None and stage.role not in roles:
-                continue
-            # An allocator loses a share only of memory that comes and goes.
-            for staying, passing in reader.kinds_bytes(stage):
-                for most, ratio in zip(needed, fragmentation_ratios, strict=True):
-                    np.maximum(most, staying + passing * (1 + ratio), out=most)
-        if not overheads.communicator_bytes:
-            return [most + overheads.runtime_bytes for most in needed]
-        runtime = runtime_bytes_of(overheads, reader.groups)
-        return [most + runtime for most in needed]
+        stages = [one for one in program.stages if roles is None or one.role in roles]
+        moments = [moment for stage in stages for moment in reader.kinds_bytes(stage)]
+        groups = reader.groups if overheads.communicator_bytes else NOTHING
+        # An allocator loses a share only of memory that comes and goes.
+        needed = (
+            reduce(np.maximum, [staying + passing * (1 + ratio) for staying, passing in moments])
+            for ratio in fragmentation_ratios
+        )
+        runtime, shape = runtime_bytes_of(overheads, groups), (len(points),)
+        return [spread(most + runtime, shape) for most in needed]
 
 
 def reader_of(program: StepProgram) -> StageReader:

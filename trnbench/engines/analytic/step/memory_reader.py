@@ -207,9 +207,12 @@ class StageReader:
         staying = self._pick(self._sums.lasting.of(key, lambda: _sum(self._stays(stage).values())))
         kept = _sum(size for _, size in self._kept(stage))
         passing = np.asarray(kept + _sum(self._largest(stage)))
-        there = np.asarray(1.0 * (self._pick(stage.multiplicity) > 0))
+        there = self._pick(stage.multiplicity) > 0
         late = self._overheads is not None and self._overheads.gradients_made == "backward"
         if not late or not some(once := self._once(stage)):
+            # Most layouts that are looked at together all have such a stage.
+            if there.all():
+                return ((staying, passing),)
             return ((np.asarray(staying * there), np.asarray(passing * there)),)
         stays = self._stays(stage).items()
         made = self._pick(_sum(size for (category, _), size in stays if category == "gradients"))
