@@ -71,10 +71,13 @@ def _unroutable(platform: Platform, grid: Grid, axis: str, logical_size: int | N
     # Grids have few kinds of groups: each kind is asked about once, then spread over the grid.
     in_instance = platform.instance.chips * platform.chip.ranks(logical_size)
     inside = (ranks > 1) & (ranks * stride <= in_instance)
-    kinds, place = np.unique((ranks * in_instance + stride)[inside], return_inverse=True)
-    asked = (divmod(int(kind), in_instance) for kind in kinds)
+    kind = (ranks * in_instance + stride)[inside]
+    unroutable = np.zeros(kind.max(initial=0) + 1, dtype=np.bool_)
+    unroutable[kind] = True
+    for one in np.flatnonzero(unroutable).tolist():
+        unroutable[one] = not routable(platform, logical_size, *divmod(one, in_instance))
     bad = np.zeros(ranks.shape, dtype=np.bool_)
-    bad[inside] = np.array([not routable(platform, logical_size, *one) for one in asked])[place]
+    bad[inside] = unroutable[kind]
     return bad
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.facts.arrays import BoolArray, IntArray, numbered
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, numbered, true_in_rows
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout, Schedule
@@ -61,6 +61,20 @@ class Looks(Record, eq=False):
     """Rule -> layouts on each cluster that break this rule first."""
 
 
+class _Outer(Record, eq=False):
+    """Outer degrees that some variants look at: those that break a rule, and those left."""
+
+    broken: Mapping[str, FloatArray]
+    """Rule -> 1 at the outer degrees that break it first, else 0."""
+    flat: IntArray
+    """Flat places of the outer degrees that break none."""
+    index: tuple[IntArray, ...]
+    """Places of the same along each axis."""
+    first: IntArray
+    """Among these, one of each kind with the same valid inner degrees."""
+    kind: IntArray
+
+
 class ScheduleFamily(Record, eq=False):
     """Layouts of a schedule for variants with the same valid layouts, sorted by cluster."""
 
@@ -86,10 +100,14 @@ def families(space: Space) -> tuple[ScheduleFamily, ...]:
         found_rules = platform.of(group_modes(variant), partial(_platform_rules, space, variant))
         outer[own] = {**found_rules, **_outer_rules(space, variant)}
     families: list[ScheduleFamily] = []
+    known: Memo[tuple[Variant, bytes], _Outer] = Memo()
     for (schedule, own), alike in alike_variants.items():
         looked_at = [(tuple(some), _looked_at(space, schedule, some[0])) for some in alike.values()]
         layout = space.layout(schedule, looked_at[0][0][0])
-        families.append(_sorted_out(space, outer[own], layout, looked_at))
+        # Schedules mostly look at the same outer degrees.
+        any_of = np.logical_or.reduce([at for _, at in looked_at])
+        left = known.of((own, any_of.tobytes()), partial(_outer_left, space, outer[own], any_of))
+        families.append(_sorted_out(space, left, layout, looked_at))
     return tuple(families)
 
 
@@ -153,9 +171,24 @@ def _least_broken(space: Space, schedule: Schedule, variant: Variant) -> tuple[s
     return tuple(reason.words(at) for reason in broken)
 
 
+def _outer_left(space: Space, rules: Mapping[str, BoolArray], looked_at: BoolArray) -> _Outer:
+    """Check the outer degrees that are looked at."""
+    # A layout counts for the first rule that it breaks, so later rules see what is left.
+    left, broken = looked_at.copy(), {}
+    for rule, mask in rules.items():
+        out = left & mask
+        if out.any():
+            broken[rule] = out.astype(np.float64)
+            left &= ~out
+    flat = np.flatnonzero(left)
+    index = np.unravel_index(flat, left.shape)
+    first, kind = _kinds(space, index)
+    return _Outer(broken=broken, flat=flat, index=index, first=first, kind=kind)
+
+
 def _sorted_out(
     space: Space,
-    outer_rules: Mapping[str, BoolArray],
+    outer: _Outer,
     layout: Layout,
     looked_at: Sequence[tuple[tuple[Variant, ...], BoolArray]],
 ) -> ScheduleFamily:
@@ -163,39 +196,35 @@ def _sorted_out(
 
     Checked once for all variants of the family; each counts only the part it looks at.
     """
-    shape, chunks = _outer_shape(space), space.chunks(layout.schedule)
+    chunks, first = space.chunks(layout.schedule), outer.first
     inner = len(space.axes["ep"]) * len(chunks) * len(space.axes["micro_batch"])
-    # Rule -> layouts rejected at each of the outer degrees.
-    rejected: dict[str, IntArray] = {}
-    left = np.logical_or.reduce([at for _, at in looked_at])
-    # A layout counts for the first rule that it breaks, so later rules see what is left.
-    for rule, broken in outer_rules.items():
-        out = left & broken
-        if out.any():
-            rejected[rule] = inner * out.astype(np.int64)
-            left &= ~out
-    legal_at = np.zeros(shape, dtype=np.int64)
-    outer = np.nonzero(left)
-    first, kind = _kinds(space, outer)
+    lost_of_kind: dict[str, IntArray] = {}
     parts: list[Rows] = []
     # Rows of outer degrees with all their inner ones, as many as a bounded amount of memory holds.
     at_once = max(AT_ONCE // max(inner, 1), 1)
     for start in range(0, len(first), at_once):
         part = first[start : start + at_once]
-        lost, legal = _inner_legal(space, layout, tuple(axis[part] for axis in outer))
+        lost, legal = _inner_legal(space, layout, tuple(axis[part] for axis in outer.index))
         parts.append(replace(legal, index=(legal.index[0] + start, *legal.index[1:])))
-        mine = (kind >= start) & (kind < start + at_once)
-        rows = tuple(axis[mine] for axis in outer)
         for rule, count in lost.items():
-            if count.any():
-                broken_at = rejected.setdefault(rule, np.zeros(shape, dtype=np.int64))
-                broken_at[rows] += count[kind[mine] - start]
+            of_kind = lost_of_kind.setdefault(rule, np.zeros(len(first), dtype=np.int64))
+            of_kind[start : start + at_once] += count
     inner_rows = together((len(first), *space.shape[OUTER:]), parts)
     of_kind = np.bincount(inner_rows.index[0], weights=inner_rows.count, minlength=len(first))
-    legal_at[outer] = of_kind.astype(np.int64)[kind]
+
+    def at_outer(count: IntArray) -> FloatArray:
+        """Numbers of layouts at all outer degrees, from those of each kind."""
+        found = np.zeros(_outer_shape(space))
+        found.reshape(-1)[outer.flat] = count.take(outer.kind)
+        return found
+
+    # Rules, and layouts rejected at each of the outer degrees.
+    rejected = [(rule, at, inner) for rule, at in outer.broken.items()]
+    rejected += [(rule, at_outer(lost), 1) for rule, lost in lost_of_kind.items() if lost.any()]
+    legal_at = at_outer(of_kind)
     return ScheduleFamily(
         schedule=layout.schedule,
-        legal=_of_outer(space.shape, outer, kind, inner_rows),
+        legal=_of_outer(space.shape, outer, inner_rows),
         looks=tuple(_looks(space, variants, at, legal_at, rejected) for variants, at in looked_at),
     )
 
@@ -204,21 +233,26 @@ def _looks(
     space: Space,
     variants: tuple[Variant, ...],
     at: BoolArray,
-    legal_at: IntArray,
-    rejected: Mapping[str, IntArray],
+    legal_at: FloatArray,
+    rejected: Sequence[tuple[str, FloatArray, int]],
 ) -> Looks:
     """Counts of variants that look at some outer degrees: each layout is valid or breaks a rule."""
-    seen = at.astype(np.int64)
+    # Whole numbers, as floats: these are added up several times as fast.
+    seen = np.ascontiguousarray(at, dtype=np.float64)
 
-    def counted(count: IntArray) -> IntArray:
-        return _by_cluster(space, np.einsum("ijk,ijk->i", count, seen))
+    def counted(count: FloatArray) -> IntArray:
+        held = np.einsum("ijk,ijk->i", count, seen)
+        clusters = np.bincount(space.clusters, held, minlength=len(space.question.nodes))
+        return clusters.astype(np.int64)
 
     legal = counted(legal_at)
-    each = {rule: counted(count) for rule, count in rejected.items()}
+    each: dict[str, IntArray] = {}
+    for rule, count, times in rejected:
+        each[rule] = each.get(rule, 0) + times * counted(count)
     return Looks(
         variants=variants,
         at=at,
-        everywhere=not legal_at[~at].any(),
+        everywhere=legal.sum() == legal_at.sum(),
         legal=legal,
         considered=sum(each.values(), legal),
         rejected={rule: count for rule, count in each.items() if count.any()},
@@ -264,7 +298,7 @@ def _inner_legal(
         before, count = count, of_experts * of_cuts
         lost[rule] = lost.get(rule, 0) + (before - count)
     left = experts & cuts
-    held = np.count_nonzero(left, axis=-1)
+    held = true_in_rows(left)
     at_outer, at_ep, at_chunks = (axis.astype(PLACE) for axis in np.nonzero(held))
     count = held[held > 0]
     return lost, Rows(
@@ -292,18 +326,16 @@ def _kinds(space: Space, outer: tuple[IntArray, ...]) -> tuple[IntArray, IntArra
     return first, kind
 
 
-def _of_outer(
-    shape: tuple[int, ...], outer: tuple[IntArray, ...], kind: IntArray, inner_rows: Rows
-) -> Rows:
+def _of_outer(shape: tuple[int, ...], outer: _Outer, inner_rows: Rows) -> Rows:
     """Valid layouts of all outer degrees, from those of each kind of them."""
-    of_kind = np.bincount(inner_rows.index[0], minlength=int(kind.max(initial=-1)) + 1)
-    many = of_kind[kind]
+    of_kind = np.bincount(inner_rows.index[0], minlength=len(outer.first))
+    many = of_kind[outer.kind]
     # Rows of a kind lie together; those of an outer degree are the ones of its kind.
-    row = np.repeat((np.cumsum(of_kind) - of_kind)[kind], many) + each_of(many)
+    row = np.repeat((np.cumsum(of_kind) - of_kind)[outer.kind], many) + each_of(many)
     return Rows(
         shape=shape,
         index=(
-            *(np.repeat(axis.astype(PLACE), many) for axis in outer),
+            *(np.repeat(axis.astype(PLACE), many) for axis in outer.index),
             *(axis.take(row) for axis in inner_rows.index[1:]),
         ),
         start=inner_rows.start.take(row),
@@ -313,7 +345,7 @@ def _of_outer(
 
 
 def _of_each(mask: BoolArray) -> IntArray:
-    return np.asarray(np.count_nonzero(mask.reshape(len(mask), -1), axis=1))
+    return true_in_rows(mask.reshape(len(mask), -1))
 
 
 def _with_inner(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> Layout:
@@ -398,11 +430,6 @@ def _not_run(question: SearchQuestion) -> Iterator[Reason]:
 
 def _outer_shape(space: Space) -> tuple[int, ...]:
     return space.shape[:OUTER]
-
-
-def _by_cluster(space: Space, count: IntArray) -> IntArray:
-    clusters = np.bincount(space.clusters, weights=count, minlength=len(space.question.nodes))
-    return clusters.astype(np.int64)
 
 
 def _outer(array: NDArray[AnyNumber]) -> NDArray[AnyNumber]:
