@@ -98,8 +98,8 @@ class Held(Record, eq=False):
     """Memory of one instance of a block."""
 
     residents: tuple[Resident, ...]
-    copies: Mapping[Copies, Resident]  # extra memory of some software, once each
-    offloaded: Mapping[str, FloatArray]  # bytes kept on the host, of residents and of copies
+    copies: Mapping[Copies, Resident]
+    offloaded: Mapping[str, FloatArray]
 
 
 class Block(Record, eq=False):
@@ -133,10 +133,6 @@ class Block(Record, eq=False):
             *(op for op in exchanges if op.phase in ("B_weight", "optimizer")),
         )
 
-    @cached_property
-    def held(self) -> Held:
-        return self.own or _held(self)
-
     @property
     def entering(self) -> tuple[Tensor, ...]:
         """Tensors from the block before."""
@@ -146,17 +142,48 @@ class Block(Record, eq=False):
     def kept(self) -> KeptTensors:
         return self.passes.kept
 
-    @property
+    @cached_property
     def residents(self) -> tuple[Resident, ...]:
-        return self.held.residents
+        if self.own is not None:
+            return self.own.residents
+        return tuple(map(_on_host, self._made)) if self._offloads else self._made
 
-    @property
+    @cached_property
     def copies(self) -> Mapping[Copies, Resident]:
-        return self.held.copies
+        """Extra memory of some software, once each."""
+        if self.own is not None:
+            return self.own.copies
+        if not self._offloads:
+            return self._copied
+        return {name: _on_host(one) for name, one in self._copied.items()}
+
+    @cached_property
+    def offloaded(self) -> Mapping[str, FloatArray]:
+        """Bytes kept on the host, of residents and of copies."""
+        if self.own is not None or not self._offloads:
+            return {} if self.own is None else self.own.offloaded
+        return {
+            KEPT: total(one.bytes for one in self._made if _stays_kept(one)),
+            **{name: one.bytes for name, one in self._copied.items() if _stays_kept(one)},
+        }
 
     @property
-    def offloaded(self) -> Mapping[str, FloatArray]:
-        return self.held.offloaded
+    def _offloads(self) -> bool:
+        # What the output block keeps is read again at once.
+        return self.grid.activation_offload == "host" and not is_behind(self.kind)
+
+    @cached_property
+    def _states(self) -> tuple[StateBytes, ...]:
+        cached = self.passes.recompute != "full"
+        return tuple(state_bytes(self.grid, bucket, cached=cached) for bucket in self.buckets)
+
+    @cached_property
+    def _made(self) -> tuple[Resident, ...]:
+        return _residents(self.grid, self.parameters, self._states, self.passes)
+
+    @cached_property
+    def _copied(self) -> Mapping[Copies, Resident]:
+        return _copies(self.grid, self._states, self.passes)
 
     @property
     def passing_by(self) -> Block:
@@ -269,24 +296,6 @@ def _block(
             tied=passes.tied,
         ),
     )
-
-
-def _held(block: Block) -> Held:
-    grid, passes = block.grid, block.passes
-    cast_again = passes.recompute == "full"
-    states = [state_bytes(grid, bucket, cached=not cast_again) for bucket in block.buckets]
-    residents = _residents(grid, block.parameters, states, passes)
-    copies = _copies(grid, states, passes)
-    offloaded: Mapping[str, FloatArray] = {}
-    # What the output block keeps is read again at once.
-    if grid.activation_offload == "host" and not is_behind(block.kind):
-        offloaded = {
-            KEPT: total(one.bytes for one in residents if _stays_kept(one)),
-            **{name: one.bytes for name, one in copies.items() if _stays_kept(one)},
-        }
-        residents = tuple(map(_on_host, residents))
-        copies = {name: _on_host(one) for name, one in copies.items()}
-    return Held(residents=residents, copies=copies, offloaded=offloaded)
 
 
 def _stays_kept(resident: Resident) -> bool:

@@ -135,6 +135,12 @@ class MemoryOverheads(Record):
         if ends_of(self.gathered)[1] > 1:
             raise ValueError("`gathered` must be from 0 to 1")
 
+    @property
+    def holds_copies(self) -> bool:
+        """True where the stack holds more than the program's tensors."""
+        more = self.gradient_copies, self.gathered, self.logits, self.unfused, self.adapter_inputs
+        return any(ends_of(one)[1] > 0 for one in more)
+
 
 PLAIN = MemoryOverheads()
 """A stack that stores every tensor once, without overhead."""

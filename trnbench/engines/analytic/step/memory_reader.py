@@ -127,7 +127,11 @@ class StageReader:
         sums: dict[tuple[MemoryCategory, HeldTimes, Lifetime], FloatArray] = {}
         weighted: list[tuple[HeldTimes, Resident]] = [
             *((_weight_of(resident), resident) for resident in block.residents),
-            *block.copies.items(),
+            *(
+                block.copies.items()
+                if self._overheads is None or self._overheads.holds_copies
+                else ()
+            ),
         ]
         for weight, resident in weighted:
             lifetime, size = resident.lifetime, resident.bytes
