@@ -21,10 +21,13 @@ Pick: TypeAlias = Callable[[FloatArray], FloatArray]
 """Takes the numbers of some layouts out of an array over the whole grid."""
 
 
+_MOST = {np.dtype(kind): int(np.iinfo(kind).max) for kind in (np.int32, np.int64)}
+
+
 def offset(index: Sequence[IntArray], shape: tuple[int, ...]) -> IntArray:
     """Positions in a flat array of this shape, from places along each of its axes."""
     # Short numbers are quicker to multiply; those that arrays are indexed by are long.
-    short = prod(shape) <= np.iinfo(index[0].dtype).max
+    short = prod(shape) <= _MOST[index[0].dtype]
     number: type[np.integer[Any]] = index[0].dtype.type if short else np.int64
     found: IntArray | None = None
     for axis, size in zip(index, shape, strict=True):

@@ -82,7 +82,8 @@ class Programs(Record, eq=False):
     space: Space
     known: Memo[Variant, StepProgram] = field(default_factory=Memo)
     likely: dict[Variant, StepProgram] = field(default_factory=dict)
-    """The last program lowered by the modes that operations depend on."""
+    """The last program lowered, by the modes that operations depend on, with and without those of
+    recompute."""
 
     def of(self, variant: Variant) -> StepProgram:
         return self.known.of(variant, lambda: self._lowered(variant))
@@ -92,10 +93,11 @@ class Programs(Record, eq=False):
         # Variants with the same blocks differ only in what their stages hold: they share
         # operations.
         own = block_modes(own_modes(variant))
-        program = training_step(
-            self.space.question.model, layout, like=self.likely.get(own), known_legal=True
-        )
-        self.likely[own] = program
+        # Those that repeat the same share the backward pass, too.
+        repeats = own.changed(recompute=variant["recompute"])
+        like = self.likely.get(repeats) or self.likely.get(own)
+        program = training_step(self.space.question.model, layout, like=like, known_legal=True)
+        self.likely[own] = self.likely[repeats] = program
         return program
 
 
