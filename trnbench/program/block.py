@@ -94,7 +94,7 @@ NO_PASSES = Passes(
 )
 
 
-class Held(Record, eq=False):
+class BlockMemory(Record, eq=False):
     """Memory of one instance of a block."""
 
     residents: tuple[Resident, ...]
@@ -117,7 +117,7 @@ class Block(Record, eq=False):
     entering_gradients: Mapping[str, Tensor]  # by the name of the tensor, for the block before
     passes: Passes
     buckets: tuple[Bucket, ...]
-    own: Held | None = None  # its memory, where that does not follow from the passes
+    own: BlockMemory | None = None  # its memory, where that does not follow from the passes
 
     @cached_property
     def ops(self) -> tuple[Operation, ...]:

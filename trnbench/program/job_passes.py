@@ -26,7 +26,7 @@ from typing import Literal
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.choices import REINFORCED, Job, sequences_per_sample
 from trnbench.facts.workload.model import Model
-from trnbench.program.block import Block, Held
+from trnbench.program.block import Block, BlockMemory
 from trnbench.program.builder import BlockBuilder
 from trnbench.program.grid import Grid
 from trnbench.program.tensor import Tensor, array
@@ -92,7 +92,7 @@ def grid_of_pass(grid: Grid, one: JobPass) -> Grid:
 def without_weights(block: Block) -> Block:
     # States that last all step are held once, by the pass that owns them.
     residents = tuple(one for one in block.residents if one.lifetime != "step")
-    own = Held(residents=residents, copies=block.copies, offloaded=block.offloaded)
+    own = BlockMemory(residents=residents, copies=block.copies, offloaded=block.offloaded)
     return replace(block, own=own)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.records import Record, field, replace
-from trnbench.program.block import NO_PASSES, Block, Copies, Held, Resident
+from trnbench.program.block import NO_PASSES, Block, BlockMemory, Copies, Resident
 from trnbench.program.generation import Generation, generation_of
 from trnbench.program.job_passes import POLICY, TRAIN, JobPass, JobPhaseName, on_host, passes_beside
 from trnbench.program.stages import StageClass
@@ -117,7 +117,7 @@ def _resting(block: Block, *, away: bool = False) -> Block:
     if not away:
         residents = tuple(one for one in block.residents if one.lifetime == "step")
         copies = {name: one for name, one in block.copies.items() if one.lifetime == "step"}
-    own = Held(residents=residents, copies=copies, offloaded=block.offloaded)
+    own = BlockMemory(residents=residents, copies=copies, offloaded=block.offloaded)
     return replace(block, passes=NO_PASSES, buckets=(), own=own)
 
 
@@ -153,5 +153,5 @@ def _engine(like: Block, generation: Generation, answers: FloatArray) -> Block:
         entering_gradients={},
         passes=NO_PASSES,
         buckets=(),
-        own=Held(residents=residents, copies={}, offloaded={}),
+        own=BlockMemory(residents=residents, copies={}, offloaded={}),
     )

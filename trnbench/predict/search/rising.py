@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, IntArray
 from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.workload.model import Model
 from trnbench.predict.search.rows import RowLayouts, Rows, each_of, listed, together
@@ -48,7 +48,8 @@ def fitting(
     """
     # Of a row in doubt, the first `low` layouts fit, and those from number `high` on do not.
     count = np.zeros_like(rows.count)
-    in_doubt = looked = np.arange(len(rows))
+    in_doubt = np.arange(len(rows))
+    looked: IntArray | None = None
     low, high, ahead = count, rows.count, rows.count - 1 if likely else count
     while len(in_doubt):
         size = needed(rows.looked_at(looked, ahead))
@@ -57,7 +58,7 @@ def fitting(
             fitted = (points.some(needed(points) <= available_bytes) for points in every)
             return together(rows.shape, [*map(listed, fitted)])
         fits = size <= available_bytes
-        if len(looked) > len(in_doubt):
+        if looked is not None and len(looked) > len(in_doubt):
             # All in doubt were looked at: as many as fit do so up to there.
             count += np.bincount(looked[fits], minlength=len(count))
             break
@@ -67,6 +68,6 @@ def fitting(
         in_doubt, low, high = (some.take(open_ones) for some in (in_doubt, low, high))
         left = high - low
         looked, ahead = in_doubt, low + left // 2
-        if len(looked) < left.sum() <= AT_ONCE:
+        if len(in_doubt) < left.sum() <= AT_ONCE:
             looked, ahead = np.repeat(in_doubt, left), np.repeat(low, left) + each_of(left)
     return rows.upto(count)

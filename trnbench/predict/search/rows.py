@@ -69,10 +69,13 @@ class Rows(Record, eq=False):
 
         return self.offsets.of(shape, found)
 
-    def looked_at(self, number: IntArray, ahead: IntArray) -> RowLayouts:
-        """Layouts by the number of their row, and how many of its layouts come before each."""
-        sizes = self.sizes.take(self.start.take(number) + ahead)
-        return RowLayouts(rows=self, number=number, sizes=sizes)
+    def looked_at(self, number: IntArray | None, ahead: IntArray) -> RowLayouts:
+        """Layouts by the number of their row, and how many of its layouts come before each.
+
+        One of each row in order, where no number is given.
+        """
+        start = self.start if number is None else self.start.take(number)
+        return RowLayouts(rows=self, number=number, sizes=self.sizes.take(start + ahead))
 
     @cached_property
     def first(self) -> Points:
@@ -115,14 +118,14 @@ class RowLayouts(Record, eq=False):
     """Some layouts of rows."""
 
     rows: Rows
-    number: IntArray
-    """Row of each layout."""
+    number: IntArray | None
+    """Row of each layout; None for one of each row in order."""
     sizes: IntArray
     """Place of each layout along the last axis."""
     offsets: Memo[tuple[int, ...], IntArray] = field(default_factory=Memo)
 
     def __len__(self) -> int:
-        return len(self.number)
+        return len(self.sizes)
 
     def pick(self, array: NDArray[Number]) -> NDArray[Number]:
         if array.size == 1:
@@ -130,13 +133,9 @@ class RowLayouts(Record, eq=False):
         return array.ravel().take(self.offsets.of(array.shape, lambda: self._places(array.shape)))
 
     def _places(self, shape: tuple[int, ...]) -> IntArray:
-        places = self.rows.places(shape).take(self.number)
+        places = self.rows.places(shape)
+        places = places if self.number is None else places.take(self.number)
         return places + self.sizes if shape[-1] > 1 else places
-
-    def some(self, mask: BoolArray) -> RowLayouts:
-        """Layouts where a mask over them is true."""
-        number, sizes = self.number[mask], self.sizes[mask]
-        return RowLayouts(rows=self.rows, number=number, sizes=sizes)
 
 
 def together(shape: tuple[int, ...], parts: Sequence[Rows]) -> Rows:

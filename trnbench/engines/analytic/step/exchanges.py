@@ -15,7 +15,7 @@ from trnbench.engines.analytic.step.collectives import (
     numbers_key,
 )
 from trnbench.engines.analytic.step.engines import Engines
-from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.arrays import BoolArray, FloatArray, slowest_node
 from trnbench.facts.calibration.buckets import GradientBuckets
 from trnbench.facts.calibration.collective_stack import CollectiveStack
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
@@ -99,6 +99,18 @@ class Exchanges(Record, eq=False):
     def _spans_nodes(self, axis: str, ranks: FloatArray | None) -> BoolArray:
         groups = self.prices.along(axis, ranks)
         return groups.nodes(self.prices.ranks_per_node) > 1
+
+    def slowest_node(self) -> FloatArray:
+        """Time of the slowest of a layout's nodes over a typical one's."""
+        scatter = self.efficiency.stack.node_scatter
+        per_node = self.prices.ranks_per_node / self.prices.platform.joined_nodes
+
+        def found() -> FloatArray:
+            # The slowest of n nodes gets slower with n, so this depends on the layout's world.
+            nodes = np.ceil(self.program.grid.ranks("world") / per_node)
+            return slowest_node(scatter, along(nodes, self.samples))
+
+        return self._known("slowest node", found)
 
     def _is_once_a_node(self, op: CollectiveOp) -> bool:
         """True of tokens sent to a node once, not a copy for each of its experts."""

@@ -25,7 +25,7 @@ from trnbench.errors import unhandled
 from trnbench.facts.arrays import BoolArray, FloatArray, some
 from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.memo import Memo
-from trnbench.facts.records import Record, field, replace
+from trnbench.facts.records import Record, field
 from trnbench.facts.workload.choices import neighbours_of
 from trnbench.facts.workload.layout import Schedule
 from trnbench.program.block import Block, Lifetime, Resident
@@ -49,10 +49,6 @@ class BlockPart(Record, eq=False):
     lifetime: Lifetime
     bytes: FloatArray
 
-    def picked(self, pick: Pick) -> BlockPart:
-        size = pick(self.bytes)
-        return self if size is self.bytes else replace(self, bytes=size)
-
 
 class GridSums(Record, eq=False):
     """Sums over a program's whole grid, equal for any choice of its layouts.
@@ -67,6 +63,8 @@ class GridSums(Record, eq=False):
     largest: Memo[tuple[str, bool], tuple[FloatArray, ...] | None] = field(default_factory=Memo)
     """Working sets; None where they differ between layouts that have such a stage."""
     messages: Memo[Hashable, FloatArray] = field(default_factory=Memo)
+    """Buffers by what is sent: most stages send the same; `sent` has those of each stage."""
+    sent: Memo[StageClass, FloatArray] = field(default_factory=Memo)
     groups: Memo[Literal["rank"], FloatArray] = field(default_factory=Memo)
 
 
@@ -88,27 +86,27 @@ class StageReader:
         # what depends on neither choice is added up once.
         self._program = program
         self._grid = program.grid
-        self._pick = pick
+        self._picks = pick
+        # By the array's identity, with the array, which keeps it: stages share most arrays.
+        self._picked: dict[int, tuple[FloatArray, FloatArray]] = {}
         self._overheads = overheads
         self._schedule = program.layout.schedule
         self._flights = flights
         self._sums = sums
         self.split = splits_backward(self._schedule)
-        self._picked: Memo[str, tuple[BlockPart, ...]] = Memo()
+
+    def _pick(self, array: FloatArray) -> FloatArray:
+        found = self._picked.get(id(array))
+        if found is None:
+            found = self._picked[id(array)] = array, self._picks(array)
+        return found[1]
 
     @property
     def held(self) -> Mapping[str, tuple[BlockPart, ...]]:
         return {kind: self._on_grid(kind) for kind in self._program.blocks}
 
-    def _passing(self, kind: str) -> tuple[BlockPart, ...]:
-        return self._picked.of(
-            kind,
-            lambda: tuple(
-                part.picked(self._pick)
-                for part in self._on_grid(kind)
-                if part.lifetime not in ("step", "slot")
-            ),
-        )
+    def _passing(self, kind: str) -> Iterator[BlockPart]:
+        return (one for one in self._on_grid(kind) if one.lifetime not in ("step", "slot"))
 
     def _on_grid(self, kind: str) -> tuple[BlockPart, ...]:
         block = self._program.blocks[kind]
@@ -201,7 +199,7 @@ class StageReader:
             for held in self._passing(kind):
                 if held.lifetime == "until_backward":
                     part = held.category, held.weight
-                    size = held.bytes * gone
+                    size = self._pick(held.bytes) * gone
                     freed[part] = np.asarray(freed[part] + size) if part in freed else size
         return freed
 
@@ -271,7 +269,7 @@ class StageReader:
             for held in self._passing(kind):
                 flight = self._behind(stage) if is_behind(kind) else self._in_flight(stage)
                 times = count * _times(flight, held.lifetime)
-                yield (held.category, held.weight), held.bytes * times
+                yield (held.category, held.weight), self._pick(held.bytes) * times
             if self.split:
                 weight: HeldTimes = "activations" if self._overheads is None else "once"
                 yield ("activations", weight), self._growth(kind, count)
@@ -295,6 +293,9 @@ class StageReader:
 
     def messages_bytes(self, stage: StageClass) -> FloatArray:
         """Bytes of the buffers of a stage's messages; most stages send the same ones."""
+        return self._pick(self._sums.sent.of(stage, partial(self._sent, stage)))
+
+    def _sent(self, stage: StageClass) -> FloatArray:
         key = frozenset(
             Counter(
                 (message.tensor, message.count.shape, message.count.tobytes())
@@ -307,7 +308,7 @@ class StageReader:
             sizes = (size * BUFFERS_PER_MESSAGE for size in sizes)
             return np.asarray(sum(sizes, start=np.zeros(())))
 
-        return self._pick(self._sums.messages.of(key, add))
+        return self._sums.messages.of(key, add)
 
     def _growth(self, kind: str, count: FloatArray) -> FloatArray:
         """Growth of activations while a split backward slot passes `count` blocks, bytes."""

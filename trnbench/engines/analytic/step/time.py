@@ -70,7 +70,7 @@ from trnbench.engines.analytic.step.stages import (
     stage_slots,
     updated_on_host,
 )
-from trnbench.facts.arrays import FloatArray, slowest_node, spread
+from trnbench.facts.arrays import FloatArray, spread
 from trnbench.facts.calibration.chip_efficiency import Numbers
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.hardware.instance import Platform
@@ -421,9 +421,6 @@ def step_prices(
         )
         for kind, block in program.blocks.items()
     }
-    per_node = exchanges.prices.ranks_per_node / exchanges.prices.platform.joined_nodes
-    # The slowest of n nodes gets slower with n, so the slowdown depends on the layout's world.
-    nodes = np.ceil(program.grid.ranks("world") / per_node)
     piped = along(array(program.grid.pp > 1), samples)
     launch_s = efficiency.whole_factor * (stack.micro_batch_s + piped * stack.piped_micro_batch_s)
     plans = stage_plans(program.stages, blocks, lambda values: along(values, samples))
@@ -441,7 +438,7 @@ def step_prices(
         reasons=compute.reasons,
         blocks=blocks,
         plans=plans,
-        slowdown=slowest_node(stack.node_scatter, along(nodes, samples)),
+        slowdown=exchanges.slowest_node(),
         launch_s=launch_s * slot_factor(stack.host, along(program.grid.vpp, samples)),
         expert_overlap=exchanges.expert_overlap(),
         host=host,
