@@ -16,20 +16,22 @@ import numpy as np
 from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, picked, spread
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
+from trnbench.facts.workload.choices import PAIRED, REINFORCED
 from trnbench.facts.workload.layout import DEGREES, KNOBS, Layout, Value
 from trnbench.facts.workload.model import Model
-from trnbench.facts.workload.weights import TABLES
+from trnbench.facts.workload.sizes import resized, sizes_of
 from trnbench.program.step import SHARED_KNOBS, StepProgram, training_step
 from trnbench.program.tensor import array
 
 MOST_TOGETHER = 128
 """Layouts per grid: more cost memory, and save no time."""
 _VARIED = tuple(sorted(SHARED_KNOBS))
+_ALIKE = ("transformer", "vocabulary", "head")
 _MODES = tuple(name for name in KNOBS if name not in {*DEGREES, *_VARIED})
 
-PlacedLayout: TypeAlias = tuple[Hashable, Layout, tuple[int, str | None]]
-"""(key of layouts priced together, the layout, what else tells rows of a grid apart: rows of the
-model's position table, and the software's release)."""
+PlacedLayout: TypeAlias = tuple[Hashable, Layout, tuple[str | None, tuple[int, ...]]]
+"""(key of layouts priced together, the layout, what else tells rows of a grid apart: the software's
+release, and the sizes of the model)."""
 
 
 class GridPart(Record, eq=False):
@@ -52,12 +54,11 @@ class GridPart(Record, eq=False):
 class GridPrograms(Record, eq=False):
     """Programs of a grid of layouts, by the varied knobs, lowered on demand.
 
-    `degrees` are the differing degrees, `positions` as in `Grid`.
+    `model`: as one, the models of the layouts; `degrees`: the differing degrees.
     """
 
     model: Model
     degrees: Mapping[str, Any]
-    positions: FloatArray | None
     _by_mode: Memo[tuple[Value | None, ...], StepProgram] = field(default_factory=Memo)
 
     def of(self, layout: Layout) -> StepProgram:
@@ -67,7 +68,7 @@ class GridPrograms(Record, eq=False):
             # Any program of the grid serves as the base of a variation.
             like = next((program for _, program in self._by_mode.items()), None)
             whole = replace(layout, **self.degrees)
-            return training_step(self.model, whole, like=like, positions=self.positions)
+            return training_step(self.model, whole, like=like)
 
         return self._by_mode.of(tuple(getattr(layout, name) for name in _VARIED), lower)
 
@@ -85,9 +86,10 @@ class LoweredLayout(Record, eq=False):
         """Program of the layout and its neighbours."""
         return self.programs.of(self.layout)
 
-    def refusals(self) -> tuple[str, ...]:
-        """Reasons why the layout does not divide; empty if it does."""
-        return self.program.refusals(self.index)
+    def refusals(self, model: Model) -> tuple[str, ...]:
+        """Reasons why the layout does not divide its model; empty if it does."""
+        broken = self.program.broken(self.index)
+        return training_step(model, self.layout).refusals() if broken else ()
 
     def of(self, values: FloatArray) -> FloatArray:
         """Values of an array over the program's grid at the layout, with any further axes."""
@@ -100,21 +102,19 @@ def modes_of(layout: Layout) -> tuple[Value | None, ...]:
     return tuple(getattr(layout, name) for name in _MODES)
 
 
-def family_of(model: Model) -> tuple[Model, int]:
-    """The model shared by models lowered together, and the rows of the position table.
+def family_of(model: Model, layout: Layout) -> tuple[Model, tuple[int, ...]]:
+    """What models lowered together share, and the sizes in which they differ.
 
-    The table is as long as a model's sequences; apart from this such models are often equal.
+    Apart are jobs with other models beside the trained one, and models whose keys are written out
+    for every head, as whether they are depends on sizes.
     """
-    transformer = model.transformer
-    if (
-        transformer is None
-        or model.image is not None
-        or transformer.position.encoding not in TABLES
-    ):
-        return model, 0
-    position = transformer.position
-    plain = replace(transformer, position=replace(position, length=1))
-    return replace(model, transformer=plain), position.length
+    sizes = () if layout.job in (*PAIRED, *REINFORCED) else sizes_of(model)
+    attention = None if model.transformer is None else model.transformer.attention
+    shared = attention is not None and attention.kv_heads != attention.heads
+    if not sizes or (shared and layout.attention == "naive"):
+        return model, ()
+    alike = resized(model, (1,) * len(sizes))
+    return Model(name="", title="", **{name: getattr(alike, name) for name in _ALIKE}), sizes
 
 
 def lowered(
@@ -122,12 +122,12 @@ def lowered(
 ) -> list[tuple[PlacedLayout, LoweredLayout]]:
     """Layouts of equal modes as programs, with as many on one grid as pays off.
 
-    `model` is the common family. Every place has a grid part of its own.
+    `model` is any of theirs. Every place has a grid part of its own.
     """
     of_degrees: dict[tuple[Any, ...], list[PlacedLayout]] = {}
     for one in dict.fromkeys(placed):
-        _, layout, (positions, release) = one
-        degrees = release, positions, *(getattr(layout, name) for name in DEGREES)
+        _, layout, apart = one
+        degrees = apart, *(getattr(layout, name) for name in DEGREES)
         of_degrees.setdefault(degrees, []).append(one)
     each = [*of_degrees.items()]
     parts = [each[i : i + MOST_TOGETHER] for i in range(0, len(each), MOST_TOGETHER)]
@@ -137,16 +137,18 @@ def lowered(
 def _on_one_grid(
     model: Model, rows: Mapping[tuple[Any, ...], Sequence[PlacedLayout]]
 ) -> list[tuple[PlacedLayout, LoweredLayout]]:
-    _, positions, *degrees = (np.array(column) for column in zip(*rows, strict=True))
-    columns = dict(zip(DEGREES, degrees, strict=True))
+    apart, *degrees = zip(*rows, strict=True)
+    columns = dict(zip(DEGREES, map(np.array, degrees), strict=True))
     several: dict[str, Any] = {
         name: each for name, each in columns.items() if np.any(each != each[0])
     }
-    if len(rows) > 1 and not several:  # they differ in tables or releases alone
+    if len(rows) > 1 and not several:  # they differ in sizes or releases alone
         several["sequence"] = columns["sequence"]
     shape = (len(rows),) if several else ()
-    table = array(positions if several else positions[0]) if positions[0] else None
-    programs = GridPrograms(model=model, degrees=several, positions=table)
+    sizes = [np.array(column) for column in zip(*(sizes for _, sizes in apart), strict=True)]
+    if any(np.any(each != each[0]) for each in sizes):
+        model = resized(model, [array(each) for each in sizes])
+    programs = GridPrograms(model=model, degrees=several)
     parts: dict[Hashable, GridPart] = {}
     found = []
     for row, each in enumerate(rows.values()):

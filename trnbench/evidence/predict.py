@@ -186,7 +186,7 @@ class Predictor(State, kw_only=False):
 
     _lowered: dict[PlacedLayout, LoweredLayout] = field(default_factory=dict)
     _families: dict[Model, int] = field(default_factory=dict)
-    _family: Memo[TrainSetup, tuple[int, int]] = field(default_factory=Memo)
+    _family: Memo[tuple[Model, str, str], tuple[int, tuple[int, ...]]] = field(default_factory=Memo)
     _priced: PricedSteps = field(default_factory=PricedSteps)
     _latest: list[PricedSteps] = field(default_factory=list)
     _held: Memo[StepProgram, FloatArray] = field(default_factory=Memo)
@@ -205,7 +205,7 @@ class Predictor(State, kw_only=False):
         for case in cases:
             setup = case.setup
             for layout in _layouts_of(case):
-                key = self._number_of(setup)[0], modes_of(layout)
+                key = self._number_of(setup.model, layout)[0], modes_of(layout)
                 alike.setdefault(key, (setup.model, []))[1].append(self._placed(setup, layout))
         for model, placed in alike.values():
             self._lowered.update(lowered(model, placed))
@@ -258,14 +258,14 @@ class Predictor(State, kw_only=False):
                 shape = *one.part.wanted.shape, samples.samples
                 factors.setdefault(one.part, np.ones(shape))[one.index] = samples.whole_factor
 
-    def _number_of(self, setup: TrainSetup) -> tuple[int, int]:
-        """Number of the family of a set-up's model, and the rows of its table of positions."""
+    def _number_of(self, model: Model, layout: Layout) -> tuple[int, tuple[int, ...]]:
+        """Number of the family of a model in a layout, and its sizes."""
 
-        def number() -> tuple[int, int]:
-            family, positions = family_of(setup.model)
-            return self._families.setdefault(family, len(self._families)), positions
+        def number() -> tuple[int, tuple[int, ...]]:
+            family, sizes = family_of(model, layout)
+            return self._families.setdefault(family, len(self._families)), sizes
 
-        return self._family.of(setup, number)
+        return self._family.of((model, layout.job, layout.attention), number)
 
     def _placed(self, setup: TrainSetup, layout: Layout) -> PlacedLayout:
         """A layout with the key of layouts that are priced together.
@@ -275,10 +275,10 @@ class Predictor(State, kw_only=False):
         ranks = int(layout.ranks)
         filled = ranks % setup.platform.ranks(setup.logical_size) == 0
         used = None if filled else (setup.nodes, setup.node_ranks(ranks))
-        family, positions = self._number_of(setup)
+        family, sizes = self._number_of(setup.model, layout)
         memo = self._alike.get(setup.memo)
         place = family, memo or setup.memo, used, setup.domain.joined_nodes
-        return place, layout, (positions, setup.stack.release if memo else None)
+        return place, layout, (setup.stack.release if memo else None, sizes)
 
     def prepared(self, case: EvidenceCase) -> Prepared:
         # Cases of one machine and stack share the memo of their set-ups.
@@ -321,7 +321,7 @@ class Predictor(State, kw_only=False):
         if key not in self._lowered:
             self._lowered.update(lowered(setup.model, [key]))
         one = self._lowered[key]
-        refusals = one.refusals()
+        refusals = one.refusals(setup.model)
         if refusals:
             raise RowFault("; ".join(refusals))
         return one

@@ -76,10 +76,11 @@ def layers_of(model: Model, grid: Grid) -> Layers:
     if model.diffusion is not None:
         inputs += ("conditioning",)
     dense = transformer.leading_dense
-    order = transformer.order[dense:]
+    counts = {k: n for k, n in transformer.counts.items() if not dense or k != "dense"}
     kinds: dict[str, FloatArray] = {}
-    for kind in dict.fromkeys(order):
-        kinds |= _where_experts_lie(transformer, grid, kind, order.count(kind) / len(order))
+    for kind, count in counts.items():
+        share = 1.0 if len(counts) == 1 else count / transformer.layers
+        kinds |= _where_experts_lie(transformer, grid, kind, share)
     tower = model.tower
     if tower is not None:
         inputs = (*TOWER, *inputs)
@@ -115,7 +116,7 @@ def _depths(model: Model, grid: Grid) -> Mapping[str, FloatArray]:
     found: dict[str, FloatArray] = {}
     for name in depth_blocks(model):
         assert model.transformer is not None
-        last = model.transformer.order[-1]
+        last = model.transformer.last
         found |= _where_experts_lie(model.transformer, grid, last, 1.0, name)
     return found
 
@@ -235,7 +236,7 @@ def _depth(
     """
     name = kind.removesuffix(EXCHANGED)
     number = int(name.removeprefix(DEPTH))
-    own = transformer.of_kind(transformer.order[-1])
+    own = transformer.of_kind(transformer.last)
     feed = _feed(own, kind)
     of_depth = [*_of_block(listed, name), *(w for w in listed if w.name == TOKEN_TABLE)]
     if number == 1:

@@ -89,8 +89,6 @@ class Grid(Record, eq=False):
     generation_tokens_per_s: float | None
     beside: bool = False  # a model that is only passed forward (reference, rewards)
     valued: bool = False  # a model that gives each token a value in place of words
-    # rows of the position table by layout, for models that differ in nothing else
-    positions: FloatArray | None = None
 
     @property
     def recipe(self) -> PrecisionRecipe:
@@ -227,9 +225,9 @@ if _missing:
     )
 
 
-def grid_of(layout: Layout, positions: FloatArray | None = None) -> Grid:
+def grid_of(layout: Layout) -> Grid:
     """Grid of a layout; an unknown precision is an input error."""
     values = {name: getattr(layout, name) for name in KNOBS}
     values |= {name: array(values[name]) for name in DEGREES}
     values["precision"] = recipe_named(layout.precision)
-    return Grid(layout=layout, positions=positions, **values)
+    return Grid(layout=layout, **values)

@@ -215,7 +215,7 @@ def _sequence(model: Model, transformer: Transformer, grid: Grid) -> Iterator[Re
     elif transformer.position.encoding in TABLES:
         yield Reason(
             "positions",
-            grid.sequence > (length if grid.positions is None else grid.positions),
+            grid.sequence > length,
             lambda at: (
                 f"sequence={at['sequence']} is above the {length} positions "
                 f"the model has; try {length}"
@@ -407,12 +407,12 @@ def _job(model: Model, grid: Grid) -> Iterator[Reason]:
             EVERYWHERE,
             "adapter_on=all-linear: adapters of experts are not modelled; try adapter_on=attention",
         )
-    elif model.transformer is not None and grid.adapter_rank > model.transformer.hidden:
+    elif model.transformer is not None:
         # The layers' input is one side of every projection.
         side = model.transformer.hidden
         yield Reason(
             "adapters",
-            EVERYWHERE,
+            np.asarray(grid.adapter_rank > side),
             f"adapter_rank={grid.adapter_rank} is wider than the projections, whose one side is "
             f"{side}; try {side} or less",
         )

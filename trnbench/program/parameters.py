@@ -118,8 +118,6 @@ def _dim(grid: Grid, weight: Weight, name: str, size: int, spread: bool) -> Dim:
     modulates = weight.name.startswith("modulation") and name == "hidden"
     if spread and weight.name.startswith(_EXPERTS) and name in ("expert", "ffn"):
         return grid.dim(name, size, "ep" if name == "expert" else grid.expert_cut)
-    if name == "position" and grid.positions is not None:
-        return grid.dim(name, grid.positions)
     if name in _CUT_BY_TP or modulates:
         return grid.dim(name, size, "tp")
     if name == "embedding" and weight.name.startswith(_TABLE):

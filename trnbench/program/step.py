@@ -151,15 +151,19 @@ class StepProgram(Record, eq=False):
 
     def refusals(self, index: tuple[int, ...] = ()) -> tuple[str, ...]:
         """Messages that refuse the layout at an index of the grid; empty if legal."""
-        broken = [
-            one
-            for one in self.reasons
-            if some(one.broken) and np.broadcast_to(one.broken, self.shape)[index]
-        ]
+        broken = self.broken(index)
         if not broken:
             return ()
         at = self.grid.at(index)
         return tuple(reason.words(at) for reason in broken)
+
+    def broken(self, index: tuple[int, ...]) -> list[Reason]:
+        """Rules that the layout at an index of the grid breaks."""
+        return [
+            one
+            for one in self.reasons
+            if some(one.broken) and np.broadcast_to(one.broken, self.shape)[index]
+        ]
 
     def at(self, index: tuple[int, ...]) -> StepProgram:
         return training_step(self.model, self.grid.layout_at(index))
@@ -176,16 +180,15 @@ def training_step(
     *,
     like: StepProgram | None = None,
     known_legal: bool = False,
-    positions: FloatArray | None = None,
 ) -> StepProgram:
     """Program of a step; a layout that does not divide comes back with its reasons.
 
     `known_legal` skips all rules. `like`: program of a layout that differs in nothing but
-    `SHARED_KNOBS` and the blocks of stages; common parts are reused. `positions`: as in `Grid`.
+    `SHARED_KNOBS` and the blocks of stages; common parts are reused.
     """
     # Reuse goes as far as knobs allow: all blocks, blocks with other states, or stages as well.
     model = model.with_depths(layout.mtp_depths)
-    grid = grid_of(layout, positions)
+    grid = grid_of(layout)
     layers = layers_of(model, grid)
     broken = () if known_legal else reasons(model, grid)
     if like is None or bool(repeated_layers(like.layout.recompute)) != bool(layers.again):

@@ -10,6 +10,7 @@ A model is either a transformer or a recommender. A transformer's inputs determi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
@@ -230,8 +231,10 @@ class Transformer(Record):
         """Kinds of layers by name; `dense` and `moe` in models without a pattern."""
         if self.kinds:
             return self.kinds
+        if self.moe is None:
+            return {"dense": LayerKind()}
         dense = {"dense": LayerKind()} if self.dense_layers else {}
-        return dense if self.moe is None else {**dense, "moe": LayerKind(feed_forward="moe")}
+        return {**dense, "moe": LayerKind(feed_forward="moe")}
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -240,6 +243,22 @@ class Transformer(Record):
             return layer_order(self.pattern)
         dense = self.dense_layers
         return ("dense",) * dense + ("moe",) * (self.layers - dense)
+
+    @property
+    def last(self) -> str:
+        """The kind of the last layer."""
+        if self.pattern is not None:
+            return self.order[-1]
+        return "dense" if self.moe is None else "moe"
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Number of layers of each kind, kinds in the order in which they first stand."""
+        if self.pattern is not None:
+            return Counter(self.order)
+        dense = self.dense_layers
+        counts = {"dense": dense, "moe": self.layers - dense}
+        return {kind: counts[kind] for kind in self.layer_kinds}
 
     def of_kind(self, name: str) -> Transformer:
         """One layer of a kind, as a one-layer model."""
@@ -432,7 +451,7 @@ class Model(Sourced):
             return "a depth embeds tokens without a table of positions, and this model has one"
         if transformer.norm_placement == "post" or transformer.norm_input:
             return "a depth norms the embeddings itself, and this model's are normed before"
-        kind = transformer.layer_kinds[transformer.order[-1]]
+        kind = transformer.layer_kinds[transformer.last]
         if "none" in (kind.mixer, kind.feed_forward):
             return "a depth is a layer like the last, which has no mixer or no feed-forward part"
         return ""

@@ -10,7 +10,6 @@ name and ".bias". Blocks, in data order:
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import pairwise
@@ -62,7 +61,7 @@ def weights(model: Model) -> tuple[Weight, ...]:
     assert transformer is not None
     # A count stands for the copies of a kind's layers: a model of a hundred layers has as few
     # records as a model of two.
-    layers = Counter(transformer.order)
+    layers = transformer.counts
     tower = model.tower
     blocks: tuple[tuple[str, int, Iterable[Weight]], ...] = (
         *(() if tower is None else _tower(tower)),
@@ -79,7 +78,6 @@ def weights(model: Model) -> tuple[Weight, ...]:
     return tuple(
         replace(weight, block=block, count=count)
         for block, count, members in blocks
-        if count
         for weight in members
     )
 
@@ -361,7 +359,7 @@ def _depth(model: Model, transformer: Transformer) -> Iterator[Weight]:
     for what in ("stream", "embedded"):
         yield from _norm(f"norm.{what}", hidden, transformer.norm)
     yield Weight(MERGE, (("joined", 2 * transformer.hidden), ("merged", transformer.hidden)))
-    kind = transformer.order[-1]
+    kind = transformer.last
     yield from _layer(model, transformer.of_kind(kind), kind)
     if has_final_norm(transformer):
         yield from _norm("norm.depth", hidden, transformer.norm)
