@@ -255,6 +255,12 @@ class TrainSetup(Record, eq=False):
         has_experts = family_of(self.model).endswith(WITH_EXPERTS)
         return has_experts and told is not None and told.kind == Kind.ASSUMED
 
+    def beside(self, others: Iterable[TrainSetup]) -> TrainSetup:
+        """The set-up with the samples of another one by the same calibrations, if there is one."""
+        alike = next((one.memo for one in others if one.efficiency == self.efficiency), self.memo)
+        shared = {name: getattr(alike, name) for name in ("samples", "drawn", "together")}
+        return replace(self, memo=replace(self.memo, **shared))
+
     @property
     def samples(self) -> TrainingEfficiency:
         return self.memo.samples.of(SAMPLES, lambda: sampled(self.efficiency))

@@ -467,16 +467,18 @@ def passed_over(catalog: Catalog, stack: TrainingStack, platform: Platform) -> t
     """
     if stack.basis == "measured":
         return ()
-    here: set[str] = set()
-    near: set[str] = set()
-    for entry in transfer.entries_of(catalog, STACK_PREFIX):
-        for name in transfer.listed_in(catalog, entry, "fitted_on"):
-            of = here if name == platform.instance.name else near
-            if of is here or catalog.has("instances", name):
-                chip = load_platform(catalog, name).chip
-                if transfer.of_one_generation(chip, platform.chip):
-                    of.add(entry.name.removeprefix(STACK_PREFIX))
-    return tuple(sorted(here or near))
+    found: set[str] = set()
+    # Files of other instances are read only where no stack names this one.
+    for here in (True, False):
+        found = found or {
+            entry.name.removeprefix(STACK_PREFIX)
+            for entry in transfer.entries_of(catalog, STACK_PREFIX)
+            for name in transfer.listed_in(catalog, entry, "fitted_on")
+            if (name == platform.instance.name) == here
+            and (here or catalog.has("instances", name))
+            and transfer.of_one_generation(load_platform(catalog, name).chip, platform.chip)
+        }
+    return tuple(sorted(found))
 
 
 def stacks_fitted_on(catalog: Catalog, instance: str) -> tuple[TrainingStack, ...]:

@@ -157,7 +157,11 @@ def explore_all(
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise InputError(f"the instance {twice[0]} is named twice")
-    drafts = [_draft(catalog, request, terms, name) for name in names]
+    drafts: list[_Draft] = []
+    for name in names:
+        draft = _draft(catalog, request, terms, name)
+        shared = draft.setup.beside(one.setup for one in drafts)
+        drafts.append(replace(draft, setup=shared))
     questions = [
         (
             name,
