@@ -11,9 +11,8 @@ from trnbench.facts.calibration.compiler import Compiler
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import DEGREES, Layout
 from trnbench.predict.graph_size import graph_instructions
-from trnbench.predict.prices import program_of
+from trnbench.predict.prices import programs_of
 from trnbench.predict.setup import TrainSetup
-from trnbench.program.step import training_step
 
 CompileSeconds: TypeAlias = tuple[float, float, float]
 """Seconds of the compiler: expected, and the ends of their range."""
@@ -40,15 +39,7 @@ def compile_each_s(setup: TrainSetup, layouts: Sequence[Layout]) -> list[Compile
         alike.setdefault(modes, []).append(place)
     found = [0.0] * len(layouts)
     for places in alike.values():
-        first, *others = (layouts[place] for place in places)
-        if others:
-            degrees = {
-                name: np.array([getattr(layouts[place], name) for place in places])
-                for name in DEGREES
-            }
-            program = training_step(setup.model, replace(first, **degrees), known_legal=True)
-        else:
-            program = program_of(setup.model, first)
+        program = programs_of(setup.model, [layouts[place] for place in places])
         sizes = np.broadcast_to(graph_instructions(program, chip, compiler), len(places))
         for place, size in zip(places, sizes.tolist(), strict=True):
             found[place] = size

@@ -6,6 +6,7 @@ shares with others. Both are rows of the same numbers: one pass prices them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TypeAlias
 
@@ -17,7 +18,8 @@ from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
 from trnbench.engines.analytic.step.time import StepPrices, step_prices
 from trnbench.facts.arrays import BoolArray, FloatArray, distinct
 from trnbench.facts.calibration.training_stack import TrainingEfficiency
-from trnbench.facts.workload.layout import Layout
+from trnbench.facts.records import replace
+from trnbench.facts.workload.layout import DEGREES, Layout
 from trnbench.facts.workload.model import Model
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.job_rates import job_rates
@@ -32,6 +34,15 @@ from trnbench.program.step import StepProgram, training_step
 def program_of(model: Model, layout: Layout) -> StepProgram:
     # Draws and means of a prediction ask for the same program again.
     return training_step(model, layout)
+
+
+def programs_of(model: Model, layouts: Sequence[Layout]) -> StepProgram:
+    """Programs of layouts that differ in nothing but their degrees, as one; rules are skipped."""
+    first, *others = layouts
+    if not others:
+        return program_of(model, first)
+    degrees = {name: np.array([getattr(one, name) for one in layouts]) for name in DEGREES}
+    return training_step(model, replace(first, **degrees), known_legal=True)
 
 
 SharedPrices: TypeAlias = tuple[Exchanges, Products]

@@ -38,7 +38,7 @@ from trnbench.predict.prediction import (
     mean_phases,
     mean_step,
 )
-from trnbench.predict.prices import drawn_s, priced_step, prices_of, program_of
+from trnbench.predict.prices import drawn_s, priced_step, prices_of, program_of, programs_of
 from trnbench.predict.sampling import interval
 from trnbench.predict.setup import TrainSetup, refusal, warning
 from trnbench.program.job_passes import TRAIN
@@ -131,6 +131,20 @@ def fits(setup: TrainSetup, layout: Layout) -> bool:
     if _refusals(setup, program):
         return False
     return all(_memory(setup, phase.program).feasible for phase in phases_of(program))
+
+
+def first_that_fits(setups: Sequence[TrainSetup], layouts: Sequence[Layout]) -> int | None:
+    """Place of the first layout that is valid and has memory enough on its set-up.
+
+    Layouts and set-ups differ in nothing but degrees and nodes, so one look at memory serves all.
+    """
+    if not layouts:
+        return None
+    setup = setups[0].training(layouts[0])
+    phases = phases_of(programs_of(setup.model, layouts))
+    held = np.all([_memory(setup, phase.program).feasible for phase in phases], axis=0)
+    places = np.flatnonzero(np.broadcast_to(held, len(layouts))).tolist()
+    return next((place for place in places if fits(setups[place], layouts[place])), None)
 
 
 def fit_probability(setup: TrainSetup, layout: Layout) -> float | None:

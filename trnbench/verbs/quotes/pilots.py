@@ -22,7 +22,7 @@ from trnbench.money.market import Market
 from trnbench.money.purchase import Tariff
 from trnbench.predict.common_draws import CommonDraws
 from trnbench.predict.setup import TrainSetup
-from trnbench.predict.step import drawn_times_s, fits
+from trnbench.predict.step import drawn_times_s, first_that_fits
 from trnbench.show.row import Cell, Row
 from trnbench.verbs.quotes.answer import Quote
 from trnbench.verbs.quotes.lead import RISKED, Pilot, Verdict
@@ -106,15 +106,15 @@ def _smallest(one: Undecided) -> tuple[TrainSetup, PartialLayout] | None:
     """The fewest nodes, a power of two, that hold the layout with fewer replicas."""
     explored, layout = one.explored, one.layout
     each = explored.setup.ranks // explored.setup.nodes
-    nodes = 1
-    while nodes < one.nodes:
-        if nodes * each % layout.replica_ranks == 0:
-            setup = explored.setup_on(nodes, explored.portions[one.part])
-            smaller = with_replicas(layout, nodes * each // layout.replica_ranks)
-            if fits(setup, smaller.complete()):
-                return setup, smaller
-        nodes *= 2
-    return None
+    sizes = [
+        nodes
+        for nodes in (2**power for power in range((one.nodes - 1).bit_length()))
+        if nodes * each % layout.replica_ranks == 0
+    ]
+    setups = [explored.setup_on(nodes, explored.portions[one.part]) for nodes in sizes]
+    layouts = [with_replicas(layout, nodes * each // layout.replica_ranks) for nodes in sizes]
+    place = first_that_fits(setups, [smaller.complete() for smaller in layouts])
+    return None if place is None else (setups[place], layouts[place])
 
 
 def with_replicas(layout: PartialLayout, replicas: int) -> PartialLayout:
