@@ -46,6 +46,8 @@ from trnbench.program.step import StepProgram
 GridPlace: TypeAlias = tuple[SetupMemo | None, GridPart]
 """Key of prices, by identity: a machine with its calibrations (None: that of all layouts of the
 part, in any release), and layouts priced together."""
+_Member: TypeAlias = tuple[Model, int, tuple[int, ...]]
+"""A model, the number of its family, and its sizes."""
 Mixture: TypeAlias = tuple[tuple[float, LoweredLayout], ...]
 StepPart = Literal["step", "device", "optimizer"]
 """A whole step by wall clock, or device time: a micro-batch (both passes), or the optimizer."""
@@ -186,7 +188,7 @@ class Predictor(State, kw_only=False):
 
     _lowered: dict[PlacedLayout, LoweredLayout] = field(default_factory=dict)
     _families: dict[Model, int] = field(default_factory=dict)
-    _family: Memo[tuple[Model, str, str], tuple[int, tuple[int, ...]]] = field(default_factory=Memo)
+    _family: Memo[tuple[object, ...], _Member] = field(default_factory=Memo)
     _priced: PricedSteps = field(default_factory=PricedSteps)
     _latest: list[PricedSteps] = field(default_factory=list)
     _held: Memo[StepProgram, FloatArray] = field(default_factory=Memo)
@@ -261,11 +263,13 @@ class Predictor(State, kw_only=False):
     def _number_of(self, model: Model, layout: Layout) -> tuple[int, tuple[int, ...]]:
         """Number of the family of a model in a layout, and its sizes."""
 
-        def number() -> tuple[int, tuple[int, ...]]:
+        def member() -> _Member:
             family, sizes = family_of(model, layout)
-            return self._families.setdefault(family, len(self._families)), sizes
+            return model, self._families.setdefault(family, len(self._families)), sizes
 
-        return self._family.of((model, layout.job, layout.attention), number)
+        # A model is told by its identity, which is quick; the answer keeps it from being let go.
+        key = id(model), layout.job, layout.attention
+        return self._family.of(key, member)[1:]
 
     def _placed(self, setup: TrainSetup, layout: Layout) -> PlacedLayout:
         """A layout with the key of layouts that are priced together.
@@ -283,7 +287,7 @@ class Predictor(State, kw_only=False):
     def prepared(self, case: EvidenceCase) -> Prepared:
         # Cases of one machine and stack share the memo of their set-ups.
         setup = case.setup
-        key = (setup.model, setup.memo, setup.nodes, setup.own_stack, case.ways)
+        key = (id(setup.model), setup.memo, setup.nodes, setup.own_stack, case.ways)
         return self._prepared.of(key, lambda: self._prepare(case))
 
     def _prepare(self, case: EvidenceCase) -> Prepared:

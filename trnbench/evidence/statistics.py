@@ -10,14 +10,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from statistics import fmean, median
-from typing import TypeVar, get_args
+from typing import TypeAlias, get_args
 
 import numpy as np
 
 from trnbench.evidence.comparison import Comparison, Contrast, RowClass
 from trnbench.facts.records import Record, replace
 
-S = TypeVar("S")
+_Known: TypeAlias = tuple[Comparison, float, bool | None, float | None]
+"""A row whose figure is known on both sides, with the figure's error, whether its interval holds
+the measurement, and half of the interval over the prediction."""
 
 DIFFERENT = 0.05
 """Measured times closer than this are equal within the rounding of publications."""
@@ -102,42 +104,40 @@ _GROUPS: Mapping[str, Callable[[Comparison], bool]] = {
 
 def summarise(rows: Sequence[Comparison]) -> Summary:
     """The statistics of all rows together and of groups of them."""
-    naive = naive_baseline(rows)
+    times, memory = _known(rows, _time), _known(rows, _memory)
     return Summary(
         rows=len(rows),
-        predicted=sum(row.error is not None for row in rows),
-        errors=_by_group(rows, errors_of),
-        naive=_by_group(naive, errors_of),
-        rests_on=by_class(rows),
-        memory_rests_on=by_class(rows, memory_errors_of),
-        stacks=_by(rows, lambda row: row.stack),
-        platforms=_by(rows, lambda row: row.platform),
-        families=_by(rows, lambda row: row.family),
+        predicted=len(times),
+        errors=_by_group(times),
+        naive=_by_group(_known(naive_baseline(rows), _time)),
+        rests_on=_by_class(times),
+        memory_rests_on=_by_class(memory),
+        stacks=_by(times, lambda row: row.stack),
+        platforms=_by(times, lambda row: row.platform),
+        families=_by(times, lambda row: row.family),
         ranking=ranking(rows),
-        memory=_by_group(rows, memory_errors_of),
-        naive_memory=_by_group(naive_memory(rows), memory_errors_of),
-        fit=_by_group(rows, fit_score_of),
-        instructions=_by_group(rows, lambda some: _errors(row.instructions for row in some)),
+        memory=_by_group(memory),
+        naive_memory=_by_group(_known(naive_memory(rows), _memory)),
+        fit={
+            name: score
+            for name, belongs in _GROUPS.items()
+            if (score := fit_score_of(filter(belongs, rows))) is not None
+        },
+        instructions=_by_group(_known(rows, lambda row: row.instructions)),
     )
 
 
 def errors_of(rows: Iterable[Comparison]) -> Errors | None:
-    return _errors(row.time for row in rows)
+    return _errors(_known(rows, _time))
 
 
 def memory_errors_of(rows: Iterable[Comparison]) -> Errors | None:
-    return _errors(row.memory for row in rows if row.ran)
+    return _errors(_known(rows, _memory))
 
 
-def by_class(
-    rows: Sequence[Comparison],
-    errors: Callable[[Iterable[Comparison]], Errors | None] = errors_of,
-) -> dict[str, Errors]:
-    """Errors of steps by what their predictions rest on, the strongest first."""
-    scored = {
-        name: errors(row for row in rows if row.rests_on == name) for name in get_args(RowClass)
-    }
-    return {name: one for name, one in scored.items() if one is not None}
+def by_class(rows: Iterable[Comparison], *, memory: bool = False) -> dict[str, Errors]:
+    """Errors of steps, or of their memory, by what predictions rest on, the strongest first."""
+    return _by_class(_known(rows, _memory if memory else _time))
 
 
 def fit_score_of(rows: Iterable[Comparison]) -> FitScore | None:
@@ -163,36 +163,66 @@ def fit_score_of(rows: Iterable[Comparison]) -> FitScore | None:
     )
 
 
-def _errors(figures: Iterable[Contrast]) -> Errors | None:
-    known = [(one, error) for one in figures if (error := one.error) is not None]
+def _known(
+    rows: Iterable[Comparison], figure: Callable[[Comparison], Contrast | None]
+) -> list[_Known]:
+    """Rows whose figure is both measured and predicted, with its error and interval."""
+    return [
+        (row, error, one.covered, one.half_width)
+        for row in rows
+        if (one := figure(row)) is not None and (error := one.error) is not None
+    ]
+
+
+def _time(row: Comparison) -> Contrast:
+    return row.time
+
+
+def _memory(row: Comparison) -> Contrast | None:
+    return row.memory if row.ran else None
+
+
+def _errors(known: Sequence[_Known]) -> Errors | None:
     if not known:
         return None
-    sizes = [abs(error) for _, error in known]
-    covered = [held for one, _ in known if (held := one.covered) is not None]
-    widths = [width for one, _ in known if (width := one.half_width) is not None]
+    errors = [error for _, error, _, _ in known]
+    sizes = [abs(error) for error in errors]
+    covered = [held for _, _, held, _ in known if held is not None]
+    widths = [width for _, _, _, width in known if width is not None]
     return Errors(
         rows=len(known),
         mape=fmean(sizes),
         median=median(sizes),
         largest=max(sizes),
-        bias=fmean(error for _, error in known),
+        bias=fmean(errors),
         near=fmean(size <= NEAR for size in sizes),
         coverage=fmean(covered) if covered else None,
         half_width=median(widths) if widths else None,
     )
 
 
-def _by_group(
-    rows: Sequence[Comparison], score: Callable[[Iterable[Comparison]], S | None]
-) -> dict[str, S]:
-    found = {name: score(filter(belongs, rows)) for name, belongs in _GROUPS.items()}
+def _by_group(known: Sequence[_Known]) -> dict[str, Errors]:
+    found = {
+        name: _errors([one for one in known if belongs(one[0])])
+        for name, belongs in _GROUPS.items()
+    }
     return {name: one for name, one in found.items() if one is not None}
 
 
-def _by(rows: Sequence[Comparison], key: Callable[[Comparison], str | None]) -> dict[str, Errors]:
-    names = sorted({name for row in rows if (name := key(row)) is not None})
-    found = {name: errors_of(row for row in rows if key(row) == name) for name in names}
+def _by(
+    known: Sequence[_Known], key: Callable[[Comparison], str | None], names: Iterable[str] = ()
+) -> dict[str, Errors]:
+    """Errors by key: in the order of these names, else sorted."""
+    groups: dict[str, list[_Known]] = {}
+    for one in known:
+        if (name := key(one[0])) is not None:
+            groups.setdefault(name, []).append(one)
+    found = {name: _errors(groups.get(name, ())) for name in names or sorted(groups)}
     return {name: errors for name, errors in found.items() if errors is not None}
+
+
+def _by_class(known: Sequence[_Known]) -> dict[str, Errors]:
+    return _by(known, lambda row: row.rests_on, get_args(RowClass))
 
 
 def naive_baseline(rows: Sequence[Comparison]) -> tuple[Comparison, ...]:

@@ -136,5 +136,5 @@ def test_memory_is_scored_without_its_family_or_its_configuration():
     assert without_its_family(row(), kind, "theirs").memory == row().memory
     scored = without_its_configuration(row(), (), ("a: 1.5 0.5 2",)).memory
     assert scored[1:] == pytest.approx((12.0, 6.0, 24.0))
-    errors = by_class([row(), row(id="b", memory_measured_bytes=9.0)], memory_errors_of)
+    errors = by_class([row(), row(id="b", memory_measured_bytes=9.0)], memory=True)
     assert errors["population"].coverage == 0.5

@@ -12,7 +12,8 @@ from trnbench.evidence.statistics import (
     Summary,
     by_class,
     errors_of,
-    summarise,
+    fit_score_of,
+    memory_errors_of,
 )
 from trnbench.facts.records import asdict, replace
 from trnbench.facts.units import Dimension, counted
@@ -129,14 +130,13 @@ def _brief(report: Report, sections: Sequence[ScoredSet], style: Style) -> str:
     groups = [(one.name, one.summary.errors.get("all")) for one in sections]
     known = [(name, errors) for name, errors in groups if errors is not None]
     blocks += [style.strong("Sets, all rows predicted"), _error_table(known, style)]
-    steps = summarise([row for row in rows if row.rests_on is not None])
-    if "all" in steps.memory:
-        blocks += [
-            style.strong("Memory of steps, of a rank or a chip"),
-            _error_table(_held(steps), style),
-        ]
-    if any(score.crashed for score in steps.fit.values()):
-        blocks += [style.strong("Which layouts fit"), _fit_table({"all": steps.fit["all"]}, style)]
+    steps = [row for row in rows if row.rests_on is not None]
+    memory, fit = memory_errors_of(steps), fit_score_of(steps)
+    if memory is not None:
+        held = [("all", memory), *_titled(by_class(steps, memory=True))]
+        blocks += [style.strong("Memory of steps, of a rank or a chip"), _error_table(held, style)]
+    if fit is not None and fit.crashed:
+        blocks += [style.strong("Which layouts fit"), _fit_table({"all": fit}, style)]
     more = f"--set NAME ({', '.join(one.name for one in sections)}) lists the rows, --details all"
     return "\n\n".join([*blocks, style.wrap(more)])
 
@@ -145,7 +145,7 @@ def _classes(rows: Sequence[Comparison], style: Style) -> list[str]:
     found = by_class(rows)
     if not found:
         return []
-    groups = [(CLASSES[name], errors) for name, errors in found.items()]
+    groups = _titled(found)
     legend = style.wrap(
         "Shipped rows that set numbers are predicted by fits without their configuration, rows of "
         "the population by other software's spread."
@@ -156,10 +156,9 @@ def _classes(rows: Sequence[Comparison], style: Style) -> list[str]:
     return [title, _error_table(groups, style), style.faint(legend)]
 
 
-def _held(summary: Summary) -> list[tuple[str, Errors]]:
-    """Errors of memory: of all steps, then by what the predictions rest on."""
-    classes = summary.memory_rests_on.items()
-    return [("all", summary.memory["all"]), *((CLASSES[name], one) for name, one in classes)]
+def _titled(classes: Mapping[str, Errors]) -> list[tuple[str, Errors]]:
+    """Errors by what predictions rest on, with its title."""
+    return [(CLASSES[name], errors) for name, errors in classes.items()]
 
 
 def _columns(rows: Sequence[Comparison]) -> tuple[Column, ...]:
@@ -232,7 +231,7 @@ def _statistics(summary: Summary, style: Style) -> list[str]:
         groups += [*summary.stacks.items(), *summary.families.items()]
         blocks += [style.strong("Errors, predicted / measured - 1"), _error_table(groups, style)]
     if summary.memory:
-        groups = [*summary.memory.items(), *_held(summary)[1:]]
+        groups = [*summary.memory.items(), *_titled(summary.memory_rests_on)]
         groups += [(f"naive, {name}", errors) for name, errors in summary.naive_memory.items()]
         blocks += [style.strong("Errors of memory"), _error_table(groups, style)]
     if summary.instructions:
