@@ -17,7 +17,7 @@ import numpy as np
 
 from trnbench.engines.analytic.step.memory import reserve_bytes, stage_parts
 from trnbench.engines.analytic.step.memory_parts import StageParts, stacked
-from trnbench.facts.arrays import FloatArray, quantiles
+from trnbench.facts.arrays import FloatArray, picked, quantiles
 from trnbench.facts.calibration.chip_efficiency import Numbers, numbers_of
 from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.calibration.training_stack import TrainingStack
@@ -85,7 +85,9 @@ class LayoutMemory(Record, eq=False):
 
     def held(self, of: WhoseMemory = "worst") -> Range:
         """Bytes held, with their 80 % interval."""
-        rows = np.atleast_1d(self._sum(self._drawn, of, self._draws.overheads))
+        rows = self._worst
+        if of != "worst":
+            rows = np.atleast_1d(self._sum(self._drawn, of, self._draws.overheads))
         value = float(rows[0])
         low, high = quantiles(rows[1:] if len(rows) > 1 else rows, (TAIL, 1 - TAIL))
         # The value need not be between the quantiles of the draws.
@@ -105,15 +107,31 @@ class LayoutMemory(Record, eq=False):
     def fit_probability(self) -> float:
         """Chance that a rank of the worst stage fits."""
         capacity = self.platform.memory_per_rank_bytes(self.logical_size)
-        needed = np.atleast_1d(self._sum(self._drawn, "worst", self._draws.overheads))
+        needed = self._worst
         drawn = needed[1:] if len(needed) > 1 else needed
         return float(np.mean(drawn <= capacity - self._draws.reserve_bytes))
 
     @cached_property
     def stages(self) -> tuple[StageParts, ...]:
         """Memory parts of each class of stages of the layout."""
-        parts = self.parts or stage_parts(self.program)
-        return tuple(part.at(self.program.shape, self.index) for part in parts)
+        return tuple(part.at(self.program.shape, self.index) for part in self._of_grid)
+
+    @cached_property
+    def _of_grid(self) -> tuple[StageParts, ...]:
+        return self.parts or stage_parts(self.program)
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        """Number of stages of each class, without the other parts of the layout."""
+        return [int(self._here(part.stages)) for part in self._of_grid]
+
+    def _here(self, values: FloatArray) -> FloatArray:
+        return picked(values, self.program.shape, self.index)
+
+    @cached_property
+    def _worst(self) -> FloatArray:
+        """Bytes on a rank of the worst stage, by the numbers themselves, then in every draw."""
+        return np.atleast_1d(self._sum(self._drawn, "worst", self._draws.overheads))
 
     @cached_property
     def _draws(self) -> MemoryDraws:
@@ -128,11 +146,7 @@ class LayoutMemory(Record, eq=False):
     ) -> FloatArray:
         if of == "worst":
             # Only classes with stages in this layout can have the worst rank.
-            there = [
-                size
-                for stage, size in zip(self.stages, of_stages, strict=True)
-                if int(stage.stages)
-            ]
+            there = [size for stages, size in zip(self._numbers, of_stages, strict=True) if stages]
             return np.asarray(np.max(np.broadcast_arrays(*there), axis=0))
         total = sum(
             (count * size for count, size in zip(self.counted(of), of_stages, strict=True)),
@@ -143,8 +157,8 @@ class LayoutMemory(Record, eq=False):
     def counted(self, of: CountedMemory) -> list[int]:
         """Counted ranks in each class of stages: one rank, or the first chip's ranks."""
         if of == "last":
-            last = max(i for i, stage in enumerate(self.stages) if int(stage.stages))
-            return [int(i == last) for i in range(len(self.stages))]
+            last = max(i for i, stages in enumerate(self._numbers) if stages)
+            return [int(i == last) for i in range(len(self._numbers))]
         grid, shape = self.program.grid, self.program.shape
         left, on_stage = 1, 1
         if of == "chip":
@@ -152,9 +166,9 @@ class LayoutMemory(Record, eq=False):
             left = min(self.platform.chip.ranks(self.logical_size), world)
             on_stage = int(np.broadcast_to(grid.ranks_per_stage, shape)[self.index])
         counted = []
-        for stage in self.stages:
+        for stages in self._numbers:
             # Ranks of a chip fill one stage after the other.
-            counted.append(min(left, int(stage.stages) * on_stage))
+            counted.append(min(left, stages * on_stage))
             left -= counted[-1]
         return counted
 
@@ -162,7 +176,7 @@ class LayoutMemory(Record, eq=False):
         """Groups whose communicator buffers the framework's log of a rank does not include."""
         if of == "chip":
             return 0.0
-        return float(self.stages[self.counted(of).index(1)].groups)
+        return float(self._here(self._of_grid[self.counted(of).index(1)].groups))
 
 
 class ManyLayouts(Record, eq=False):

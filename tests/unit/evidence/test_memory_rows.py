@@ -11,7 +11,7 @@ from trnbench.evidence.comparison import Comparison
 from trnbench.evidence.fit.left_out import without_its_configuration, without_its_family
 from trnbench.evidence.fit.population import StrangerStep, kind_of
 from trnbench.evidence.rows import read_evidence
-from trnbench.evidence.statistics import by_class, memory_errors_of
+from trnbench.evidence.statistics import by_class
 from trnbench.evidence.step_comparison import compare_training
 from trnbench.evidence.training_cases import Reader
 from trnbench.facts.calibration.coverage import Spread
