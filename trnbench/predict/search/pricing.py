@@ -247,10 +247,8 @@ class Pricing(SearchState):
         start = 0
         _, on_grid = batch.priced
         for chunk, at in zip(self._chunks(batch.points), on_grid.chunks(CHUNK), strict=False):
-            if batch.memory_bytes is not None:
-                size = batch.memory_bytes[start : start + len(chunk)]
-            else:
-                size = batch.memory.bytes(chunk, fragmentation_ratios=self.lost[-1:])[0]
+            known = batch.memory_bytes
+            size = None if known is None else known[start : start + len(chunk)]
             start += len(chunk)
             step_time_s = prices.time_s(at)
             clusters = batch.run.space.clusters[chunk.index[0]]
@@ -258,25 +256,50 @@ class Pricing(SearchState):
             if not priced.all():
                 rule = FORMAT if prices.reasons else COLLECTIVE
                 self.counts.reject(rule, self.counts.by_cluster(clusters[~priced]))
-                chunk, clusters = chunk.some(priced), clusters[priced]
-                step_time_s, size = step_time_s[priced], size[priced]
+                chunk, clusters, step_time_s = (
+                    chunk.some(priced),
+                    clusters[priced],
+                    step_time_s[priced],
+                )
+                size = None if size is None else size[priced]
             self.counts.price(clusters)
+            self.hooks.watch(Seen(run=batch.run, points=chunk, step_time_s=step_time_s))
             grid = batch.memory.program.grid
             doubt = self.question.doubt({name: chunk.pick(grid.arrays[name]) for name in DEGREES})
-            self.ranking.add(batch.number, chunk, clusters, step_time_s * doubt, size)
-            if self.plain is not None:
-                scored = step_time_s * doubt, size
-                self.plain.add(batch.number, batch.run, chunk, clusters, scored)
-            if self.question.stack.covers is not None and self.best != "of all":
-                # The fastest layout within the rows is shown beside a faster one beyond them.
-                sure = np.broadcast_to(doubt == 1, len(chunk))
-                self.sure.add(
-                    batch.number, chunk.some(sure), clusters[sure], step_time_s[sure], size[sure]
-                )
-            self.hooks.watch(
-                Seen(run=batch.run, points=chunk, step_time_s=step_time_s, memory_bytes=size)
-            )
+            self._keep(batch, chunk, (step_time_s, np.broadcast_to(doubt, len(chunk))), size)
             self.tell()
+
+    def _keep(
+        self,
+        batch: Batch,
+        points: Points,
+        found: tuple[FloatArray, FloatArray],
+        size: FloatArray | None,
+    ) -> None:
+        """Rank layouts by their seconds and doubt."""
+        step_time_s, doubt = found
+        clusters = batch.run.space.clusters[points.index[0]]
+        if size is None:
+            # Only layouts that may be kept need their bytes.
+            best, sure = self._worst
+            mine = step_time_s * doubt <= best[clusters]
+            if self._covered:
+                mine |= step_time_s <= sure[clusters]
+            if self.plain is not None:
+                mine |= usual(batch.run, points)
+            if not mine.any():
+                return
+            points, clusters = points.some(mine), clusters[mine]
+            step_time_s, doubt = step_time_s[mine], doubt[mine]
+            size = batch.memory.bytes(points, fragmentation_ratios=self.lost[-1:])[0]
+        self.ranking.add(batch.number, points, clusters, step_time_s * doubt, size)
+        if self.plain is not None:
+            self.plain.add(batch.number, batch.run, points, clusters, (step_time_s * doubt, size))
+        if self._covered:
+            # The fastest layout within the rows is shown beside a faster one beyond them.
+            within = doubt == 1
+            some = points.some(within), clusters[within], step_time_s[within], size[within]
+            self.sure.add(batch.number, *some)
 
     def _chunks(self, points: Points) -> Iterator[Points]:
         for chunk in points.chunks(CHUNK):

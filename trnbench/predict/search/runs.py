@@ -63,7 +63,6 @@ class Seen(Record, eq=False):
     run: Run
     points: Points
     step_time_s: FloatArray
-    memory_bytes: FloatArray
 
     def __len__(self) -> int:
         return len(self.points)
