@@ -15,6 +15,7 @@ searched, and the answer warns about them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import combinations
 from math import isqrt
 
@@ -134,15 +135,15 @@ def _expert_tp(question: SearchQuestion, axes: Mapping[str, IntArray]) -> Iterat
         yield from (count for count in divisors(axes["tp"]) if count < most)
 
 
+@cache
+def _divisors(number: int) -> tuple[int, ...]:
+    pairs = ((d, number // d) for d in range(1, isqrt(number) + 1) if number % d == 0)
+    return tuple(divisor for pair in pairs for divisor in pair)
+
+
 def divisors(numbers: Iterable[int] | IntArray, most: int | None = None) -> tuple[int, ...]:
     """Divisors of any of the numbers, up to `most`, ascending."""
-    values = {
-        divisor
-        for number in map(int, numbers)
-        for small in range(1, isqrt(number) + 1)
-        if number % small == 0
-        for divisor in (small, number // small)
-    }
+    values = {divisor for number in numbers for divisor in _divisors(int(number))}
     return tuple(sorted(d for d in values if most is None or d <= most))
 
 

@@ -238,10 +238,11 @@ def _looks(
 ) -> Looks:
     """Counts of variants that look at some outer degrees: each layout is valid or breaks a rule."""
     # Whole numbers, as floats: these are added up several times as fast.
-    seen = np.ascontiguousarray(at, dtype=np.float64)
+    seen = [] if at.all() else [np.ascontiguousarray(at, dtype=np.float64)]
+    sums = ",".join(["ijk"] * (1 + len(seen))) + "->i"
 
     def counted(count: FloatArray) -> IntArray:
-        held = np.einsum("ijk,ijk->i", count, seen)
+        held = np.einsum(sums, count, *seen)
         clusters = np.bincount(space.clusters, held, minlength=len(space.question.nodes))
         return clusters.astype(np.int64)
 
