@@ -29,9 +29,9 @@ from trnbench.predict.graph_size import (
     graph_of_parameters,
     graph_size,
 )
+from trnbench.predict.prices import program_of
 from trnbench.predict.setup import TrainSetup, train_setup
 from trnbench.predict.step import fit_probability
-from trnbench.program.step import training_step
 
 COMPILATIONS: EvidenceSet = "neuron_compile"
 _CHIPS = {"trn1": "trainium1", "trn2": "trainium2", "trn3": "trainium3"}
@@ -89,14 +89,19 @@ def _predicted(
             raise RowFault(f"{', '.join(shape.missing)}: not given")
     else:
         model = models.of(row.needed("model"), shape, sequence).model
-        program = training_step(model, layout)
-        if refused := program.refusals():
-            raise RowFault("; ".join(refused))
-        size = graph_size(program, chip, compiler, MICRO_BATCH_PHASES if training else ("F",))
+        setup = None
         if training:
             where = row.text("instance"), row.whole_if_said("lnc")
             setup = machines.of(where, lambda: _machine(models.catalog, model, *where))
-            chance = 1.0 if setup is None else _fits(replace(setup, model=model), layout)
+        # A graph is the same on any number of replicas: one program tells its size and its memory.
+        whole = layout if setup is None else _on_all_ranks(layout, setup)
+        program = program_of(model, whole)
+        if refused := program.refusals():
+            raise RowFault("; ".join(refused))
+        size = graph_size(program, chip, compiler, MICRO_BATCH_PHASES if training else ("F",))
+        if setup is not None:
+            fits = fit_probability(replace(setup, model=model), whole)
+            chance = 1.0 if fits is None else fits
     found = replace(
         blank,
         layout=f"tp {tp} pp {pp} micro-batch {sequences} sequence {sequence}",
@@ -136,10 +141,7 @@ def _machine(catalog: Catalog, model: Model, name: str, lnc: int | None) -> Trai
     return train_setup(catalog, model, instance.name, 1, logical_size=lnc)
 
 
-def _fits(setup: TrainSetup, layout: Layout) -> float:
-    """Probability that training fits in memory."""
+def _on_all_ranks(layout: Layout, setup: TrainSetup) -> Layout:
     assert isinstance(setup.platform.chip.unit, NeuronCores)
     dp = max(1, setup.ranks // (layout.tp * layout.pp))
-    whole = replace(layout, dp=dp, global_batch=dp * layout.micro_batch)
-    fits = fit_probability(setup, whole)
-    return 1.0 if fits is None else fits
+    return replace(layout, dp=dp, global_batch=dp * layout.micro_batch)
