@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.facts.arrays import combined, distinct, quantiles, times
+from trnbench.facts.arrays import combined, distinct, quantiles, times, true_in_rows
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10, 257])
@@ -22,6 +22,14 @@ def test_quantiles_are_those_of_numpy(size, last):
 @pytest.mark.parametrize("values", [[], [[3, 1], [3, 2]], [5]])
 def test_distinct_numbers_are_those_of_numpy(values):
     np.testing.assert_array_equal(distinct(np.array(values)), np.unique(np.array(values)))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (4, 1), (2, 3, 70_000)])
+def test_true_values_of_rows_are_counted_as_numpy_counts_them(shape):
+    mask = np.random.default_rng(len(shape)).random(shape) < 0.9
+    found = true_in_rows(mask)
+    assert found.dtype == np.int64
+    np.testing.assert_array_equal(found, np.count_nonzero(mask, axis=-1))
 
 
 def test_combinations_of_arrays_are_found_once_and_told_apart():

@@ -829,6 +829,20 @@ def test_a_program_made_like_another_is_the_one_made_anew(recompute, zero):
     assert found.layout is other
 
 
+@pytest.mark.parametrize("zero", [0, 2, 3])
+def test_a_block_passes_by_without_what_its_zero_stage_adds(zero):
+    layout = Layout(dp=8, zero=zero, global_batch=8, sequence=64, precision="bf16-master")
+    for block in training_step(decoder(), layout).blocks.values():
+        bare = block.passing_by
+        added = [op for op in block.ops if op not in bare.ops]
+        assert bare.ops == tuple(op for op in block.ops if op not in added)
+        assert bare.ops == (*block.passes.forward, *block.kept.ops)
+        assert not any(op.phase == "optimizer" for op in bare.ops)
+        gathers = [op for op in added if op.phase in ("F", "B_input")]
+        assert len(gathers) == (2 if zero == 3 else 0)
+        assert any(op.phase == "optimizer" for op in added)
+
+
 def test_divisors_of_a_cluster_beyond_all_bounds_are_found_at_once():
     """A file that says two thousand million chips is refused in words, not by a loop over them."""
     assert divisors_near(8 * 2_147_483_647, 64) == "8, 4, 2"
