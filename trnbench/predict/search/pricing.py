@@ -118,9 +118,10 @@ class Pricing(SearchState):
         others: list[Bounded] = []
         for one in waiting:
             mask = one.within(most)
-            others += [one.some(~mask)] if not mask.all() else []
             if not mask.any():
+                others.append(one)
                 continue
+            others += [one.some(~mask)] if not mask.all() else []
             part = one.some(mask)
             if isinstance(part.batch.layouts, Rows):
                 part = self._bounded(part.batch.listed, floors)
