@@ -33,6 +33,7 @@ from trnbench.program.points import Pick
 from trnbench.program.schedule import InFlight, in_flight, splits_backward
 from trnbench.program.stages import StageClass, is_behind
 from trnbench.program.step import StepProgram
+from trnbench.program.tensor import ONE
 
 Flights: TypeAlias = dict[tuple[Schedule, str], InFlight]
 """Micro-batches in flight on each class of stages by schedule, for some layouts."""
@@ -116,6 +117,11 @@ class StageReader:
     def _pp(self) -> FloatArray:
         return self._pick(self._grid.pp)
 
+    @property
+    def _vpp(self) -> FloatArray:
+        # No other schedule has chunks.
+        return self._pick(self._grid.vpp) if self._schedule == "interleaved" else ONE
+
     @cached_property
     def _micro_batches(self) -> FloatArray:
         return self._grid.micro_batches_of(self._pick)
@@ -188,7 +194,7 @@ class StageReader:
         """1 where all micro-batches are in flight when the first backward slot begins, else 0."""
         held = self._in_flight(stage).until_backward >= self._micro_batches
         # A slot of a chunk lets go of a part only, and others follow it.
-        return np.asarray(1.0 * (held & (self._pick(self._grid.vpp) == 1)))
+        return np.asarray(1.0 * (held & (self._vpp == 1)))
 
     def _freed(self, stage: StageClass) -> dict[HeldPart, FloatArray]:
         """Bytes that the backward slot of one micro-batch lets go, but for one block's of each."""
@@ -337,7 +343,7 @@ class StageReader:
         return in_flight(
             self._schedule,
             pp=self._pp,
-            vpp=self._pick(self._grid.vpp),
+            vpp=self._vpp,
             micro_batches=self._micro_batches,
             stage=index,
         )
