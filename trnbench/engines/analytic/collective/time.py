@@ -119,7 +119,7 @@ def closed_form(profile: Profile, tuning: Tuning) -> ClosedForm:
         *(tuning.step_s, tuning.network_step_s, tuning.message_s, tuning.reduce_touches),
         *(tuning.on_chip, tuning.link, tuning.network, tuning.slices),
     )
-    axes = (1,) * max(map(np.ndim, numbers))
+    axes = (1,) * max(getattr(number, "ndim", 0) for number in numbers)
     lines = [_phase_lines(profile, profile.phases[index], tuning, axes) for index in phases]
     every = Lines(
         start_s=_stacked([part.start_s for part in lines]),
@@ -212,7 +212,11 @@ def _stacked(rows: list[FloatArray]) -> FloatArray:
     """Concatenated rows; those with fewer further axes are broadcast to the largest number."""
     if not rows:
         return np.zeros(0)
+    if len(rows) == 1:
+        return rows[0]
     axes = max(row.ndim for row in rows) - 1
+    if not axes:
+        return np.concatenate(rows)
     shape = np.broadcast_shapes(*(_with_axes(row, axes).shape[1:] for row in rows))
     return np.concatenate(
         [np.broadcast_to(_with_axes(row, axes), (len(row), *shape)) for row in rows]
@@ -230,7 +234,7 @@ def _phase_lines(
     """Lines of the rounds of one phase; `axes` of length 1 make room for the tuning's."""
 
     def column(values: IntArray | FloatArray | BoolArray) -> FloatArray:
-        found = values.astype(np.float64)
+        found = np.asarray(values, dtype=np.float64)
         return found.reshape(-1, *axes) if axes else found
 
     times, classes = column(phase.times), phase.classes
