@@ -172,10 +172,13 @@ def _conditions(
     taken, zones = nodes * at["interruptions_per_node_day"], at["zone_losses_per_day"]
     often = failed + taken + zones
     recovery = at["recovery_s"]
-    if np.all(often > 0):
+    # Numbers moved in rows are looked at row by row.
+    fails = np.all(often > 0, axis=tuple(range(-nodes.ndim, 0)), keepdims=True)
+    if fails.any():
         # While a zone has no machines nothing runs and nothing is paid: that is `available`.
         again = taken * operations.reclaimed_recovery_s + zones * operations.launch_s
-        recovery = (failed * recovery + again) / often
+        with np.errstate(divide="ignore", invalid="ignore"):
+            recovery = np.where(fails, (failed * recovery + again) / often, recovery)
     return _Conditions(
         failures_per_s=often / DAY_S,
         restart_s=recovery + write,
@@ -217,20 +220,30 @@ def _ends(
     deviation: FloatArray,
     interval_s: float | None,
 ) -> tuple[FloatArray, FloatArray]:
-    def wall_with(name: Unsure, value: float) -> FloatArray:
-        met = _conditions(operations, nodes, size, {name: value})
-        # The checkpoint interval follows the moved rates: operators see them and adjust it.
-        done = _done(met, work, _segments(met, work, interval_s))
-        return met.start_s + done + _restarts(met, done)
-
+    estimates = operations.estimates
+    moves = [
+        (name, value)
+        for name, estimate in estimates.items()
+        for value in (estimate.low, estimate.high)
+        if value != estimate.value
+    ]
+    # All moves at once, a row each, in which one number is at an end of its range.
+    column = len(moves), *(1,) * work.ndim
+    moved: dict[Unsure, FloatArray] = {}
+    for row, (name, value) in enumerate(moves):
+        moved.setdefault(name, np.full(column, estimates[name].value))[row] = value
+    met = _conditions(operations, nodes, size, moved)
+    # The checkpoint interval follows the moved rates: operators see them and adjust it.
+    done = _done(met, work, _segments(met, work, interval_s))
     below = above = (_DEVIATIONS * deviation) ** 2
-    for name, estimate in operations.estimates.items():
-        for value in (estimate.low, estimate.high):
-            if value != estimate.value:
-                with np.errstate(over="ignore", invalid="ignore"):
-                    moved = wall_with(name, value) - wall
-                    below = below + np.minimum(moved, 0) ** 2
-                    above = above + np.maximum(moved, 0) ** 2
+    with np.errstate(over="ignore", invalid="ignore"):
+        change = (
+            np.broadcast_to(met.start_s + done + _restarts(met, done), (len(moves), *work.shape))
+            - wall
+        )
+        for one in change:
+            below = below + np.minimum(one, 0) ** 2
+            above = above + np.maximum(one, 0) ** 2
     ends = np.isfinite(wall)
     return (
         np.where(ends, np.maximum(wall - np.sqrt(below), work), wall),
