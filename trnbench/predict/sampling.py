@@ -62,12 +62,19 @@ def sampled_numbers(
 @cache
 def _shuffled(rows: int, count: int, seed: int) -> FloatArray:
     """Equally likely values of a standard normal number, each row in another random order."""
-    quantile = NormalDist().inv_cdf
-    likely = [quantile((i + 0.5) / count) for i in range(count)]
-    random = Random(seed)
-    found = np.array([random.sample(likely, count) for _ in range(rows)]).reshape(rows, count)
+    random, likely, known = _rows(count, seed)
+    # Rows are drawn one after the other: those of fewer numbers begin those of more.
+    known += (random.sample(likely, count) for _ in range(rows - len(known)))
+    found = np.array(known[:rows]).reshape(rows, count)
     found.flags.writeable = False  # every efficiency with as many numbers reads it
     return found
+
+
+@cache
+def _rows(count: int, seed: int) -> tuple[Random, list[float], list[list[float]]]:
+    """The source of rows, the values of each row, and the rows so far."""
+    quantile = NormalDist().inv_cdf
+    return Random(seed), [quantile((i + 0.5) / count) for i in range(count)], []
 
 
 def interval(times_s: FloatArray, spread: Spread) -> tuple[float, float]:

@@ -6,7 +6,7 @@ chip: a chip runs many stacks. A number may be a row of samples, as in `chip_eff
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Literal
 
 from trnbench.errors import InputError, did_you_mean
@@ -308,6 +308,7 @@ class TrainingStack(Sourced):
         return {**own, **overlaps, **releases, **tables}
 
 
+@cache
 def number_keys() -> frozenset[str]:
     """Keys of all numbers of a stack and its chip."""
     parts = {

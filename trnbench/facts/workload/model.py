@@ -29,6 +29,7 @@ from trnbench.facts.workload.layers import MAX_LAYERS, LayerKind, Recommender, S
 
 Activation = Literal["gelu", "relu", "relu2", "silu"]
 Family = Literal["decoder", "encoder", "vision", "diffusion", "recommender"]
+_DENSE, _MOE = LayerKind(), LayerKind(feed_forward="moe")
 ROTARY_BASE = 10_000.0
 """Default base (RoFormer, arXiv 2104.09864)."""
 
@@ -232,9 +233,8 @@ class Transformer(Record):
         if self.kinds:
             return self.kinds
         if self.moe is None:
-            return {"dense": LayerKind()}
-        dense = {"dense": LayerKind()} if self.dense_layers else {}
-        return {**dense, "moe": LayerKind(feed_forward="moe")}
+            return {"dense": _DENSE}
+        return {"dense": _DENSE, "moe": _MOE} if self.dense_layers else {"moe": _MOE}
 
     @property
     def order(self) -> tuple[str, ...]:
