@@ -112,7 +112,7 @@ class EvidenceRow(Record):
 
     def said(self, column: str) -> bool:
         cell = self.cells.get(column)  # most are not there, or empty
-        return cell is not None and cell.strip().lower() not in UNSAID
+        return cell is not None and cell != "" and cell.strip().lower() not in UNSAID
 
     def needed(self, column: str) -> str:
         """A cell's text, which must not be empty."""
