@@ -285,8 +285,10 @@ class TrainSetup(Record, eq=False):
 
     def training(self, layout: Layout | PartialLayout) -> TrainSetup:
         """Set-up of the nodes that train, without those that only generate answers."""
-        partial = layout if isinstance(layout, PartialLayout) else PartialLayout.of(layout)
-        apart = partial.number("generation_nodes")
+        if isinstance(layout, PartialLayout):
+            apart = layout.number("generation_nodes")
+        else:
+            apart = layout.generation_nodes
         if apart is not None and apart >= self.nodes:
             raise InputError(
                 f"--generation-nodes {apart} leaves no node of {self.nodes} to train",
