@@ -12,8 +12,6 @@ from itertools import combinations
 from statistics import fmean, median
 from typing import TypeAlias, get_args
 
-import numpy as np
-
 from trnbench.evidence.comparison import Comparison, Contrast, RowClass
 from trnbench.facts.records import Record, replace
 
@@ -293,17 +291,15 @@ def _medians_of_others(
         places_of.setdefault(machine, []).append(i)
     found: list[float | None] = [None] * len(rows)
     for places in places_of.values():
-        names = np.array([rows[i].configuration or "" for i in places])
-        counted = np.array([used[i] for i in places])
-        numbers = np.array([values[i] for i in places])
-        for name in np.unique(names):
-            # Leave the own configuration out, as the model's unseen rows are.
-            others = numbers[counted & (names != name)]
-            if len(others):
-                middle = float(np.median(others))
-                for i, same in zip(places, names == name, strict=True):
-                    if same:
-                        found[i] = middle
+        names = [rows[i].configuration or "" for i in places]
+        counted = [(name, values[i]) for name, i in zip(names, places, strict=True) if used[i]]
+        middles: dict[str, float | None] = {}
+        for name, i in zip(names, places, strict=True):
+            if name not in middles:
+                # Leave the own configuration out, as the model's unseen rows are.
+                others = [value for other, value in counted if other != name]
+                middles[name] = median(others) if others else None
+            found[i] = middles[name]
     return found
 
 

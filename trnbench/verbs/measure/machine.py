@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 from weakref import finalize
 
 from trnbench.errors import InputError
-from trnbench.evidence.measure.machine import MachineFiles, machine_files
 from trnbench.evidence.rows import EvidenceFile
 from trnbench.facts.catalog.search import SINGULAR, Catalog, Folder, user_folder
 from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.facts.hardware.library import load_published
+
+if TYPE_CHECKING:
+    from trnbench.evidence.measure.machine import MachineFiles
 
 _ORIGIN = "measured"
 
@@ -24,6 +27,8 @@ def with_machines(catalog: Catalog, files: Sequence[EvidenceFile]) -> Catalog:
         names = [row.text("instance") for row in file.rows if row.fault is None]
         if file.set != "measured" or not names or load_published(catalog, names[0], ""):
             continue
+        from trnbench.evidence.measure.machine import machine_files  # few files need it
+
         try:
             machines.append(machine_files(catalog, file.rows))
         except InputError:
