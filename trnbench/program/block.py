@@ -186,7 +186,7 @@ class Block(Record, eq=False):
         return _copies(self.grid, self._states, self.passes)
 
     @property
-    def passing_by(self) -> Block:
+    def without_updates(self) -> Block:
         """The block without the exchanges and updates of its weights."""
         return replace(self, buckets=())
 

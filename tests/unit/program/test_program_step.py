@@ -830,10 +830,10 @@ def test_a_program_made_like_another_is_the_one_made_anew(recompute, zero):
 
 
 @pytest.mark.parametrize("zero", [0, 2, 3])
-def test_a_block_passes_by_without_what_its_zero_stage_adds(zero):
+def test_a_block_without_updates_lacks_what_its_zero_stage_adds(zero):
     layout = Layout(dp=8, zero=zero, global_batch=8, sequence=64, precision="bf16-master")
     for block in training_step(decoder(), layout).blocks.values():
-        bare = block.passing_by
+        bare = block.without_updates
         added = [op for op in block.ops if op not in bare.ops]
         assert bare.ops == tuple(op for op in block.ops if op not in added)
         assert bare.ops == (*block.passes.forward, *block.kept.ops)

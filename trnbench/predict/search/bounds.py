@@ -116,7 +116,7 @@ class Floors:
         key = like.changed(zero=None), phase.name, splits_backward(phase.program.layout.schedule)
 
         def found() -> _Stages:
-            blocks = {kind: block.passing_by for kind, block in phase.program.blocks.items()}
+            blocks = {kind: block.without_updates for kind, block in phase.program.blocks.items()}
             program = replace(phase.program, blocks=blocks)
             return self._stages_s(program, self._exchanges(like))
 
