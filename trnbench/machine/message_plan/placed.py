@@ -7,9 +7,10 @@ like message comes in there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
@@ -104,11 +105,8 @@ class Placed(Record, eq=False):
 
     def round_of(self, phase: int, round_: int, times: int) -> PlacedRound | None:
         """`times` rounds like this one of a phase; None if nothing is sent."""
-        grids = range(len(self.outlines))
-        batches = [_batches(self, grid, phase, round_) for grid in grids]
-        runs = _runs(self.members.ways)
-        parts = [(groups, batches[grid]) for grid, groups in runs if batches[grid]]
-        return _placed_round(self, parts, phase, round_, times) if parts else None
+        found = _placed_rounds(self, phase, ((round_, times),))
+        return found[0] if found else None
 
     @property
     def messages(self) -> int:
@@ -191,8 +189,28 @@ def _cut_off(placed: Placed) -> Refusal | None:
 
 def _rounds(placed: Placed, phase: int) -> tuple[PlacedRound, ...]:
     rounds = placed.steps[phase].pattern.distinct_rounds
-    found = (placed.round_of(phase, round_, times) for round_, times in rounds if times)
-    return tuple(one for one in found if one is not None)
+    return _placed_rounds(placed, phase, [(round_, times) for round_, times in rounds if times])
+
+
+def _placed_rounds(
+    placed: Placed, phase: int, rounds: Sequence[tuple[int, int]]
+) -> tuple[PlacedRound, ...]:
+    """Rounds of a phase, each with the number of its like, but for those that send nothing."""
+    grids, runs = range(len(placed.outlines)), _runs(placed.members.ways)
+    sent = []
+    for round_, times in rounds:
+        batches = [_batches(placed, grid, phase, round_) for grid in grids]
+        parts = [(groups, batches[grid]) for grid, groups in runs if batches[grid]]
+        if parts:
+            sent.append((round_, times, parts))
+    # Paths of all rounds are looked up at once.
+    paths = _paths(
+        placed,
+        [(groups, one) for *_, parts in sent for groups, batches in parts for one in batches],
+    )
+    return tuple(
+        _placed_round(placed, parts, paths, (phase, round_, times)) for round_, times, parts in sent
+    )
 
 
 def _runs(ways: tuple[int, ...]) -> list[tuple[int, slice]]:
@@ -228,11 +246,10 @@ def _batches(placed: Placed, grid: int, phase: int, round_: int) -> list[RankMes
 def _placed_round(
     placed: Placed,
     parts: list[tuple[slice, list[RankMessages]]],
-    phase: int,
-    round_: int,
-    times: int,
+    paths: Iterator[_Path],
+    numbers: tuple[int, int, int],
 ) -> PlacedRound:
-    """Messages of one round, of all groups, as flat arrays.
+    """Messages of one round, of all groups, as flat arrays; `numbers`: phase, round and times.
 
     Parts are runs of groups that share a grid, and with it the batches of messages. All arrays have
     the order part, group, batch.
@@ -246,7 +263,7 @@ def _placed_round(
     first_way = 0
     for groups, batches in parts:
         count = len(members.ways[groups])
-        found = [_links(placed, groups, batch) for batch in batches]
+        found = [next(paths) for _ in batches]
         hops = max(links.shape[-1] for _, _, links, _ in found)
         # `way` numbers count from 0 in every batch of every group. To keep them apart, batch b of
         # group g starts at  first_way + g * sum(widths) + widths[0] + ... + widths[b - 1],
@@ -285,6 +302,7 @@ def _placed_round(
         _stacked(list(column)) for column in zip(*blocks, strict=True)
     )
     local = links if fabric.nodes == 1 else _local(fabric, links)
+    phase, round_, times = numbers
     return PlacedRound(
         phase=phase,
         round_=round_,
@@ -302,19 +320,29 @@ def _placed_round(
     )
 
 
-def _links(
-    placed: Placed, groups: slice, batch: RankMessages
-) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
-    """Source, target, links and latency of a batch, each [group, message]."""
+_Path: TypeAlias = tuple[IntArray, IntArray, IntArray, FloatArray]
+"""Source, target, links and latency of a batch, each [group, message]."""
+
+
+def _paths(placed: Placed, batches: Sequence[tuple[slice, RankMessages]]) -> Iterator[_Path]:
+    """Yield the paths of batches of messages of some groups."""
     members, routes = placed.members, placed.placement.routes
-    source, target = members.at(batch.source, groups), members.at(batch.target, groups)
-    if batch.fan is Fan.POINT:
-        links, latency = routes.between_ranks(source.ravel(), target.ravel())
-    else:
-        links = _fan_links(placed.placement.fabric, members, groups, batch)
-        # All ways in (or out) run side by side: in by one port, out by one.
-        latency = routes.latency(links[:, [0, -1]])
-    return source, target, links.reshape(*source.shape, -1), latency.reshape(source.shape)
+    ends = [(members.at(one.source, at), members.at(one.target, at)) for at, one in batches]
+    plain = [pair for pair, (_, one) in zip(ends, batches, strict=True) if one.fan is Fan.POINT]
+    if plain:
+        every, latencies = routes.between_ranks(
+            *(np.concatenate([one.ravel() for one in side]) for side in zip(*plain, strict=True))
+        )
+    first = 0
+    for (source, target), (groups, batch) in zip(ends, batches, strict=True):
+        if batch.fan is Fan.POINT:
+            mine = slice(first, first + source.size)
+            links, latency, first = every[mine], latencies[mine], mine.stop
+        else:
+            links = _fan_links(placed.placement.fabric, members, groups, batch)
+            # All ways in (or out) run side by side: in by one port, out by one.
+            latency = routes.latency(links[:, [0, -1]])
+        yield source, target, links.reshape(*source.shape, -1), latency.reshape(source.shape)
 
 
 def _joined(columns: list[AnyArray]) -> AnyArray:
