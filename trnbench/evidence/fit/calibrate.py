@@ -26,6 +26,7 @@ from trnbench.evidence.fit.problem import (
     problem,
 )
 from trnbench.evidence.fit.solve import Fit, fit, widths_by, without
+from trnbench.facts.arrays import median
 from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.calibration.training_stack import WITH_EXPERTS
 from trnbench.facts.records import Record, replace
@@ -254,7 +255,7 @@ def _misfit(found: Fit) -> dict[str, float]:
         of_stack = scattered.setdefault(row.stack, {})
         of_stack.setdefault(row.configuration, []).append(float(residual))
     return {
-        stack: NORMAL * float(np.median([abs(np.mean(of)) for of in configurations.values()]))
+        stack: NORMAL * median(np.array([abs(np.mean(of)) for of in configurations.values()]))
         for stack, configurations in scattered.items()
         if len(configurations) >= SCATTERED
     }
