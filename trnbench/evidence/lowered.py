@@ -81,7 +81,7 @@ class LoweredLayout(Record, eq=False):
     part: GridPart
     index: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def program(self) -> StepProgram:
         """Program of the layout and its neighbours."""
         return self.programs.of(self.layout)
