@@ -9,7 +9,7 @@ degrees are then checked only where the first check passed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,6 +39,8 @@ PLACE: type[Any] = np.int32
 
 GROUP_KNOBS = ("expert_tp", "shard", "context_parallel")
 """Modes that decide which ranks exchange data with each other."""
+REMEMBERED = 4096
+"""Variants whose modes are remembered, which are asked for repeatedly."""
 _OF_CHUNKS = ("schedule", "stages drawn")
 """Rules that a larger number of chunks may satisfy: not checked on outer degrees."""
 
@@ -116,6 +118,7 @@ def _looked_at(space: Space, schedule: Schedule, variant: Variant) -> BoolArray:
     return np.broadcast_to(_outer(mask), _outer_shape(space))
 
 
+@lru_cache(maxsize=REMEMBERED)
 def own_modes(variant: Variant) -> Variant:
     """Modes of a variant on which operations and validity depend."""
     shared = dict.fromkeys(SHARED_KNOBS)
@@ -124,6 +127,7 @@ def own_modes(variant: Variant) -> Variant:
     return variant.changed(**shared)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def block_modes(variant: Variant) -> Variant:
     """Modes of a variant on which operations depend, but not the contents of stages."""
     again = repeated_layers(str(variant["recompute"])) is not None
@@ -131,6 +135,7 @@ def block_modes(variant: Variant) -> Variant:
     return variant.changed(pipeline_layout=None, stage_split=None, **changed)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def group_modes(variant: Variant) -> Variant:
     """Modes of a variant on which groups of ranks depend."""
     return Variant(**{name: variant[name] for name in GROUP_KNOBS})
