@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from trnbench.engines.analytic.step.pipeline import PipelineWork, pipeline_time
+from trnbench.engines.analytic.step.stages import StageSlots, slowest_stage
 from trnbench.program.slots import SlotTimes
 
 FORWARD_S, BACKWARD_S, WEIGHT_S = 1.0, 1.5, 0.5
@@ -112,3 +113,20 @@ def test_a_grid_is_its_points_one_by_one():
                 one = equal_stages(p, send_s=0.05, send_overlap=0.3)
                 alone = pipeline_time(schedule, pp=p, vpp=1, micro_batches=m, work=one)
                 assert grid.time_s[i, j] == float(alone.time_s)
+
+
+def test_stages_that_differ_by_rounding_are_equal_and_the_first_counts():
+    def stage(index, forward_s):
+        seconds = {"forward": np.array(forward_s), "backward": np.array(2.0)}
+        return StageSlots(
+            index=np.array(float(index)),
+            stages=np.array(1.0),
+            blocks={},
+            seconds=seconds,
+            host=dict.fromkeys(seconds, np.array(0.0)),
+            before={slot: index * value for slot, value in seconds.items()},
+        )
+
+    rounded = [stage(0, 0.3), stage(1, 0.1 + 0.2), stage(2, 0.3 * (1 + 1e-12))]
+    assert float(slowest_stage(rounded).index) == 0
+    assert float(slowest_stage([stage(0, 0.3), stage(1, 0.3001)]).index) == 1

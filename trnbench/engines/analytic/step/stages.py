@@ -33,7 +33,7 @@ from trnbench.program.slots import ENDINGS, Purpose, Slot, SlotTimes
 from trnbench.program.stages import StageClass, StageRole
 
 ENDS = ("only", "first", "last")  # The classes of stages that embed or predict
-
+ROUNDED = 1 + 1e-9  # By less two equal stages differ that were summed in another order
 
 _ONCE: tuple[Once, ...] = (*ENDINGS, "update")
 
@@ -186,8 +186,8 @@ def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
     # Layouts differ in which stage is slowest, so every number of the winner is selected by mask.
     for stage in stages[1:]:
         whole = total(stage.seconds.values())
-        slower = (whole > longest) & (stage.stages > 0)
-        longest = np.maximum(longest, whole * (stage.stages > 0))
+        slower = (whole > longest * ROUNDED) & (stage.stages > 0)
+        longest = np.where(slower, whole, longest)
         index = np.where(slower, stage.index, index)
         for slot in seconds:
             seconds[slot] = np.where(slower, stage.seconds[slot], seconds[slot])
