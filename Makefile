@@ -114,16 +114,16 @@ calibration: $(READY) ## fit the shipped calibrations anew: GPUs to rows marked 
 	@$(BIN)/trnbench calibrate workloads/published/gpu_steps.csv workloads/published/mlperf_lora.csv \
 		workloads/published/families_2026.csv workloads/published/gpu_kernels.csv \
 		--also MBR-26.04.01-GPT-OSS-120B-H100-64-bf16,MBR-25.09-DeepSeek-V3-H100-1024-fp8 \
-		--spec-dir specs/priors --into specs/calibration --force --date 2026-11-26 $(ARGS)
+		--spec-dir specs/priors --into specs/calibration --force --date 2026-11-27 $(ARGS)
 	@$(BIN)/trnbench calibrate workloads/published/trainium_steps.csv workloads/published/trainium_steps_2026.csv \
 		workloads/published/attention_kernels.csv \
-		--all-rows --spec-dir specs/priors --into specs/calibration --force --date 2026-11-22 $(ARGS)
+		--all-rows --spec-dir specs/priors --into specs/calibration --force --date 2026-11-27 $(ARGS)
 	@$(BIN)/trnbench calibrate workloads/published/torchneuron_steps.csv --stack torchneuron-trn2 \
-		--spec-dir specs/priors/alone -o specs/calibration/training-torchneuron-trn2.toml --force --date 2026-11-26 $(ARGS)
+		--spec-dir specs/priors/alone -o specs/calibration/training-torchneuron-trn2.toml --force --date 2026-11-27 $(ARGS)
 	@$(BIN)/python -m trnbench.evidence.fit.population $(addprefix workloads/published/, \
 		gpu_steps.csv families_2026.csv hf_one_gpu.csv nanotron_steps.csv trainium_steps.csv \
-		trainium_steps_2026.csv) 2026-11-26 specs/calibration/population-of-software.toml
-	@$(BIN)/python -m trnbench.verbs.validate.accuracy 2026-11-26 trnbench/verbs/validate/accuracy.toml
+		trainium_steps_2026.csv) 2026-11-27 specs/calibration/population-of-software.toml
+	@$(BIN)/python -m trnbench.verbs.validate.accuracy 2026-11-27 trnbench/verbs/validate/accuracy.toml
 
 lowest: ## run the quick tests with the lowest versions that pyproject.toml allows (minutes)
 	@PYTHON=$(PYTHON) WORKERS=$(WORKERS) .ci/lowest $(ARGS)

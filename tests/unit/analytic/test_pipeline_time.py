@@ -7,7 +7,8 @@ import pytest
 
 from trnbench.engines.analytic.step.pipeline import PipelineWork, pipeline_time
 from trnbench.engines.analytic.step.stages import StageSlots, slowest_stage
-from trnbench.program.slots import SlotTimes
+from trnbench.facts.arrays import FloatArray
+from trnbench.program.slots import Slot, SlotTimes
 
 FORWARD_S, BACKWARD_S, WEIGHT_S = 1.0, 1.5, 0.5
 
@@ -117,7 +118,10 @@ def test_a_grid_is_its_points_one_by_one():
 
 def test_stages_that_differ_by_rounding_are_equal_and_the_first_counts():
     def stage(index, forward_s):
-        seconds = {"forward": np.array(forward_s), "backward": np.array(2.0)}
+        seconds: dict[Slot, FloatArray] = {
+            "forward": np.array(forward_s),
+            "backward": np.array(2.0),
+        }
         return StageSlots(
             index=np.array(float(index)),
             stages=np.array(1.0),

@@ -54,6 +54,15 @@ def test_memory_of_many_layouts_is_that_of_each(together):
         np.testing.assert_allclose(row.memory.bytes_by(numbers, row.of), sizes, rtol=1e-12)
 
 
+def test_a_number_at_its_limit_is_moved_to_its_one_side(together):
+    """Software that hides all launches may hide less: its rows are asked."""
+    every = problem(together.rows)
+    (place,) = [i for i, one in enumerate(every.parameters) if one.key == "host.overlap"]
+    assert every.parameters[place].prior.value == every.parameters[place].prior.most
+    _, slopes = every.slopes(np.zeros(len(every.parameters)))
+    assert float(slopes[:, place].min()) < -0.01
+
+
 @pytest.mark.slow
 def test_a_row_is_left_out_by_a_fit_that_never_saw_it(together, fitted):
     places = list(range(0, len(together.rows), 5))

@@ -51,8 +51,12 @@ KERNEL_SHARES = {f"{OF_KERNELS}forward_share", f"{KERNELS}.attention_forward_sha
 """Efficiency of a chip's kernels alone, and in the steps of a stack."""
 ALIKE = 0.8
 """Prior correlation of equal numbers of stacks on one chip."""
-_STEP = 1e-3
-"""Finite difference, in standard deviations."""
+_SPAN = 0.02
+"""Half of the span of a slope, in standard deviations.
+
+A slope looks to both sides: a number that starts at its limit moves one way only, and where the
+longest of several times changes, a look to one side would tell how a processor rounds.
+"""
 _MOST_POINTS = 256
 """Points priced at once: more cost memory, and save no time."""
 
@@ -146,12 +150,24 @@ class Problem(Record, eq=False):
         for alike in self._alike:
             rows = list(alike)
             places = sorted(self._places[key] for key in self._free(self.rows[rows[0]]).values())
-            moved = np.repeat(deviations[np.newaxis], len(places) + 1, axis=0)
-            moved[np.arange(1, len(places) + 1), places] += _STEP
+            count = len(places)
+            moved = np.repeat(deviations[np.newaxis], 2 * count + 1, axis=0)
+            moved[np.arange(count), places] += _SPAN
+            moved[np.arange(count, 2 * count), places] -= _SPAN
             found = self._logs(alike, moved)
-            logs[rows] = found[:, 0]
-            slopes[np.ix_(rows, places)] = (found[:, 1:] - found[:, :1]) / _STEP
+            logs[rows] = found[:, -1]
+            rise = found[:, :count] - found[:, count : 2 * count]
+            slopes[np.ix_(rows, places)] = rise / (2 * _SPAN)
         return logs, slopes
+
+    def only_of(self, rows: Collection[int]) -> list[int]:
+        """The places of parameters that no rows but these depend on."""
+        found: set[int] = set()
+        others: set[int] = set()
+        for alike in self._alike:
+            places = {self._places[key] for key in self._free(self.rows[alike[0]]).values()}
+            (found if set(alike) <= set(rows) else others).update(places)
+        return sorted(found - others)
 
     def _logs(self, alike: Sequence[int], deviations: FloatArray) -> FloatArray:
         """The logarithms of rows that one efficiency is about [rows, points]."""

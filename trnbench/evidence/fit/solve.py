@@ -202,10 +202,24 @@ class _Search:
         return off < _ENOUGH or not going_on
 
     def outcome(self) -> tuple[FloatArray, FloatArray]:
-        """Errors of the left-out rows, and their expected log variance."""
-        own = self._mixed[self._rows]
-        expected = np.sum(own @ self._curve.inverse() * own, axis=1)
-        return np.expm1(self._residuals[self._rows]), np.asarray(expected)
+        """Errors of the left-out rows, and their expected log variance.
+
+        Numbers that no other row depends on stand as they were believed.
+        """
+        own, problem, residuals = self._mixed[self._rows], self._problem, self._residuals
+        inverse = self._curve.inverse()
+        if believed := problem.only_of(self._rows):
+            free = np.setdiff1d(np.arange(len(problem.parameters)), believed)
+            deviations = problem.mixing @ self._free
+            deviations[believed] = 0.0
+            residuals = problem.logs(deviations[np.newaxis])[:, 0] - problem.measured
+            slopes = own @ np.linalg.inv(problem.mixing)
+            # What is believed and what is fitted vary apart.
+            parts = [slopes[:, places] @ problem.mixing[places] for places in (free, believed)]
+            expected = np.sum(parts[0] @ inverse * parts[0], axis=1) + np.sum(parts[1] ** 2, axis=1)
+        else:
+            expected = np.sum(own @ inverse * own, axis=1)
+        return np.expm1(residuals[self._rows]), np.asarray(expected)
 
     @property
     def _mixed(self) -> FloatArray:
