@@ -10,6 +10,7 @@ import math
 from functools import cache
 from random import Random  # whose import takes a tenth of the time of numpy.random's
 from statistics import NormalDist
+from threading import Lock
 
 import numpy as np
 
@@ -59,12 +60,17 @@ def sampled_numbers(
     return dict(zip(ranges, rows, strict=True))
 
 
+_DRAWING = Lock()
+
+
 @cache
 def _shuffled(rows: int, count: int, seed: int) -> FloatArray:
     """Equally likely values of a standard normal number, each row in another random order."""
     random, likely, known = _rows(count, seed)
-    # Rows are drawn one after the other: those of fewer numbers begin those of more.
-    known += (random.sample(likely, count) for _ in range(rows - len(known)))
+    # Rows are drawn one after the other, by one thread at a time: those of fewer numbers begin
+    # those of more.
+    with _DRAWING:
+        known += (random.sample(likely, count) for _ in range(rows - len(known)))
     found = np.array(known[:rows]).reshape(rows, count)
     found.flags.writeable = False  # every efficiency with as many numbers reads it
     return found

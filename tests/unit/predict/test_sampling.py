@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -17,6 +21,7 @@ from trnbench.facts.calibration.training_stack import (
 )
 from trnbench.facts.catalog.provenance import Evidence, Kind, Provenance
 from trnbench.facts.records import replace
+from trnbench.predict.sampling import _shuffled as shuffled
 from trnbench.predict.sampling import interval, sampled
 
 STACK = replace(
@@ -174,3 +179,20 @@ def test_what_was_told_together_is_drawn_together():
     assert abs(found[0, 2]) < 0.15
     # The ratio is known better than either.
     assert np.std(logs[1] - logs[0]) < np.std(logs[1])
+
+
+def test_samples_asked_for_by_several_threads_are_those_of_one():
+    widths, count, seed = range(1, 24), 40, 977
+    alone = Random(seed)
+    quantile = NormalDist().inv_cdf
+    likely = [quantile((i + 0.5) / count) for i in range(count)]
+    rows = np.array([alone.sample(likely, count) for _ in widths])
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            found = list(threads.map(lambda wide: shuffled(wide, count, seed), widths))
+    finally:
+        sys.setswitchinterval(before)
+    for wide, samples in zip(widths, found, strict=True):
+        np.testing.assert_array_equal(samples, rows[:wide])
