@@ -41,8 +41,11 @@ from trnbench.predict.setup import SetupMemo, TrainSetup
 from trnbench.program.slots import StepCategory
 from trnbench.program.step import StepProgram, training_step
 
-_REACH = 2.0
-"""Range of the magnitudes, in standard deviations from the median."""
+_REACH = 3.0
+"""Range of the magnitudes, in standard deviations from the median.
+
+Within two, memory at a quarter of its speed was beyond the range, and told as other causes.
+"""
 _PRICED, _READ = 5, 25
 """Magnitudes that are priced where links change, and that are looked at of every way."""
 _LEAST = 0.004
