@@ -4,6 +4,7 @@ import os
 import sys
 import warnings
 
+from trnbench.facts.processes import SELDOM
 from trnbench.facts.processes.ending import Requests
 
 INTERRUPTED = 130
@@ -24,9 +25,8 @@ def run() -> None:
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "22")
     import gc
 
-    # Records live as long as the process: looking for cycles among them after every few hundred,
-    # or once more when it ends, takes a fifth of a short command.
-    gc.set_threshold(1_000_000, 20, 100)
+    # Records live as long as the process: it looks for cycles seldom, and not when it ends.
+    gc.set_threshold(*SELDOM)
     try:
         with Requests():
             from trnbench.cli.main import main

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import gc
 import importlib
 import inspect
 import pkgutil
@@ -26,6 +27,20 @@ CLUSTER = {
     **{"model": "llama2-7b", "instance": "trn1.32xlarge", "nodes": 1, "global_batch": 8},
     **{"sequence": 4096, "precision": "bf16-master"},
 }
+
+
+@pytest.mark.parametrize("before", [(700, 10, 10), (0, 10, 10), (2_000_000, 5, 5)])
+def test_a_verb_leaves_the_collector_of_cycles_as_it_was(before):
+    first, seen = gc.get_threshold(), []
+    gc.set_threshold(*before)
+    try:
+        trnbench.search_layouts(**CLUSTER, progress=lambda *_: seen.append(gc.get_threshold()))
+        with pytest.raises(InputError):
+            trnbench.search_layouts(**{**CLUSTER, "nodes": 0})
+        assert gc.get_threshold() == before
+    finally:
+        gc.set_threshold(*first)
+    assert {number for number, *_ in seen} == {max(before[0], 1_000_000) if before[0] else 0}
 
 
 def test_every_module_of_verbs_holds_the_verb_of_its_name():

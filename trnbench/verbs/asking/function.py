@@ -9,6 +9,7 @@ from keyword import iskeyword
 from typing import Any, Protocol, TypeVar, cast
 
 from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.processes import collected_seldom
 from trnbench.verbs.asking.option import Option
 from trnbench.verbs.asking.question import Question
 from trnbench.verbs.asking.use_case import Cancel, Progress, Watch, never, quiet
@@ -60,7 +61,8 @@ def verb_of(name: str, question: type[Q], run: Callable[..., A]) -> AskedVerb[Q,
             hook: given.pop(hook) for hook in NO_OPTIONS if hook in given and hook in parameters
         }
         hooks = {"watch": _watch(**hooks)} if watched else hooks
-        return run(catalog, request(*arguments, catalog=catalog, **given), **hooks)
+        with collected_seldom():
+            return run(catalog, request(*arguments, catalog=catalog, **given), **hooks)
 
     verb.__name__ = verb.__qualname__ = name
     verb.__module__ = run.__module__
