@@ -59,9 +59,8 @@ SCAN = cast(Operation, Scan())
 def program_with_scan() -> StepProgram:
     program = training_step(load_model(CATALOG, "llama3.1-8b"), LAYOUT)
     block = program.blocks["dense"]
-    return replace(
-        program, blocks={**program.blocks, "dense": replace(block, ops=(*block.ops, SCAN))}
-    )
+    passes = replace(block.passes, forward=(*block.passes.forward, SCAN))
+    return replace(program, blocks={**program.blocks, "dense": replace(block, passes=passes)})
 
 
 def test_a_new_operation_needs_a_price():

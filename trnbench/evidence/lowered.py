@@ -148,6 +148,8 @@ def _on_one_grid(
     sizes = [np.array(column) for column in zip(*(sizes for _, sizes in apart), strict=True)]
     if any(np.any(each != each[0]) for each in sizes):
         model = resized(model, [array(each) for each in sizes])
+    elif sizes and (alike := tuple(each.item(0) for each in sizes)) != sizes_of(model):
+        model = resized(model, alike)
     programs = GridPrograms(model=model, degrees=several)
     parts: dict[Hashable, GridPart] = {}
     found = []

@@ -207,7 +207,8 @@ def test_the_optimizer_takes_what_its_bytes_take():
 def test_one_rank_exchanges_nothing(instance, recompute):
     found = seconds(real_prices(instance, recompute=recompute))
     busy = {name for name, time_s in found.items() if time_s > 0}
-    assert busy == {"matrix", "attention", "element-wise", "optimizer", "fixed"}
+    # A small model's kernels may wait for the host that launches them.
+    assert busy - {"host"} == {"matrix", "attention", "element-wise", "optimizer", "fixed"}
 
 
 assert TWO_LAYERS.transformer is not None

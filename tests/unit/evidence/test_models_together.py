@@ -121,3 +121,12 @@ def test_only_models_that_differ_in_sizes_are_a_family():
     assert len({family_of(load_model(CATALOG, name), layout)[0] for name in others}) == 4
     assert family_of(MODEL, replace(layout, job="grpo")) == (MODEL, ())
     assert family_of(MODEL, replace(layout, attention="naive")) == (MODEL, ())
+
+
+def test_a_grid_of_one_model_is_that_model_whoever_names_the_family():
+    layout = Layout(**JOB, **MODES[2])
+    for model in MODELS[1:]:
+        ((_, one),) = lowered(MODELS[0], [(0, layout, (None, sizes_of(model)))])
+        alone = training_step(model, layout)
+        assert float(one.of(one.program.model_flop)) == float(alone.model_flop)
+        assert float(one.of(worst_bytes(one.program))) == float(worst_bytes(alone))
