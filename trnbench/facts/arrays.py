@@ -57,6 +57,10 @@ def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
             number_of = {number: place for place, number in enumerate(ordered)}
             places_of = np.array([number_of[number] for number in flat], dtype=np.int64)
             return np.array(ordered, dtype=values.dtype), places_of.reshape(values.shape)
+    if values.dtype.kind == "i" and 0 <= values.min() <= values.max() < values.size:
+        # A table takes less than a sort.
+        known = np.bincount(values.ravel()) > 0
+        return np.flatnonzero(known), (np.cumsum(known) - 1)[values]
     ordered_values, places = np.unique(values, return_inverse=True)
     return ordered_values, places.reshape(values.shape)
 
@@ -152,19 +156,18 @@ _RANK_SHIFT, _COUNT_SHIFT = 3 / 8, 1 / 4
 
 
 def expected_maximum(count: FloatArray) -> FloatArray:
-    """Mean of the largest of `count` standard normal draws; 0 for one draw.
+    """Mean of the largest of `count` standard normal draws, a whole number; 0 for one draw.
 
     Blom's closed form E[max] = q((n - 3/8) / (n + 1/4)), q the standard normal quantile (Blom,
     Statistical Estimates and Transformed Beta-Variables, 1958).
     """
     from statistics import NormalDist  # with fractions and decimals: slow to import
 
-    counts = np.asarray(count, dtype=np.float64)
     # Grids repeat few distinct node counts, and inv_cdf is slow.
-    values, where = np.unique(counts, return_inverse=True)
+    values, where = numbered(np.asarray(count).astype(np.int64))
     quantile = NormalDist().inv_cdf
     means = [quantile((n - _RANK_SHIFT) / (n + _COUNT_SHIFT)) for n in values.tolist()]
-    return np.asarray(np.array(means)[where].reshape(counts.shape))
+    return np.asarray(np.array(means)[where])
 
 
 def slowest_node(scatter: FloatArray | float, nodes: FloatArray) -> FloatArray:

@@ -4,17 +4,24 @@ A stage of a pipeline with p stages takes at least the mean of all stages. So wi
 that one micro-batch computes, waits for tensor ranks and is launched on all stages together, m
 micro-batches take at least
 
-    gpipe         T (m + (p - 1) / v) / p         the last one passes all other stages, too
-    1f1b          T (m + p - 1 - min(p - 1, m - 1) / 2) / p
-    interleaved   as gpipe where m = p, else T m / p
+    gpipe         T (m + (p - 1) / v) / p       the last one passes all other stages, too
+    1f1b          T (m + p - 1) / p             from m = p + 1 on; before, T / (1 - (m - 1) / 2 p)
+    interleaved   as gpipe where m = p, else less by T n / v (4 n + p), with n = m v - 1
     zb-h1         T m / p
 
-1F1B: the slowest stage S runs all m, waits for the b seconds of the stages before it and, for those
-behind it (a seconds), min(a, r) with r >= 2 a - w S and w = min(p - 1, m - 1). That is never less
-than a - w S / 2, so the whole is at least T + (m - 1 - w / 2) S, where S >= T / p.
+Let the slowest stage take S, and the d stages behind it together q S, q <= d.
 
-All else (other exchanges, messages, the update, slow nodes, a host that is late) adds seconds, and
-is left out: of all groups of ranks only tensor ones, which are few, need to be placed.
+1F1B: S waits for all stages before it, and for those behind it at least max(0, 2 q - w) S where
+that is below q S, with w = min(d, m - 1). The whole is then T + (m - 1 - h) S, with h = 0 or
+min(q, w - q), and T <= (p - d + q) S: least at q = w / 2 for m <= p, and at q = d for more.
+
+Interleaved: the whole is at least T / v + (n - q) S / v, the way that keeps to S, and at least
+T / v + n q S / d v, the way that keeps to the last stage. The larger of the two is least where they
+are equal, and then for d = p / 2.
+
+The slowest node's compute is longer by a factor. All else (other exchanges, messages, the update, a
+host that is late) adds seconds, and is left out: of all groups of ranks only tensor ones, which are
+few, need to be placed.
 
 Of a row of micro-batch sizes, T (m + w) is at least the least T / size of the row's sizes times the
 samples of a replica, and the least T times the least waits w.
@@ -22,7 +29,7 @@ samples of a replica, and the least T times the least waits w.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -30,17 +37,18 @@ import numpy as np
 from trnbench.engines.analytic.step.blocks import NOTHING
 from trnbench.engines.analytic.step.compute import Products, compute_time
 from trnbench.engines.analytic.step.exchanges import Exchanges
+from trnbench.engines.analytic.step.host import slot_factor
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Schedule
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.rows import Rows
-from trnbench.predict.search.space import Variant
+from trnbench.predict.search.space import ALONG, Variant
 from trnbench.program.block import Block
 from trnbench.program.job_passes import TRAIN
 from trnbench.program.job_phases import JobPhase, phases_of
-from trnbench.program.points import Points
+from trnbench.program.points import Pick, Points
 from trnbench.program.schedule import splits_backward
 from trnbench.program.slots import Slot, slot_of
 from trnbench.program.step import StepProgram
@@ -72,10 +80,12 @@ class Floors:
 
         def of_phase(phase: JobPhase) -> FloatArray:
             grid, schedule = phase.program.grid, phase.program.layout.schedule
-            whole_s = self._of_phase(phase, like).seconds(points.pick)
             pp, micro_batches = points.pick(grid.pp), grid.micro_batches_of(points.pick)
-            whole_s = whole_s + self._launched_s(phase.program, pp)
-            passes = micro_batches + least_waits(schedule, pp, points.pick(grid.vpp), micro_batches)
+            stages = self._of_phase(phase, like)
+            whole_s = stages.seconds(points.pick) + self._launched_s(phase.program, points.pick)
+            whole_s = whole_s * points.pick(stages.slowdown)
+            waits = least_waits(schedule, pp, points.pick(grid.vpp), micro_batches, micro_batches)
+            passes = micro_batches + waits
             return np.asarray(whole_s * passes / pp + self._once_s(phase.program))
 
         return np.broadcast_to(self._of_phases(program, of_phase), len(points))
@@ -86,19 +96,18 @@ class Floors:
 
         def of_phase(phase: JobPhase) -> FloatArray:
             grid, schedule = phase.program.grid, phase.program.layout.schedule
-            whole_s = self._of_phase(phase, like).whole_s
+            stages = self._of_phase(phase, like)
+            whole_s = stages.whole_s
             # The least of all micro-batches up to the last one.
             each_s, shortest_s = map(_least_yet, (whole_s / grid.micro_batch, whole_s))
             pp, samples = first.pick(grid.pp), first.pick(grid.global_batch) / first.pick(grid.dp)
-            launched_s = self._launched_s(phase.program, pp)
-            computed_s = last.pick(each_s) * samples
-            computed_s = computed_s + launched_s * grid.micro_batches_of(last.pick)
-            # Layouts with fewer micro-batches wait longer, but those that are interleaved.
-            most = grid.micro_batches_of(first.pick)
-            waits = least_waits(schedule, pp, first.pick(grid.vpp), most)
-            waits = waits * (schedule != "interleaved")
+            launched_s = self._launched_s(phase.program, first.pick)
+            fewest, most = (grid.micro_batches_of(end.pick) for end in (last, first))
+            computed_s = last.pick(each_s) * samples + launched_s * fewest
+            waits = least_waits(schedule, pp, first.pick(grid.vpp), fewest, most)
             waited_s = (last.pick(shortest_s) + launched_s) * waits
-            return np.asarray((computed_s + waited_s) / pp + self._once_s(phase.program))
+            whole_s = (computed_s + waited_s) * first.pick(stages.slowdown)
+            return np.asarray(whole_s / pp + self._once_s(phase.program))
 
         return np.broadcast_to(self._of_phases(program, of_phase), len(first))
 
@@ -122,11 +131,14 @@ class Floors:
 
         return self._stages.of(key, found)
 
-    def _launched_s(self, program: StepProgram, pp: FloatArray) -> FloatArray:
+    def _launched_s(self, program: StepProgram, pick: Pick) -> FloatArray:
         """Seconds in which the slots of a micro-batch are launched on all stages."""
-        efficiency, stack = self.question.efficiency, self.question.stack
+        if not program.trains:
+            return NOTHING
+        efficiency, stack, pp = self.question.efficiency, self.question.stack, pick(program.grid.pp)
         launched_s = stack.micro_batch_s + (pp > 1) * stack.piped_micro_batch_s
-        return pp * efficiency.whole_factor * launched_s if program.trains else NOTHING
+        slots = pp * slot_factor(stack.host, pick(program.grid.vpp))
+        return np.asarray(slots * efficiency.whole_factor * launched_s)
 
     def _once_s(self, program: StepProgram) -> FloatArray:
         efficiency = self.question.efficiency
@@ -144,7 +156,9 @@ class Floors:
             known=self._products,
         )
         split, factor = splits_backward(program.layout.schedule), efficiency.whole_factor
+        hidden = efficiency.stack.overlaps.tensor
         parts: list[tuple[FloatArray, FloatArray]] = []
+        longer_s = NOTHING
         for kind, block in computed.blocks.items():
             # Sums first: they span few axes, and the number of blocks spans others.
             of_slots: dict[Slot, FloatArray] = {}
@@ -152,14 +166,17 @@ class Floors:
                 if (slot := slot_of(phase, split=split)) is not None:
                     of_slots[slot] = of_slots.get(slot, NOTHING) + factor * seconds
             sent = self._sent_s(program.blocks[kind], exchanges.of(program), split=split)
-            hidden = efficiency.stack.overlaps.tensor
-            each = NOTHING
+            each, late = NOTHING, NOTHING
             for slot in {**of_slots, **sent}:
                 taken, sent_s = of_slots.get(slot, NOTHING), sent.get(slot, NOTHING)
                 each = each + taken + (sent_s - hidden * np.minimum(sent_s, taken))
-            blocks = program.instances(kind)
-            parts.append((blocks if np.ptp(blocks) else np.asarray(blocks.ravel()[0]), each))
-        return _Stages(parts)
+                # What takes longer to compute hides as much more, if anything is left to hide.
+                late = late + taken * (1 - hidden * (sent_s > taken))
+            instances = program.instances(kind)
+            blocks = instances if np.ptp(instances) else np.asarray(instances.ravel()[0])
+            parts.append((blocks, each))
+            longer_s = longer_s + blocks * late
+        return _Stages(parts, longer_s, exchanges.of(program).slowest_node())
 
     def _sent_s(self, block: Block, exchanges: Exchanges, *, split: bool) -> dict[Slot, FloatArray]:
         """Seconds of a block's exchanges between tensor ranks, by slot; 0 where none is known."""
@@ -172,28 +189,53 @@ class Floors:
         return sent
 
 
-class _Stages(tuple[tuple[FloatArray, FloatArray], ...]):
-    """Blocks of each kind on all stages, and the seconds of one: both span few axes of a grid."""
+class _Stages:
+    """Seconds of all stages: blocks of each kind, and the seconds of one, which span few axes."""
 
-    def seconds(self, pick: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        return sum((pick(blocks) * pick(each_s) for blocks, each_s in self), NOTHING)
+    def __init__(
+        self,
+        blocks: Sequence[tuple[FloatArray, FloatArray]],
+        longer_s: FloatArray,
+        slowest_node: FloatArray,
+    ) -> None:
+        self._blocks, self._longer_s, self._slowest_node = blocks, longer_s, slowest_node
+
+    def seconds(self, pick: Pick) -> FloatArray:
+        """Seconds of all stages where all nodes are alike."""
+        return sum((pick(count) * pick(each_s) for count, each_s in self._blocks), NOTHING)
 
     @cached_property
     def whole_s(self) -> FloatArray:
         return self.seconds(np.asarray)
 
+    @cached_property
+    def slowdown(self) -> FloatArray:
+        """Factor at least by which the slowest node makes them longer."""
+        whole_s = self.whole_s
+        share = np.divide(self._longer_s, whole_s, out=np.zeros(whole_s.shape), where=whole_s > 0)
+        others = tuple(axis for axis in range(share.ndim) if axis != ALONG["tp"])
+        return np.asarray(1 + (self._slowest_node - 1) * share.min(axis=others, keepdims=True))
+
 
 def least_waits(
-    schedule: Schedule, pp: FloatArray, vpp: FloatArray, micro_batches: FloatArray
+    schedule: Schedule, pp: FloatArray, vpp: FloatArray, fewest: FloatArray, most: FloatArray
 ) -> FloatArray:
-    """Slots of the mean stage that a pipeline waits at least, beside those of its micro-batches."""
+    """Slots of the mean stage that a pipeline waits at least, beside those of its micro-batches.
+
+    The least of all numbers of micro-batches from the `fewest` to the `most`.
+    """
     match schedule:
         case "gpipe":
             return np.asarray((pp - 1) / vpp)
         case "1f1b":
-            return np.asarray(pp - 1 - np.minimum(pp - 1, micro_batches - 1) / 2)
+            # They fall up to (2 - sqrt 2) p more micro-batches than one, and rise up to p more.
+            ends = (np.minimum(micro_batches - 1, pp) for micro_batches in (fewest, most))
+            more = np.clip((2 - np.sqrt(2)) * pp, *ends)
+            return np.asarray(pp / (1 - more / (2 * pp)) - more - 1)
         case "interleaved":
-            return np.asarray((micro_batches == pp) * (pp - 1) / vpp)
+            turns = most * vpp - 1
+            unequal = (fewest < most) | (most != pp)
+            return np.asarray((pp - 1 - unequal * pp * turns / (4 * turns + pp)) / vpp)
         case _:
             return NOTHING
 

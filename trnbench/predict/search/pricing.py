@@ -38,7 +38,7 @@ from trnbench.program.schedule import splits_backward
 CHUNK = 32_768
 """Layouts at a time: their arrays fit a processor's cache."""
 
-NEAR = 2.0
+NEAR = 1.5
 """Layouts with bounds up to this multiple of the least ones are priced first."""
 LARGE = 1 << 20
 """Points of a grid above which the best are priced on a smaller one, with its own programs."""
