@@ -7,6 +7,8 @@ import pytest_asyncio
 from textual import events
 from textual.app import App
 from textual.binding import Binding
+from textual.geometry import Size
+from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 
 from trnbench.facts.records import replace
@@ -586,6 +588,30 @@ async def test_a_small_terminal_hides_errors_and_a_narrow_one_tells_of_bad_texts
     assert panel.display
     await pilot.press("f", "tab", *"zz", "escape")
     assert any("llama3.1-70b still counts" in note.message for note in app._notifications)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("over", [None, "ctrl+p"], ids=["a view", "a dialog"])
+async def test_sizes_that_a_screen_learns_late_lead_to_no_more_of_them(opened, over, monkeypatch):
+    app, pilot = opened
+    if over:
+        await pilot.press(over)
+    laid_out = []
+    lay_out = Screen._on_resize
+
+    async def counted(screen, event):
+        laid_out.append(event.size)
+        if len(laid_out) < 30:  # else it never ends
+            await lay_out(screen, event)
+
+    monkeypatch.setattr(Screen, "_on_resize", counted)
+    with app.batch_update():  # as while another view is opened
+        for size in (Size(60, 20), Size(100, 30), Size(60, 20)):
+            app.screen.post_message(events.Resize(size, size))
+            app.screen.call_later(lambda: None)
+        await pilot.pause()
+    assert len(laid_out) <= 3
+    assert app.screen.size == app.size
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from textual.screen import Screen
 
 from trnbench.errors import unhandled
 from trnbench.tui.widgets.field import Field, Form
-from trnbench.tui.widgets.frame import StatusLine
+from trnbench.tui.widgets.frame import SizedNow, StatusLine
 from trnbench.tui.widgets.panels import ErrorPanel
 from trnbench.tui.widgets.result_table import ResultTable
 from trnbench.tui.widgets.table_pane import TablePane
@@ -45,7 +45,7 @@ class WorkNews(Message):
         self.news = news
 
 
-class Asking(Screen[None]):
+class Asking(SizedNow, Screen[None]):
     """A screen that asks in other processes; the topic of its own name fills its table.
 
     A table whose rows are not of the question as it stands is marked, with the reason below it.

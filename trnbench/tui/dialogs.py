@@ -21,6 +21,7 @@ from textual.widgets import Input, Static
 from trnbench.errors import InputError, TrnbenchError
 from trnbench.facts.catalog.whole_file import write_whole
 from trnbench.facts.terminal_text import shown
+from trnbench.tui.widgets.frame import SizedNow
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from trnbench.verbs.asking.option import Given
 
 
-class Dialog(ModalScreen[ScreenResultType]):
+class Dialog(SizedNow, ModalScreen[ScreenResultType]):
     """Lies over a view and ends once: of a key that is pressed twice, the second is nobody's."""
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:

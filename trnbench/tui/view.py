@@ -204,7 +204,7 @@ class View(Asking):
     def _resized(self) -> None:
         self.draw()
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         if self._verdict:
             self.verdict(self._verdict)
 

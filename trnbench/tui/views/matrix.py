@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
-from textual import on
+from textual import events, on
 from textual.binding import BindingType
 
 from trnbench.facts import parsing
@@ -109,7 +109,7 @@ class MatrixView(View):
         if "engines" in self.visible_pictures:
             self._ask_picture()
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: events.Resize) -> None:
         if "heat map" in self.visible_pictures:
             self.call_after_refresh(self._ask_picture)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from rich.style import Style
 from rich.text import Text
@@ -27,6 +27,17 @@ LAST_KEYS = 2
 def roomy(screen: Screen[object]) -> bool:
     """Tell whether a screen has room for more panels than those of the cursor."""
     return screen.has_class("-wide") and screen.has_class("-tall")
+
+
+class SizedNow:
+    """A screen that is laid out for the terminal as it is, whatever size a message tells.
+
+    A layout for another size sends the screen a message of that size, behind those that wait.
+    Two sizes on their way would else take turns for ever, each with a layout of its own.
+    """
+
+    def on_resize(self, event: events.Resize) -> None:
+        event.size = cast("Screen[object]", self).app.size
 
 
 def offered(key: str, action: str, label: str, id: str, tooltip: str = "") -> Binding:
