@@ -1,5 +1,6 @@
 """What is looked at once, or in part, comes to the same as what is looked at in full."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.hardware.library import load_platform
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
-from trnbench.machine.message_plan.pieces import flow_of, last_arrival, last_arrivals
+from trnbench.machine.message_plan.pieces import PieceFlow, flow_of, last_arrival, last_arrivals
 from trnbench.machine.message_plan.placed import Placed
 from trnbench.machine.message_plan.select import algorithm_named
 from trnbench.machine.placement import place
@@ -72,6 +73,40 @@ def test_several_cases_arrive_like_each_by_itself():
         alone = last_arrival(flow, start_s, one)
         assert found.time_s == alone.time_s
         assert found.messages.tolist() == alone.messages.tolist()
+
+
+def test_pieces_arrive_as_message_by_message():
+    draw = np.random.default_rng(2)
+    for _ in range(40):
+        sizes = draw.integers(1, 7, size=6)
+        count = int(sizes.sum())
+        flow = PieceFlow(
+            piece_at_source=draw.integers(0, 9, count),
+            piece_at_target=draw.integers(0, 9, count),
+            sender=np.concatenate([draw.permutation(8)[:size] for size in sizes]),
+            cuts=np.cumsum([0, *sizes]),
+        )
+        # Whole seconds, so that parts of a piece often come together.
+        start_s, through_s = (draw.integers(0, 3, count).tolist() for _ in range(2))
+        whole: dict[int, tuple[int, list[int]]] = {}
+        free: dict[int, tuple[int, list[int]]] = {}
+        ends: list[tuple[int, list[int]]] = []
+        for first, stop in pairwise(flow.cuts.tolist()):
+            came, sent = {**whole}, {**free}
+            for n in range(first, stop):
+                to, sender = int(flow.piece_at_target[n]), int(flow.sender[n])
+                there = whole.get(int(flow.piece_at_source[n]), (0, []))
+                ready = free.get(sender, (0, []))
+                before_s, way = there if there[0] >= ready[0] else ready
+                sent[sender] = before_s + through_s[n], [*way, n]
+                ends.append((before_s + through_s[n] + start_s[n], [*way, n]))
+                known_s = whole.get(to, (0, []))[0], came.get(to, (0, []))[0]
+                if ends[n][0] > known_s[0] and ends[n][0] >= known_s[1]:
+                    came[to] = ends[n]
+            whole, free = came, sent
+        found = last_arrival(flow, np.array(start_s, float), np.array(through_s, float))
+        last_s, way = max(ends, key=lambda end: end[0])
+        assert (found.time_s, found.messages.tolist()) == (last_s, way)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,9 @@ from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
 from trnbench.facts.records import Record
 from trnbench.machine.message_plan.placed import PlacedRound
 
+_SPARSE = 64
+"""Keys up to this multiple of their number are counted by a mark for each that may be."""
+
 
 class PieceFlow(Record, eq=False):
     """Messages of a pipelined phase, round after round, and the waits between them."""
@@ -48,14 +51,24 @@ def flow_of(rounds: Sequence[PlacedRound]) -> PieceFlow:
     places = np.concatenate(
         [(way * ranks + source) * pieces + piece, (way * ranks + target) * pieces + piece]
     )
-    place = np.unique(places, return_inverse=True)[1].astype(np.int64)
-    sender = np.unique((way * ranks + source) * ranks + target, return_inverse=True)[1]
+    place = _dense(places)
+    sender = _dense((way * ranks + source) * ranks + target)
     return PieceFlow(
         piece_at_source=place[: len(way)],
         piece_at_target=place[len(way) :],
-        sender=sender.astype(np.int64),
+        sender=sender,
         cuts=np.cumsum([0, *(len(found.source) for found in rounds)]),
     )
+
+
+def _dense(keys: IntArray) -> IntArray:
+    """Number of each key among the distinct ones, which ascend."""
+    most = int(keys.max())
+    if most > _SPARSE * len(keys):
+        return np.unique(keys, return_inverse=True)[1].astype(np.int64)
+    there = np.zeros(most + 1, dtype=np.bool_)
+    there[keys] = True
+    return np.asarray((np.cumsum(there) - 1)[keys])
 
 
 def last_arrival(flow: PieceFlow, start_s: FloatArray, through_s: FloatArray) -> Arrival:
@@ -68,34 +81,44 @@ def last_arrivals(
 ) -> tuple[Arrival, ...]:
     """Last arrival in each of several cases, which differ in `through_s[case]`."""
     cases, messages = through_s.shape
-    nothing = messages
+    through_s, nothing = np.ascontiguousarray(through_s.T), messages
     places = int(max(flow.piece_at_source.max(), flow.piece_at_target.max())) + 1
     senders = int(flow.sender.max()) + 1
-    whole, made_by = np.zeros((cases, places)), np.full((cases, places), nothing)
-    free, freed_by = np.zeros((cases, senders)), np.full(senders, nothing)
-    before = np.full((cases, messages), nothing)
-    by_hop = np.zeros((cases, messages), dtype=bool)
-    ends = np.zeros((cases, messages))
-    row = np.arange(cases)[:, None]
+    whole, made_by = np.zeros((places, cases)), np.full((places, cases), nothing)
+    free, freed_by = np.zeros((senders, cases)), np.full((senders, 1), nothing)
+    before = np.full((messages, cases), nothing)
+    by_hop = np.zeros((messages, cases), dtype=bool)
+    ends = np.zeros((messages, cases))
     # Messages of a round depend only on rounds before, so rounds are the steps of this loop. The
     # rule leaves at the later of two events: the piece is whole at the source, the way is free.
     for first, stop in pairwise(flow.cuts.tolist()):
-        now = slice(first, stop)
+        now, number = slice(first, stop), np.arange(first, stop)[:, None]
         at, to, sender = flow.piece_at_source[now], flow.piece_at_target[now], flow.sender[now]
-        there, ready = whole[:, at], free[:, sender]
-        by_hop[:, now] = there >= ready
-        before[:, now] = np.where(by_hop[:, now], made_by[:, at], freed_by[sender])
-        left = np.maximum(there, ready) + through_s[:, now]
-        free[:, sender], freed_by[sender] = left, np.arange(first, stop)
-        end = ends[:, now] = left + start_s[now]
-        # Of several parts of a piece the last counts: it is written last.
-        order = np.argsort(end, axis=1, kind="stable")
-        place, latest = to[order], np.take_along_axis(end, order, axis=1)
-        case, later = np.nonzero(latest > whole[row, place])
-        at_place = case, place[case, later]
-        whole[at_place] = latest[case, later]
-        made_by[at_place] = first + order[case, later]
-    return tuple(_traced(*found, nothing) for found in zip(ends, before, by_hop, strict=True))
+        there, ready = whole.take(at, axis=0), free.take(sender, axis=0)
+        hop = by_hop[now] = there >= ready
+        before[now] = np.where(hop, made_by.take(at, axis=0), freed_by[sender])
+        left = np.maximum(there, ready) + through_s[now]
+        free[sender], freed_by[sender] = left, number
+        end = ends[now] = left + start_s[now, None]
+        # Of several parts of a piece the last to come counts, of equal ones the last named.
+        old = whole.take(to, axis=0)
+        for one in _each_once(to):
+            place, came = to[one], end[one]
+            known = whole[place]
+            later = (came > old[one]) & (came >= known)
+            whole[place] = np.where(later, came, known)
+            made_by[place] = np.where(later, number[one], made_by[place])
+    return tuple(_traced(*found, nothing) for found in zip(ends.T, before.T, by_hop.T, strict=True))
+
+
+def _each_once(places: IntArray) -> list[slice] | list[IntArray]:
+    """The messages in parts, of which each goes to a place once; those named first come first."""
+    if np.bincount(places).max(initial=0) < 2:
+        return [slice(None)]
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    nth = np.arange(len(places)) - np.searchsorted(ordered, ordered)
+    return [order[nth == n] for n in range(int(nth.max()) + 1)]
 
 
 def _traced(ends: FloatArray, before: IntArray, by_hop: BoolArray, nothing: int) -> Arrival:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -42,21 +41,22 @@ def profiled(
     # Side by side, like lines add their loads on the links they share.
     loads = [link_loads(placed, played) * each_link for played in rounds]
     needs = [_needs(placed, played, load) for played, load in zip(rounds, loads, strict=True)]
-    looked_at, alike = rounds, lines
     pipeline = None
     if pattern.pipelined and rounds:
-        looked_at, needs, ways = _one_of_each(rounds, needs)
-        alike *= ways
+        one_way, needs = _one_of_each(rounds, needs)
         pipeline = ChunkPipeline(
-            flow=flow_of(looked_at),
-            latency_s=np.concatenate([found.latency_s for found in looked_at]),
-            remote=np.concatenate([found.remote for found in looked_at]),
+            flow=flow_of(one_way),
+            latency_s=np.concatenate([found.latency_s for found in one_way]),
+            remote=np.concatenate([found.remote for found in one_way]),
             s_per_byte=np.concatenate(needs, axis=1),
         )
-    distinct = [
-        _distinct(_table(placed, played, need, each_link))
-        for played, need in zip(looked_at, needs, strict=True)
-    ]
+        # Its critical ways tell its time: nobody asks for classes.
+        distinct = [(np.zeros((0, _HOPS)), np.zeros(0, np.int64))] * len(rounds)
+    else:
+        distinct = [
+            _distinct(_table(placed, played, need, each_link))
+            for played, need in zip(rounds, needs, strict=True)
+        ]
     wide = max((rows.shape[1] for rows, _ in distinct), default=_HOPS)
     rows = np.full((sum(len(rows) for rows, _ in distinct), wide), -1.0)
     first = 0
@@ -71,7 +71,7 @@ def profiled(
         fanout=np.array([played.fanout for played in rounds], dtype=np.int64),
         classes=MessageClasses(
             count=np.concatenate([np.zeros(0, np.int64), *(counts for _, counts in distinct)])
-            * alike,
+            * lines,
             latency_s=rows[:, 0],
             remote=rows[:, 1] > 0,
             busiest_s_per_byte=rows[:, 2:5].T,
@@ -90,8 +90,8 @@ def profiled(
 
 def _one_of_each(
     rounds: tuple[PlacedRound, ...], needs: list[FloatArray]
-) -> tuple[tuple[PlacedRound, ...], list[FloatArray], int]:
-    """Rounds cut to one of each set of equal ways, their needs, and the size of a set."""
+) -> tuple[tuple[PlacedRound, ...], list[FloatArray]]:
+    """Rounds cut to one of each set of equal ways, and their needs."""
     # Only messages of one way wait for each other; loads of the other ways are already in the
     # needs.
     # Sorted by way, the messages of one way are a slice of the table: slices are compared by bytes.
@@ -102,23 +102,16 @@ def _one_of_each(
     columns = [np.concatenate([getattr(found, name) for found in rounds]) for name in _OF_A_WAY]
     table = np.stack([number, *columns, *np.concatenate(needs, axis=1)], axis=1)[order]
     first: dict[bytes, int] = {}
-    marks = []
     for index, (start, end) in enumerate(pairwise([0, *ends.tolist()])):
         own = table[start:end]
         # Lines that run side by side differ by where their first rank is.
         own[:, _ENDS] -= own[:, _ENDS].min()
-        marks.append(own.tobytes())
-        first.setdefault(marks[-1], index)
-    ways = len(marks)
-    each, rest = divmod(ways, len(first))
-    # Unless all sets have the same size, no single factor restores the counts: keep every way.
-    if rest or any(count != each for count in Counter(marks).values()):
-        return rounds, needs, 1
-    chosen = np.zeros(ways, dtype=np.bool_)
-    chosen[list(first.values())] = True
+        first.setdefault(own.tobytes(), index)
+    chosen = np.zeros(len(ends), dtype=np.bool_)
+    chosen[[*first.values()]] = True
     here = [chosen[found.way] for found in rounds]
     kept = tuple(_part(found, at) for found, at in zip(rounds, here, strict=True))
-    return kept, [need[:, at] for need, at in zip(needs, here, strict=True)], each
+    return kept, [need[:, at] for need, at in zip(needs, here, strict=True)]
 
 
 def _part(found: PlacedRound, at: BoolArray) -> PlacedRound:
