@@ -182,7 +182,7 @@ class CollectivePrices(Record, eq=False):
         pairs = groups.kinds * columns + size_of
         # NaN at unwanted layouts is never read, so only pairs of wanted layouts cost a closed form.
         shape = np.broadcast_shapes(pairs.shape, asked.present.shape)
-        wanted = self._wanted_in(shape) & asked.present
+        wanted = self.wanted_in(shape) & asked.present
         pairs = spread(pairs, shape)
         seen = np.zeros((none + 1, columns), dtype=np.bool_)
         seen.reshape(-1)[pairs[wanted]] = True
@@ -197,7 +197,7 @@ class CollectivePrices(Record, eq=False):
 
     def _sizes(self, size_bytes: FloatArray) -> tuple[FloatArray, IntArray]:
         """Distinct sizes of wanted layouts, and the number of each one; unwanted come last."""
-        wanted = self._wanted_in(size_bytes.shape)
+        wanted = self.wanted_in(size_bytes.shape)
         if wanted.all():
             return numbered(size_bytes)
         values, number = numbered(size_bytes[wanted])
@@ -205,7 +205,8 @@ class CollectivePrices(Record, eq=False):
         places[wanted] = number
         return values, places
 
-    def _wanted_in(self, shape: tuple[int, ...]) -> BoolArray:
+    def wanted_in(self, shape: tuple[int, ...]) -> BoolArray:
+        """Where some wanted layout has the number of an array of this shape."""
         return self.within.of(shape, lambda: _within(self.wanted, shape))
 
     def _kinds_of(self, groups: RankGroups, key: Hashable) -> _Kinds:
@@ -218,7 +219,7 @@ class CollectivePrices(Record, eq=False):
         if not np.any((world < per_node) & self.wanted):
             world = np.asarray(per_node)
         columns = places_of(groups, per_node, world)
-        asked = self._wanted_in(columns[0].shape) & (columns[0] > 1)
+        asked = self.wanted_in(columns[0].shape) & (columns[0] > 1)
         numbers: dict[tuple[int, ...], int] = {}
         rows = zip(*(column[asked].tolist() for column in columns), strict=True)
         found = [numbers.setdefault(row, len(numbers)) for row in rows]

@@ -108,6 +108,7 @@ class Exchanges(Record, eq=False):
         def found() -> FloatArray:
             # The slowest of n nodes gets slower with n, so this depends on the layout's world.
             nodes = np.ceil(self.program.grid.ranks("world") / per_node)
+            nodes = np.where(self.prices.wanted_in(nodes.shape), nodes, 1.0)
             return slowest_node(scatter, along(nodes, self.samples))
 
         return self._known("slowest node", found)
