@@ -16,6 +16,7 @@ from trnbench.evidence.fit.left_out import (
     without_its_configuration,
     without_its_family,
 )
+from trnbench.evidence.fit.problem import KERNEL
 from trnbench.evidence.statistics import by_class, stranger_baseline, summarise
 from trnbench.facts.calibration.coverage import Spread
 from trnbench.facts.calibration.population import KindOfSoftware, SpreadWithout
@@ -67,6 +68,18 @@ def test_an_entry_is_the_fit_without_the_row_over_the_fit_with_it():
         assert known.rests_on == "carried over"  # no row has a layout
         assert known.low is not None
         assert known.low < 1.001 * math.exp(-END * math.sqrt(one.expected))
+
+
+def test_a_kernel_left_out_is_as_uncertain_as_a_chip_without_its_kind():
+    rows = [replace(row, quantity=KERNEL) for row in measured_with({"factor": 1.2})]
+    found = calibrate(rows)
+    told = entries(tuple(left_out(found.rows, None)))
+    for one in found.rows:
+        known, wide = told[one.row.id], math.hypot(math.sqrt(one.expected), one.row.scatter)
+        assert (known.low, known.high) == pytest.approx(
+            (math.exp(-END * wide), math.exp(END * wide)), rel=1e-3
+        )
+        assert known.rests_on is None
 
 
 def test_a_row_is_beyond_its_rows_where_no_other_configuration_has_its_settings():

@@ -3,7 +3,8 @@
 A calibration keeps one entry a fitted row: `ID: RATIO LOW HIGH CLASS`. The ratio is the time by a
 fit without the row's configuration over that of the fit with all rows; low and high are the ends of
 the 80 % interval over the former, from the parameters and the scatter that the others tell; the
-class is what the others say of the row's settings. A kernel timed alone has its ratio only.
+class is what the others say of the row's settings. Kernels timed alone have no class: the scatter
+between kernels of a chip is given, and its numbers are as uncertain as without the row's kind.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def left_out(rows: Sequence[FittedRow], unseen: Spread | None) -> Iterator[str]:
     for one in steps or rows:
         ratio = (1 + one.without_configuration) / (1 + one.fitted)
         if one.row.quantity == KERNEL:
-            yield f"{one.row.id}: {LeftOut(ratio=ratio).text}"
+            up = END * math.hypot(math.sqrt(one.expected), one.row.scatter)
+            alone = LeftOut(ratio=ratio, low=math.exp(-up), high=math.exp(up))
+            yield f"{one.row.id}: {alone.text}"
         elif one in steps:
             others = [row for row in steps if row.row.configuration != one.row.configuration]
             rests_on, spread = _judged(one.row, others, unseen)
