@@ -134,6 +134,8 @@ def test_no_pattern_sees_a_line_that_is_long(tmp_path):
     assert found.text.replace(b"\r", b"") == block.text.replace(b"\r", b"")
     short = LineBlock(text=b"\n".join([lines[0], lines[2]]), line=1)
     assert in_short_lines(short) is short
+    bar = LineBlock(text=b"\r| 1/2 [00:01<00:02,  1.25s/it]" * 9_000 + b"\n", line=1)
+    assert in_short_lines(bar) is bar
 
 
 def test_a_long_word_in_a_sweep_and_a_long_cell_of_a_table_end_soon(tmp_path):

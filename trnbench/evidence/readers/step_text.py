@@ -20,11 +20,12 @@ from trnbench.facts.records import Record, State, field
 
 _COMPILED = (b"NEURON_PARALLEL_COMPILE||", b"||PARALLEL_COMPILE||")
 """Final lines of compile-only runs, whose steps computed nothing."""
-_COMPILING = re.compile(
-    rb"Compiler status PASS|Compilation Successfully Completed|will be recompiled"
-    rb"|\[__recompiles\]"
+_COMPILATIONS = (
+    *(b"Compiler status PASS", b"Compilation Successfully Completed"),
+    *(b"will be recompiled", b"[__recompiles]"),
 )
-"""Lines of the Neuron compiler, of its cache, and of torch.compile, after one compilation."""
+"""Words of the Neuron compiler, of its cache, and of torch.compile, after one compilation."""
+_COMPILING = re.compile(b"|".join(map(re.escape, _COMPILATIONS)))
 _STEPPED = re.compile(rb"step|iteration|s/it|it/s", re.IGNORECASE)
 _FIRST_STEPS = 5
 """Lines of steps in which a run compiles its graphs: of the model, of the optimizer, of shapes."""
@@ -138,7 +139,8 @@ def _readers(path: Path) -> tuple[list[MlLog | _Lines], list[_Bars | _Plain | _L
 
 def in_short_lines(block: LineBlock) -> LineBlock:
     """A block without lines long enough to stall a pattern."""
-    if max(map(len, block.text.split(b"\n"))) <= _LONGEST_LINE:
+    # A progress bar writes a line of many megabytes whose states are parted by returns.
+    if max(map(len, block.text.replace(b"\r", b"\n").split(b"\n"))) <= _LONGEST_LINE:
         return block
     # A return parts lines for every pattern, and moves no line's number.
     return LineBlock(text=_LINE.sub(_parted, block.text), line=block.line)
@@ -164,7 +166,9 @@ class _Compiles(State):
     def take(self, text: bytes) -> None:
         """Count those of a block of lines."""
         place = 0
-        for mark in _COMPILING.finditer(text):
+        # Fixed words are found much quicker one by one than by a pattern of all.
+        compiled = any(words in text for words in _COMPILATIONS)
+        for mark in _COMPILING.finditer(text) if compiled else ():
             self._pass(text, place, mark.start())
             self.again += self.stepped and self.steps >= _FIRST_STEPS
             self.stepped, place = False, mark.end()
