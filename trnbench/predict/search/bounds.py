@@ -118,7 +118,7 @@ class Floors:
         writes = phases[0].generation is not None
         counted = (one for one in phases if one.generation is None)
         each = [one.times * of_phase(one) for one in counted if writes or one.name == TRAIN]
-        return np.nan_to_num(ROUNDED * sum(each, NOTHING), nan=0.0)
+        return np.fmax(ROUNDED * sum(each, NOTHING), 0.0)  # also of NaN
 
     def _of_phase(self, phase: JobPhase, like: Variant) -> _Stages:
         # The ZeRO stage changes exchanges among replicas and the update alone: no bound has these.
@@ -185,7 +185,7 @@ class Floors:
         priced = exchanges.seconds_of(ops) if ops else {}
         for op in ops:
             if (slot := slot_of(op.phase, split=split)) is not None:
-                sent[slot] = sent.get(slot, NOTHING) + np.nan_to_num(priced[op], nan=0.0)
+                sent[slot] = sent.get(slot, NOTHING) + np.fmax(priced[op], 0.0)
         return sent
 
 

@@ -92,12 +92,7 @@ class BlockCost(Record, eq=False):
 
 
 def _some(seconds: dict[Key, FloatArray]) -> dict[Key, FloatArray]:
-    return {key: value for key, value in seconds.items() if _any(value)}
-
-
-def _any(seconds: FloatArray) -> bool:
-    # The first layout mostly has some, which spares a pass over all of them.
-    return bool(seconds.flat[0]) or some(seconds)
+    return {key: value for key, value in seconds.items() if some(value)}
 
 
 def _with(so_far: FloatArray, seconds: FloatArray) -> FloatArray:
@@ -155,5 +150,5 @@ def block_prices(
         parts=_some(parts),
         exchanges=_some(dict(sorted(exchanges.items(), key=lambda it: PURPOSES.index(it[0][0])))),
         once=once,
-        crossing_s=crossing_s if _any(crossing_s) else NOTHING,
+        crossing_s=crossing_s if some(crossing_s) else NOTHING,
     )
