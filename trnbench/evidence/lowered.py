@@ -105,13 +105,10 @@ def modes_of(layout: Layout) -> tuple[Value | None, ...]:
 def family_of(model: Model, layout: Layout) -> tuple[Model, tuple[int, ...]]:
     """What models lowered together share, and the sizes in which they differ.
 
-    Apart are jobs with other models beside the trained one, and models whose keys are written out
-    for every head, as whether they are depends on sizes.
+    Apart are jobs with other models beside the trained one.
     """
     sizes = () if layout.job in (*PAIRED, *REINFORCED) else sizes_of(model)
-    attention = None if model.transformer is None else model.transformer.attention
-    shared = attention is not None and attention.kv_heads != attention.heads
-    if not sizes or (shared and layout.attention == "naive"):
+    if not sizes:
         return model, ()
     alike = resized(model, (1,) * len(sizes))
     return Model(name="", title="", **{name: getattr(alike, name) for name in _ALIKE}), sizes

@@ -12,6 +12,8 @@ from functools import cache, cached_property
 from math import prod
 from typing import Literal, TypeAlias
 
+import numpy as np
+
 from trnbench.facts.arrays import FloatArray
 from trnbench.facts.numbers.formats import format_named
 from trnbench.facts.records import Record, field
@@ -92,8 +94,12 @@ class Term(Record, eq=False):
     def whole_multiply_adds(self) -> FloatArray:
         """Multiply-adds over all ranks, copies and padding left out."""
         left, right, _ = self.operands
-        dims = zip(left + right, (*self.left.dims, *self.right.dims), strict=True)
-        return array(prod({letter: dim.whole for letter, dim in dims}.values(), start=ONE))
+        whole: dict[str, FloatArray] = {}
+        for letter, dim in zip(left + right, (*self.left.dims, *self.right.dims), strict=True):
+            # Ranks with a head each hold copies of keys that heads share: there are fewer keys.
+            before = whole.get(letter)
+            whole[letter] = dim.whole if before is None else np.maximum(before, dim.whole)
+        return array(prod(whole.values(), start=ONE))
 
 
 class MatMul(_Op, eq=False):

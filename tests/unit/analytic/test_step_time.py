@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 from tests.fakes import decoder, hand_collectives, hand_efficiency, hand_platform
 from tests.steps import points_where, stages_of, step_prices
 from trnbench.engines.analytic.step.compute import compute_time
+from trnbench.engines.analytic.step.memory import stage_parts
 from trnbench.engines.analytic.step.time import StepPrices
 from trnbench.engines.analytic.step.utilization import utilization
 from trnbench.facts.calibration.collective_stack import stack_of
+from trnbench.facts.calibration.hosts import PLAIN
 from trnbench.facts.calibration.training_stack import (
     TrainingEfficiency,
     load_chip_efficiency,
@@ -34,6 +37,7 @@ NAMES = ("p4de.24xlarge", "p5.48xlarge", "p6-b200.48xlarge", "trn1.32xlarge", "t
 PLATFORMS = {name: load_platform(CATALOG, name) for name in NAMES}
 LLAMA = load_model(CATALOG, "llama3.1-8b")
 
+BASE: dict[str, Any] = {"global_batch": 64, "sequence": 2048, "precision": "bf16-master"}
 TWO_LAYERS = decoder()
 HAND: dict[str, Any] = {
     "tp": 2,
@@ -60,8 +64,7 @@ def real_prices(instance: str, model: Model = LLAMA, **degrees: Any) -> StepPric
         chip=load_chip_efficiency(CATALOG, platform.chip.name),
         stack=training_stack_of(CATALOG, instance),
     )
-    base: dict[str, Any] = {"global_batch": 64, "sequence": 2048, "precision": "bf16-master"}
-    program = training_step(model, Layout(**{**base, **degrees}))
+    program = training_step(model, Layout(**{**BASE, **degrees}))
     return step_prices(program, platform, efficiency, stack_of(CATALOG, instance))
 
 
@@ -551,6 +554,28 @@ def test_exchanges_priced_together_take_what_each_takes_alone(dispatcher):
     together = fresh().seconds_of(ops)
     for op in ops:
         assert np.array_equal(together[op], fresh().seconds(op), equal_nan=True)
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective"])
+@pytest.mark.parametrize("instance", ["p4de.24xlarge", "trn1.32xlarge"])
+def test_unfused_attention_with_shared_keys_is_the_same_beside_other_layouts(instance, recompute):
+    """With 32 ranks each has one of 32 heads, and a copy of one of 8 keys: nothing is repeated."""
+
+    def numbers(tp):
+        prices = real_prices(instance, tp=tp, attention="naive", recompute=recompute)
+        program, time_s = prices.program, prices.time().time_s
+        used = utilization(program, prices.platform, time_s)
+        memory = reduce(np.maximum, (s.total_bytes(PLAIN, 0.0) for s in stage_parts(program)))
+        known = (time_s, program.model_flop, program.hardware_flop, memory, used.mfu, used.hfu)
+        return [np.broadcast_to(one, program.shape) for one in known]
+
+    degrees = (4, 8, 16, 32)
+    together = numbers(np.array(degrees))
+    for place, tp in enumerate(degrees):
+        assert [float(one[place]) for one in together] == [float(one) for one in numbers(tp)]
+    # What the model needs is the same by any kernel.
+    fused = training_step(LLAMA, Layout(**{**BASE, "tp": 32, "attention": "fused"}))
+    assert together[1][-1] == pytest.approx(float(fused.model_flop), rel=1e-12)
 
 
 def test_a_token_goes_to_a_node_once_and_is_handed_on_inside_it():

@@ -120,7 +120,6 @@ def test_only_models_that_differ_in_sizes_are_a_family():
     others = ("mixtral-8x7b", "gpt2", "bert-large", "mamba2-2.7b")
     assert len({family_of(load_model(CATALOG, name), layout)[0] for name in others}) == 4
     assert family_of(MODEL, replace(layout, job="grpo")) == (MODEL, ())
-    assert family_of(MODEL, replace(layout, attention="naive")) == (MODEL, ())
 
 
 def test_a_grid_of_one_model_is_that_model_whoever_names_the_family():
