@@ -285,7 +285,8 @@ def prune(connection: sqlite3.Connection) -> None:
     if len(newest) < 2 or newest[0] > utc_now():
         return
     try:
-        oldest = datetime.strptime(newest[1], UTC_FORMAT) - timedelta(days=OLDEST_DAYS)
+        # Of the same text `strptime` makes the same, with imports that take longer than the rest.
+        oldest = datetime.fromisoformat(newest[1]) - timedelta(days=OLDEST_DAYS)
     except (ValueError, OverflowError):
         return
     count = counted(connection)

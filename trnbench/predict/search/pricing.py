@@ -162,6 +162,9 @@ class Pricing(SearchState):
         )
         if self.best == "of all":
             clusters = np.zeros_like(clusters)
+        if count == 1:
+            np.minimum.at(least, clusters, floor_s)
+            return np.full_like(least, least[0]) if self.best == "of all" else least
         for cluster in distinct(clusters):
             mine = floor_s[clusters == cluster]
             if len(mine) >= count:

@@ -13,7 +13,7 @@ buffers of the stack's software; the platform's reserve is taken off its capacit
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 
 import numpy as np
 
@@ -110,7 +110,9 @@ def memory(
     )
 
 
+@lru_cache(maxsize=1)
 def stage_parts(program: StepProgram) -> tuple[StageParts, ...]:
+    # What a layout takes is asked for beside how sure it is.
     reader = reader_of(program)
     return tuple(reader.parts(stage) for stage in program.stages)
 
