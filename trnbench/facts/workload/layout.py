@@ -8,7 +8,7 @@ each knob's effect on a step. Only malformed values are refused here, not what n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 from operator import attrgetter
 from types import MappingProxyType
 from typing import (
@@ -17,6 +17,7 @@ from typing import (
     Any,
     Literal,
     TypeAlias,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
@@ -344,21 +345,9 @@ class Layout(Record):
     def __post_init__(self) -> None:
         if faults := "; ".join(_out_of_bounds(self)):
             raise ValueError(faults)
-        values = dict(zip(KNOBS, _values_of(self), strict=True))
-        own = job_defaults(values)
-        for knob, is_for_job in _looked_at(self.job):
-            value = values[knob.name]
-            if not is_for_job:
-                if value != knob.default:
-                    jobs = " or ".join(knob.of_jobs)
-                    raise ValueError(f"`{knob.name}` is a knob of job {jobs}: found {self.job}")
-            elif value is None:
-                force_setattr(self, knob.name, own.get(knob.name))
-            elif knob.choices and value not in knob.choices:
-                choices = ", ".join(map(str, knob.choices))
-                raise ValueError(f"`{knob.name}` must be one of {choices}; found {value!r}")
-            elif knob.form is not None and value is not None:
-                force_setattr(self, knob.name, _formed(knob, value))
+        sequence = self.sequence if isinstance(self.sequence, int) else None
+        for name, chosen in _chosen(sequence, *_modes_of(self)):
+            force_setattr(self, name, chosen)
         for name in ("capacity_factor", "generation_tokens_per_s"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -466,13 +455,31 @@ KNOBS = _knobs()
 DEGREES = tuple(name for name, knob in KNOBS.items() if knob.is_degree)
 """Knobs that are whole numbers, and arrays in a grid of layouts."""
 RANK_DEGREES = tuple(name for name in DEGREES if KNOBS[name].searched and name != "micro_batch")
-_values_of = attrgetter(*KNOBS)
+_MODES = tuple(name for name in KNOBS if name not in DEGREES)
+_modes_of = attrgetter(*_MODES)
+_COUNTING = tuple(knob for knob in KNOBS.values() if knob.counts)
 
 
-@cache
-def _looked_at(job: Job) -> tuple[tuple[Knob, bool], ...]:
-    of_job = ((knob, knob.is_for(job)) for knob in KNOBS.values())
-    return tuple((knob, own) for knob, own in of_job if not (own and knob.is_degree))
+@lru_cache(maxsize=1024, typed=True)
+def _chosen(sequence: int | None, *modes: Value | None) -> tuple[tuple[str, Value], ...]:
+    """Modes that follow from others or are written otherwise; all are checked, equal ones once."""
+    values = {"sequence": sequence, **dict(zip(_MODES, modes, strict=True))}
+    own, job = job_defaults(values), cast("Job", values["job"])
+    found: list[tuple[str, Value]] = []
+    for name, value in zip(_MODES, modes, strict=True):
+        knob = KNOBS[name]
+        if not knob.is_for(job):
+            if value != knob.default:
+                jobs = " or ".join(knob.of_jobs)
+                raise ValueError(f"`{name}` is a knob of job {jobs}: found {job}")
+        elif value is None:
+            found += [(name, own[name])] if name in own else []
+        elif knob.choices and value not in knob.choices:
+            choices = ", ".join(map(str, knob.choices))
+            raise ValueError(f"`{name}` must be one of {choices}; found {value!r}")
+        elif knob.form is not None:
+            found.append((name, _formed(knob, value)))
+    return tuple(found)
 
 
 def _formed(knob: Knob, value: object) -> str:
@@ -483,13 +490,8 @@ def _formed(knob: Knob, value: object) -> str:
         raise ValueError(f"`{knob.name}` {fault}") from fault
 
 
-@cache
-def _counting() -> tuple[Knob, ...]:
-    return tuple(knob for knob in KNOBS.values() if knob.counts)
-
-
 def _out_of_bounds(layout: Layout) -> Iterator[str]:
-    for knob in _counting():
+    for knob in _COUNTING:
         value = getattr(layout, knob.name)
         if type(value) is int and not knob.least <= value <= knob.most:
             yield f"`{knob.name}` must be from {knob.least} to {knob.most}, found {value}"
