@@ -339,31 +339,34 @@ def messages(order: SlotOrder) -> SlotMessages:
 def waves(order: SlotOrder, sender: IntArray) -> Waves:
     """Earliest wave of every slot: each stage takes its next slot as soon as it may."""
     pp, count = order.kind.shape
-    # An imaginary slot at the end of each stage waits for itself, so a stage that is done stays so.
-    never, nothing = pp * (count + 1), pp * (count + 1) + 1
-    padded = np.full((pp, count + 1), never, dtype=np.int64)
-    padded[:, :count] = np.where(sender == NONE, nothing, sender + sender // count)
-    waits_for = padded.ravel()
-    done = np.zeros(nothing + 1, dtype=np.int64)
-    done[nothing] = 1
-    # The next slot of each stage. A wave takes those whose sender is done; a stage that has to wait
-    # tries the same slot again in the next wave.
-    following = np.arange(pp) * (count + 1)
+    # An imaginary slot at the end of each stage comes after itself, so a stage that is done stays.
+    end = np.arange(1, pp + 1) * (count + 1) - 1
+    total = pp * (count + 1)
+    place = (end - count)[:, None] + np.arange(count)
+    # What a stage tries after each slot: the next one if this one may run, else the same again.
+    after = np.arange(total + 1)
+    after[place] += sender == NONE
+    # The slot that waits for the one before this; behind all slots is room for those of no sender.
+    receiver = np.full(total + 1, total)
+    receiver[np.where(sender == NONE, total, sender + sender // count + 1)] = place
+    receiver[total] = total
+    released = receiver + 1
+    following = end - count
     tried: list[IntArray] = []
     while True:
-        taken = done[waits_for[following]]
-        # There are at least as many waves as a stage has slots: no need to look before.
-        if len(tried) >= count and not taken.any():
-            break
         tried.append(following)
-        done[following] = taken
-        following = following + taken
-    if not bool(done[:never].reshape(pp, count + 1)[:, :count].all()):
+        following = after[following]
+        # There are at least as many waves as a stage has slots: no need to look before.
+        if len(tried) > count and (following == tried[-1]).all():
+            break
+        # The slots before these are done: who waits for them may run from the next wave on.
+        after[receiver[following]] = released[following]
+    if not bool((following == end).all()):
         raise AssertionError(f"the {order.schedule} order waits for itself")
-    number = len(tried)
+    number = len(tried) - 1  # in the last one nobody had a slot left
     # A stage tries a slot until it is taken, so of a slot's waves the last one stays.
-    wave = np.empty(never, dtype=np.int64)
-    wave[np.array(tried)] = np.arange(number)[:, None]
+    wave = np.empty(total, dtype=np.int64)
+    wave[np.concatenate(tried[:-1])] = np.repeat(np.arange(number), pp)
     by_stage = wave.reshape(pp, count + 1)[:, :count]
     slot = np.full((number, pp), NONE, dtype=np.int64)
     slot[by_stage, np.arange(pp)[:, None]] = np.arange(count)

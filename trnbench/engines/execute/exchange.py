@@ -280,7 +280,11 @@ class Exchanger:
             made = np.moveaxis(_pieces(total, size), -1, _GROUP)
         else:
             assert op.op == "all-gather", op.op
-            whole = np.moveaxis(grouped, _GROUP, -1).reshape(outer, inner, -1)
+            # A slice at a time: numpy copies long rows far quicker than many short ones.
+            slices = np.empty((outer, inner, grouped.shape[-1], size), dtype=numbers.dtype)
+            for i in range(size):
+                slices[..., i] = grouped[:, i]
+            whole = slices.reshape(outer, inner, -1)
             # The last slices are filled up; what fills them is not part of the whole.
             made = _to_all(whole[..., : int(op.write.elements)], size)
         out = np.ascontiguousarray(made.reshape(self._ranks.ranks, -1))
@@ -294,9 +298,9 @@ class Exchanger:
 
     def slice_of(self, numbers: Numbers, axis: str) -> Numbers:
         """Slice [rank, element] that each rank has of what all ranks of a group hold."""
-        size = self._ranks.size(axis)
-        at = self._ranks.coordinate(axis)[:, None, None]
-        return np.take_along_axis(_pieces(numbers, size), at, axis=-1)[..., 0]
+        pieces = _pieces(numbers, self._ranks.size(axis))
+        at = self._ranks.coordinate(axis)
+        return np.stack([own[:, place] for own, place in zip(pieces, at, strict=True)])
 
     def _write(self, op: CollectiveOp, elements: int, hops: int, group: int | None = None) -> None:
         def message() -> Message:

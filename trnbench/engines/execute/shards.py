@@ -138,6 +138,7 @@ class BucketShape:
         self.place = np.concatenate(places, axis=1)
         self.own_place = self.own(self.place, since=OPTIMIZER_SLICED)
         self._in_order = np.array_equal(self.own_place, [np.arange(whole)])
+        self._padded = bool((self.own_place == PADDING).any())
         self.alike = self._columns(alike_over_tp(members, block.gradients))
         self.shared = self._columns({m.weight.name for m in members if np.any(m.copies > 1)})
         self.tied = self._columns({m.weight.name for m in members if m.weight.name == tied})
@@ -167,7 +168,7 @@ class BucketShape:
     def own_noise(self, whole: NoiseArray) -> NoiseArray:
         if self._in_order:
             return whole[np.newaxis]  # a lone rank works on all of it
-        return self.taken(whole, self.own_place)
+        return self.taken(whole, self.own_place) if self._padded else whole.take(self.own_place)
 
     def joined(self, held: NDArray[Drawn], place: IntArray) -> NDArray[Drawn]:
         """The whole of the ranks' parts: the reverse of `taken`."""

@@ -77,10 +77,11 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
     holds, queues = slots.holds, slots.queues
     free = np.empty_like(end) if holds else end
     held = by_wave(slots.held) if holds else repeat(None, number)
-    send_s, sent = by_wave(slots.send_s), np.empty_like(end)
     lane_free = np.zeros((len(LANES), *row))
-    lane_rows = lane_free.reshape(-1, *row[1:])
-    lane_place = np.append(slots.send_lane.ravel(), 0)[at] * pp + np.arange(pp)
+    if queues:
+        send_s, sent = by_wave(slots.send_s), np.empty_like(end)
+        lane_rows = lane_free.reshape(-1, *row[1:])
+        lane_place = np.append(slots.send_lane.ravel(), 0)[at] * pp + np.arange(pp)
     # Slots without collectives on a lane never wait there.
     lane_s = {
         lane: by_wave(np.where(taken > 0, taken, -np.inf), idle=-np.inf)
@@ -91,13 +92,13 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
     stage_free = np.zeros(row)
     add, maximum = np.add, np.maximum
     rows = zip(
-        *(start, end, arrival[:number], free, by_wave(slots.length_s)),
+        *(start, end, arrival[:number], by_wave(slots.length_s)),
         *(by_wave(slots.send_s + slots.latency_s), held),
         _message_places(waves, sender, at, nothing=number * pp),
         strict=True,
     )
     # One pass over rows and results written in place: numpy's cost per call is all that counts.
-    for wave, (starts, ends, arrives, frees, length, delay, share, awaited) in enumerate(rows):
+    for wave, (starts, ends, arrives, length, delay, share, awaited) in enumerate(rows):
         maximum(arrivals[awaited], stage_free, out=starts)
         add(starts, length, ends)
         for lane_until, taken, done in lanes:
@@ -113,24 +114,24 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
             lane_rows[place] = sents
         else:
             add(ends, delay, arrives)
+        stage_free = ends
         if holds:
-            np.subtract(arrives, ends, out=frees)
-            np.multiply(frees, share, out=frees)
-            add(frees, ends, out=frees)
-        stage_free = frees
-    if not queues:
-        np.add(end, send_s, out=sent)
+            stage_free = free[wave]
+            np.subtract(arrives, ends, out=stage_free)
+            np.multiply(stage_free, share, out=stage_free)
+            add(stage_free, ends, out=stage_free)
     # Results are ordered by wave; callers need them by slot.
     back = (waves.wave, np.arange(pp)[:, None])
 
     def by_slot(array: FloatArray) -> FloatArray:
         return np.asarray(array.reshape(number, pp, layouts)[back])
 
+    end_s = by_slot(end)
     return SlotRuns(
         start_s=by_slot(start),
-        end_s=by_slot(end),
-        free_s=by_slot(free),
-        sent_s=by_slot(sent),
+        end_s=end_s,
+        free_s=by_slot(free) if holds else end_s,
+        sent_s=by_slot(sent) if queues else end_s + slots.send_s,
         lane_end_s={lane: by_slot(array) for lane, array in lane_end.items()},
     )
 
@@ -162,7 +163,7 @@ def batch_shape(order: SlotOrder, times: StageTimes) -> tuple[int, ...]:
     expected = (order.pp, order.vpp)
     arrays = tuple(_arrays(times))
     try:
-        shape = np.broadcast_shapes(expected, *(array.shape for _, array in arrays))
+        shape = np.broadcast_shapes(expected, *{array.shape for _, array in arrays})
     except ValueError:
         shape = ()
     if shape[-2:] != expected:

@@ -129,7 +129,8 @@ def seconds(what: str, value: ArrayLike) -> FloatArray:
     """Times as an array; negative or endless ones are an error."""
     array = np.asarray(value, dtype=np.float64)
     # NaN makes least and largest NaN, so that both comparisons fail.
-    if not (array.min(initial=0.0) == 0 and array.max(initial=0.0) < np.inf):
+    ends = (array.min(initial=0.0), array.max(initial=0.0)) if array.ndim else (0.0, float(array))
+    if not (ends[0] == 0 and 0 <= ends[1] < np.inf):
         raise InputError(f"{what}: expected seconds of 0 or more")
     return array
 
