@@ -83,6 +83,8 @@ MODEL = "llama3.1-8b"
         ("spec new foo --like dgx-h100 --network 4x400Gb/s", "does not say bit or byte"),
         (f"compare {MODEL} --on trn2 --mfu trn2=140%", "below 100%, found '140%'"),
         (f"train {MODEL} --on trn2 --sequence 8 k", "write a value with blanks in quotes"),
+        ("validate steps.csv", "give measurements with --evidence steps.csv"),
+        ("validate --measured steps.csv", "write --evidence FILE"),
         ("explain run.log", "run.log: no such file"),
         ("verify nosuch run.log", "nosuch: is not a folder; name the folder that `launch` wrote"),
         ("train ./nosuch/config.json --on trn2", "the file does not exist, or the folder has no"),

@@ -156,7 +156,7 @@ def _of_options(error: typer.TyperException, context: Any) -> str:  # noqa: ANN4
     if (typed := getattr(error, "option_name", None)) is not None:
         return f"{verb} has no {typed}; {meant_option(verb, typed, known)}"
     match = _STRAY.match(error.format_message())
-    return stray_word(verb, match[1], lists="--on" in known) if match else ""
+    return stray_word(verb, match[1], known) if match else ""
 
 
 _STRAY = re.compile(r"Got unexpected extra argument\(?s?\)? \((.*)\)", re.DOTALL)

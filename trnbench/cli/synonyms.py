@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from shlex import quote
 
 from trnbench.errors import did_you_mean
 
@@ -47,7 +48,7 @@ _MEANT: Mapping[str, str] = {
     "--samples N": "examples dataset-size num-samples",
     "--stack NAME": "framework software backend engine-name",
     "--with SCHEDULER": "scheduler slurm eks",
-    "--evidence FILE": "file csv measurements rows",
+    "--evidence FILE": "file csv measured measurements rows log results",
     "--format csv": "csv",
     "--format markdown": "markdown md",
     "--json": "js as-json",
@@ -103,9 +104,11 @@ def meant_option(verb: str, typed: str, known: Collection[str]) -> str:
     return near or f"`{lists}` lists its options"
 
 
-def stray_word(verb: str, words: str, *, lists: bool) -> str:
-    """Message on words that are no option, behind the arguments of a verb."""
-    remedy = "; write a value with blanks in quotes"
-    if lists and re.match(r"[a-z][\w-]*\d", words, re.IGNORECASE):
-        remedy = "; separate instances by commas: --on A,B"
-    return f"{verb} has no use for {words!r} here{remedy}"
+def stray_word(verb: str, words: str, known: Collection[str]) -> str:
+    """Message on words that are no option, behind the arguments of a verb with known options."""
+    remedy = "write a value with blanks in quotes"
+    if "--on" in known and re.match(r"[a-z][\w-]*\d", words, re.IGNORECASE):
+        remedy = "separate instances by commas: --on A,B"
+    if "--evidence" in known and re.search(r"[/.]", words):
+        remedy = f"give measurements with --evidence {quote(words)}"
+    return f"{verb} has no use for {words!r} here; {remedy}"
