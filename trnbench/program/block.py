@@ -268,6 +268,8 @@ def varied(grid: Grid, block: Block, *, recompute: str | None = None) -> Block:
     if recompute is not None and recompute != passes.recompute:
         kept = keep(passes.forward, passes.backward.ops, recompute)
         passes = replace(passes, kept=kept, recompute=recompute)
+    elif grid.zero == block.grid.zero:
+        return block
     return _block(grid, block.kind, block.parameters, block.leaving, passes)
 
 
