@@ -15,19 +15,19 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    "cli": 3_790,
-    "engines": 16_720,
-    "evidence": 15_490,
-    "facts": 13_270,
-    "launch": 3_450,
-    "machine": 6_500,
-    "money": 4_020,
-    "predict": 6_790,
-    "program": 7_670,
-    "show": 3_840,
-    "store": 2_230,
+    "cli": 3_590,
+    "engines": 16_530,
+    "evidence": 15_290,
+    "facts": 13_080,
+    "launch": 3_250,
+    "machine": 6_320,
+    "money": 3_820,
+    "predict": 6_630,
+    "program": 7_500,
+    "show": 3_640,
+    "store": 2_030,
     "tui": 9_000,
-    "verbs": 22_670,
+    "verbs": 22_470,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
