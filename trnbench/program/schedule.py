@@ -119,36 +119,25 @@ def forwards_ahead(
     An interleaved pipeline with one group of micro-batches (as many as stages) runs all forwards
     first, as the NxD and Megatron schedulers do.
     """
-    ahead = _wanted_ahead(schedule, pp, vpp, micro_batches, stage)
-    return np.asarray(np.minimum(ahead, _forwards(vpp, micro_batches)))
-
-
-def _wanted_ahead(
-    schedule: Schedule,
-    pp: WholeNumbers,
-    vpp: WholeNumbers,
-    micro_batches: WholeNumbers,
-    stage: WholeNumbers,
-) -> NDArray[Any]:
-    """Forward slots that a stage would run ahead of any number of micro-batches."""
     # A stage's first backward has gone through all stages behind it; meanwhile the stage runs one
     # forward for each of these.
-    after = np.asarray(np.subtract(pp, stage) - 1)
+    total = _forwards(vpp, micro_batches)
+    after = np.subtract(pp, stage) - 1
     match schedule:
         case "gpipe":
-            return np.asarray(_forwards(vpp, micro_batches) + 0 * after)  # of the common shape
+            ahead = total + 0 * after  # also of the common shape
         case "1f1b":
-            return after
+            ahead = after
         case "zb-h1":
-            return np.asarray(after + 1)
+            ahead = after + 1
         case "interleaved":
             # As Megatron-LM counts: a group of pp forwards for every chunk but the last, and two
             # for each stage behind.
             one_group = np.equal(micro_batches, pp)
-            total = _forwards(vpp, micro_batches)
-            return np.where(one_group, total, 2 * after + np.subtract(vpp, 1) * pp)
+            ahead = np.where(one_group, total, 2 * after + np.subtract(vpp, 1) * pp)
         case _:
             unhandled(schedule, "number of forward slots ahead")
+    return np.asarray(np.minimum(ahead, total))
 
 
 def _forwards(vpp: WholeNumbers, micro_batches: WholeNumbers) -> NDArray[Any]:
@@ -178,12 +167,11 @@ def in_flight(
 ) -> InFlight:
     """Peak micro-batches that legal schedules hold on a stage (counted from 0)."""
     total = _forwards(vpp, micro_batches)
-    ahead = _wanted_ahead(schedule, pp, vpp, micro_batches, stage)
+    ahead = forwards_ahead(schedule, pp=pp, vpp=vpp, micro_batches=micro_batches, stage=stage)
     # Stage s holds weights back by s micro-batches and has pp - s in flight: pp in all on each.
     if splits_backward(schedule):
         until_weight = np.minimum(total, pp) + 0 * ahead
-        until_backward = np.minimum(ahead, total)
-        return InFlight(until_backward=until_backward / vpp, until_weight=until_weight / vpp)
+        return InFlight(until_backward=ahead / vpp, until_weight=until_weight / vpp)
     # One more forward runs before the first backward ends.
     held = np.asarray(np.minimum(ahead + 1, total), dtype=np.float64)
     held = held if total is micro_batches else held / vpp
