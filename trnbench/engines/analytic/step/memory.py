@@ -112,7 +112,7 @@ def memory(
 
 @lru_cache(maxsize=1)
 def stage_parts(program: StepProgram) -> tuple[StageParts, ...]:
-    # What a layout takes is asked for beside how sure it is.
+    # A quote asks twice in a row: for the memory, and for the probability that it fits.
     reader = reader_of(program)
     return tuple(reader.parts(stage) for stage in program.stages)
 
