@@ -4,7 +4,7 @@ An order is fixed before anything runs and knows no durations: the emulator play
 follows it, the memory model counts the micro-batches in flight. Every stage has the same number of
 slots. Messages cut an order into waves: a wave has at most one slot of each stage, and what a slot
 waits for was sent in an earlier wave. So start times of all stages follow wave by wave, whatever
-the durations.
+the durations. A schedule is written down as its waves; the order on a stage follows from them.
 
     gpipe         all forwards, then all backwards
     1f1b          pp - stage - 1 forwards ahead, then one forward, one backward in turn
@@ -14,8 +14,8 @@ the durations.
 
 For pp = 3 and 4 micro-batches, 1f1b is (capitals forward, small letters backward)
 
-    stage 0   A B C . . a D b . c . d
-    stage 1   . A B . a C b D c . d .
+    stage 0   A . B . C a D b . c . d
+    stage 1   . A . B a C b D c . d .
     stage 2   . . A a B b C c D d . .
 """
 
@@ -35,6 +35,7 @@ from trnbench.facts.workload.layout import Schedule
 
 WholeNumbers: TypeAlias = int | IntArray | FloatArray
 """Whole numbers; arrays of them are quicker as floats."""
+NONE = -1
 
 
 class SlotKind(IntEnum):
@@ -55,6 +56,7 @@ class SlotOrder(Record, eq=False):
     kind: IntArray
     micro_batch: IntArray
     chunk: IntArray  # chunk c of stage s is part c * pp + s of the model
+    wave: IntArray  # Waves are counted from 0
 
     @property
     def slots_per_stage(self) -> int:
@@ -81,29 +83,47 @@ def slot_order(schedule: Schedule, *, pp: int, vpp: int = 1, micro_batches: int)
     reasons = schedule_reasons(schedule, pp=pp, vpp=vpp, micro_batches=micro_batches)
     if reasons:
         raise InputError("; ".join(reasons))
-    if splits_backward(schedule):
-        return _split_order(schedule, pp, micro_batches)
-    count = micro_batches * vpp
-    index = np.arange(count)
-    ahead = forwards_ahead(
-        schedule, pp=pp, vpp=vpp, micro_batches=micro_batches, stage=np.arange(pp)[:, None]
-    )
-    # Slots alternate once the forwards ahead are done: forward i, backward i - ahead. After the
-    # last forward only backwards are left.
-    forward_at = np.where(index < ahead, index, 2 * index - ahead)
-    backward_at = np.where(index < count - ahead, 2 * index + ahead + 1, index + count)
+    index = np.arange(micro_batches * vpp)
     # Interleaved: a group of pp micro-batches goes through chunk after chunk, then the next group.
     in_group = index % (pp * vpp)
     micro_batch = index // (pp * vpp) * pp + in_group % pp if vpp > 1 else index
     chunk = in_group // pp if vpp > 1 else np.zeros_like(index)
-    return _ordered(
-        schedule,
-        (pp, vpp, micro_batches),
-        [
-            (SlotKind.FORWARD, forward_at, micro_batch, chunk),
-            (SlotKind.BACKWARD, backward_at, micro_batch, vpp - 1 - chunk),
-        ],
+    parts = _part_waves(schedule, pp, vpp, micro_batches)
+    # On every stage, what runs in each wave if anything: read in turn, that is the order.
+    runs = np.full((pp, int(parts[-1].max()) + 1), NONE)
+    for number, wave in enumerate(parts):
+        runs[np.arange(pp)[:, None], wave] = index + number * index.size
+    busy = runs != NONE
+    which = runs[busy].reshape(pp, -1)
+    backwards = [vpp - 1 - chunk] * (len(parts) - 1)
+    arrays = {
+        "kind": np.repeat(np.arange(len(parts)), index.size)[which],
+        "micro_batch": np.tile(micro_batch, len(parts))[which],
+        "chunk": np.concatenate([chunk, *backwards])[which],
+        "wave": np.nonzero(busy)[1].reshape(pp, -1),
+    }
+    for array in arrays.values():
+        array.flags.writeable = False
+    return SlotOrder(schedule=schedule, pp=pp, vpp=vpp, micro_batches=micro_batches, **arrays)
+
+
+def _part_waves(schedule: Schedule, pp: int, vpp: int, micro_batches: int) -> tuple[IntArray, ...]:
+    """Waves [stage, i] of forwards, of backwards, and of weight gradients where they have slots."""
+    count = micro_batches * vpp
+    index, stage = np.arange(count), np.arange(pp)[:, None]
+    if splits_backward(schedule):
+        # Backward i, weights i - s, forward i + pp - s in turn on stage s, every three waves.
+        behind = 3 * (index + pp)
+        return 3 * index + stage, behind - 2 * (stage + 1), behind + stage - 1
+    # Fewer micro-batches than stages run in the waves that the first of many would have.
+    ahead = forwards_ahead(
+        schedule, pp=pp, vpp=vpp, micro_batches=max(micro_batches, pp), stage=stage
     )
+    if ahead[-1, 0] >= count:  # the last stage, too, runs all forwards first
+        return index + stage, index + count + 2 * (pp - 1) - stage
+    # Slots alternate once the forwards ahead are done: forward i, then backward i - ahead.
+    backward = 2 * index + ahead + pp
+    return np.maximum(index + stage, backward - 2 * ahead - 1), backward
 
 
 def forwards_ahead(
@@ -178,64 +198,6 @@ def in_flight(
     return InFlight(until_backward=held, until_weight=held)
 
 
-def _split_order(schedule: Schedule, pp: int, micro_batches: int) -> SlotOrder:
-    """Order of zb-h1: backward i, weights i - s, forward i + pp - s in turn on stage s."""
-    stage = np.arange(pp)[:, None]
-    index = np.arange(micro_batches)
-    ahead = forwards_ahead(schedule, pp=pp, vpp=1, micro_batches=micro_batches, stage=stage)
-
-    # A slot's place is the number of slots before it, so places are sums of counts, not a play.
-    def backward_slot(turn: IntArray) -> IntArray:
-        weights_before = np.maximum(turn - stage, 0)
-        forwards_before = np.minimum(turn, micro_batches - ahead)
-        return np.asarray(ahead + turn + weights_before + forwards_before)
-
-    turn = index - ahead
-    forward_at = np.where(turn < 0, index, backward_slot(turn) + 1 + (turn >= stage))
-    turn = index + stage
-    weight_at = np.where(turn < micro_batches, backward_slot(turn) + 1, 2 * micro_batches + index)
-    chunk = np.zeros_like(index)
-    return _ordered(
-        schedule,
-        (pp, 1, micro_batches),
-        [
-            (SlotKind.FORWARD, forward_at, index, chunk),
-            (SlotKind.BACKWARD, backward_slot(index), index, chunk),
-            (SlotKind.WEIGHT, weight_at, index, chunk),
-        ],
-    )
-
-
-def _ordered(
-    schedule: Schedule,
-    sizes: tuple[int, int, int],
-    parts: list[tuple[SlotKind, IntArray, IntArray, IntArray]],
-) -> SlotOrder:
-    """Order from the parts' slots [stage, i], with each part's micro-batches and chunks."""
-    pp, vpp, micro_batches = sizes
-    # Inverts "work i is in slot at[i]" to "slot j does work which[j]", for all stages at once.
-    count = micro_batches * vpp
-    which = np.empty((pp, len(parts) * count), dtype=np.int64)
-    first = np.arange(pp)[:, None] * which.shape[1]
-    for number, (_, at, *_) in enumerate(parts):
-        which.ravel()[first + at] = np.arange(count) + number * count
-    kinds, _, micro_batches_of, chunks = zip(*parts, strict=True)
-    kind = np.repeat(np.array(kinds, dtype=np.int64), count)[which]
-    micro_batch = np.concatenate(micro_batches_of)[which]
-    chunk = np.concatenate(chunks)[which]
-    for array in (kind, micro_batch, chunk):
-        array.flags.writeable = False
-    return SlotOrder(
-        schedule=schedule,
-        pp=pp,
-        vpp=vpp,
-        micro_batches=micro_batches,
-        kind=kind,
-        micro_batch=micro_batch,
-        chunk=chunk,
-    )
-
-
 Degrees: TypeAlias = int | IntArray
 
 CHUNKS_NEED_INTERLEAVED = "chunks need the interleaved schedule"
@@ -283,9 +245,6 @@ def _nearest_multiples(count: int, step: int) -> str:
     return f"{below} or {below + step}" if below else f"{step}"
 
 
-NONE = -1
-
-
 class SlotMessages(Record, eq=False):
     """Messages between stages, by the slot that waits and by the slot that sends.
 
@@ -325,37 +284,11 @@ def messages(order: SlotOrder) -> SlotMessages:
 
 
 def waves(order: SlotOrder, sender: IntArray) -> Waves:
-    """Earliest wave of every slot: each stage takes its next slot as soon as it may."""
-    pp, count = order.kind.shape
-    # An imaginary slot at the end of each stage comes after itself, so a stage that is done stays.
-    end = np.arange(1, pp + 1) * (count + 1) - 1
-    total = pp * (count + 1)
-    place = (end - count)[:, None] + np.arange(count)
-    # What a stage tries after each slot: the next one if this one may run, else the same again.
-    after = np.arange(total + 1)
-    after[place] += sender == NONE
-    # The slot that waits for the one before this; behind all slots is room for those of no sender.
-    receiver = np.full(total + 1, total)
-    receiver[np.where(sender == NONE, total, sender + sender // count + 1)] = place
-    receiver[total] = total
-    released = receiver + 1
-    following = end - count
-    tried: list[IntArray] = []
-    while True:
-        tried.append(following)
-        following = after[following]
-        # There are at least as many waves as a stage has slots: no need to look before.
-        if len(tried) > count and (following == tried[-1]).all():
-            break
-        # The slots before these are done: who waits for them may run from the next wave on.
-        after[receiver[following]] = released[following]
-    if not bool((following == end).all()):
+    """Waves of an order; one in which a slot does not follow what it waits for is an error."""
+    wave = order.wave
+    awaited = np.append(wave.ravel(), NONE)[sender]  # NONE is the last place
+    if (awaited >= wave).any() or (np.diff(wave, axis=1) <= 0).any():
         raise AssertionError(f"the {order.schedule} order waits for itself")
-    number = len(tried) - 1  # in the last one nobody had a slot left
-    # A stage tries a slot until it is taken, so of a slot's waves the last one stays.
-    wave = np.empty(total, dtype=np.int64)
-    wave[np.concatenate(tried[:-1])] = np.repeat(np.arange(number), pp)
-    by_stage = wave.reshape(pp, count + 1)[:, :count]
-    slot = np.full((number, pp), NONE, dtype=np.int64)
-    slot[by_stage, np.arange(pp)[:, None]] = np.arange(count)
-    return Waves(slot=slot, wave=by_stage)
+    slot = np.full((int(wave.max()) + 1, order.pp), NONE)
+    slot[wave, np.arange(order.pp)[:, None]] = np.arange(order.slots_per_stage)
+    return Waves(slot=slot, wave=wave)

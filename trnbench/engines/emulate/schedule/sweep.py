@@ -70,9 +70,11 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
         padded[-1] = idle
         return np.asarray(padded[at].reshape(number, *row))
 
-    start, end = np.empty((number, *row)), np.empty((number, *row))
+    # A row holds what is to be added until its wave, then the sum.
+    start, end = np.empty((number, *row)), by_wave(slots.length_s)
     # The row after the last wave takes messages that no slot awaits.
     arrival = np.zeros((number + 1, *row))
+    arrival[:number] = by_wave(slots.send_s + slots.latency_s)
     arrivals = arrival.reshape(-1, *row[1:])
     holds, queues = slots.holds, slots.queues
     free = np.empty_like(end) if holds else end
@@ -92,15 +94,14 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
     stage_free = np.zeros(row)
     add, maximum = np.add, np.maximum
     rows = zip(
-        *(start, end, arrival[:number], by_wave(slots.length_s)),
-        *(by_wave(slots.send_s + slots.latency_s), held),
+        *(start, end, arrival[:number], held),
         _message_places(waves, sender, at, nothing=number * pp),
         strict=True,
     )
     # One pass over rows and results written in place: numpy's cost per call is all that counts.
-    for wave, (starts, ends, arrives, length, delay, share, awaited) in enumerate(rows):
+    for wave, (starts, ends, arrives, share, awaited) in enumerate(rows):
         maximum(arrivals[awaited], stage_free, out=starts)
-        add(starts, length, ends)
+        add(starts, ends, ends)
         for lane_until, taken, done in lanes:
             maximum(starts, lane_until, out=done[wave])
             add(done[wave], taken[wave], out=done[wave])
@@ -109,11 +110,11 @@ def sweep(waves: Waves, sender: IntArray, slots: SlotSeconds) -> SlotRuns:
             sents, place = sent[wave], lane_place[wave]
             maximum(ends, lane_rows[place], out=sents)
             # Arrival adds latency to the send; the lane is free again after the send alone.
-            add(sents, delay, arrives)
+            add(sents, arrives, arrives)
             add(sents, send_s[wave], sents)
             lane_rows[place] = sents
         else:
-            add(ends, delay, arrives)
+            add(ends, arrives, arrives)
         stage_free = ends
         if holds:
             stage_free = free[wave]
