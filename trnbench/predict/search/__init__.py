@@ -10,7 +10,7 @@ settled. What is open is searched completely. Begin with the page in `search`, t
     parts       cutting a space by clusters     counts    considered, valid, fitting, priced
     search      the walk through all of these   ranking   the best layouts of every cluster
     runs        one variant in one schedule     answer    the result, from counts and ranking
-    rising      which layouts fit, by few looks pricing   times, of few where the best are asked
+    rows        layouts of a row of sizes       pricing   times, of few where the best are asked
     pieces      layouts looked at together      bounds    times that layouts do not fall short of
     result      records that leave the folder
 """

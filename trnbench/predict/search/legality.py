@@ -9,7 +9,7 @@ degrees are then checked only where the first check passed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -217,39 +217,40 @@ def _sorted_out(
     inner_rows = together((len(first), *space.shape[OUTER:]), parts)
     of_kind = np.bincount(inner_rows.index[0], weights=inner_rows.count, minlength=len(first))
 
-    def at_outer(count: IntArray) -> FloatArray:
-        """Numbers of layouts at all outer degrees, from those of each kind."""
-        found = np.zeros(_outer_shape(space))
-        found.reshape(-1)[outer.flat] = count.take(outer.kind)
-        return found
-
-    # Rules, and layouts rejected at each of the outer degrees.
+    # Rules, and layouts rejected at each of the outer degrees, or of those left.
+    rejected: list[tuple[str, FloatArray | IntArray, int]]
     rejected = [(rule, at, inner) for rule, at in outer.broken.items()]
-    rejected += [(rule, at_outer(lost), 1) for rule, lost in lost_of_kind.items() if lost.any()]
-    legal_at = at_outer(of_kind)
+    lost_at = ((rule, lost.take(outer.kind)) for rule, lost in lost_of_kind.items() if lost.any())
+    rejected += [(rule, at, 1) for rule, at in lost_at]
+    legal_at = of_kind.take(outer.kind)
     return ScheduleFamily(
         schedule=layout.schedule,
         legal=_of_outer(space.shape, outer, inner_rows),
-        looks=tuple(_looks(space, variants, at, legal_at, rejected) for variants, at in looked_at),
+        looks=tuple(_looks(space, outer, look, legal_at, rejected) for look in looked_at),
     )
 
 
 def _looks(
     space: Space,
-    variants: tuple[Variant, ...],
-    at: BoolArray,
-    legal_at: FloatArray,
-    rejected: Sequence[tuple[str, FloatArray, int]],
+    outer: _Outer,
+    look: tuple[tuple[Variant, ...], BoolArray],
+    legal_at: IntArray,
+    rejected: Sequence[tuple[str, FloatArray | IntArray, int]],
 ) -> Looks:
     """Counts of variants that look at some outer degrees: each layout is valid or breaks a rule."""
+    variants, at = look
     # Whole numbers, as floats: these are added up several times as fast.
     seen = [] if at.all() else [np.ascontiguousarray(at, dtype=np.float64)]
+    seen_left = [one.ravel().take(outer.flat) for one in seen]
+    clusters, clusters_left = space.clusters, space.clusters.take(outer.index[0])
     sums = ",".join(["ijk"] * (1 + len(seen))) + "->i"
 
-    def counted(count: FloatArray) -> IntArray:
-        held = np.einsum(sums, count, *seen)
-        clusters = np.bincount(space.clusters, held, minlength=len(space.question.nodes))
-        return clusters.astype(np.int64)
+    def counted(count: FloatArray | IntArray) -> IntArray:
+        if count.ndim == 1:
+            where, held = clusters_left, reduce(np.multiply, seen_left, count)
+        else:
+            where, held = clusters, np.einsum(sums, count, *seen)
+        return np.bincount(where, held, minlength=len(space.question.nodes)).astype(np.int64)
 
     legal = counted(legal_at)
     each: dict[str, IntArray] = {}
@@ -258,7 +259,7 @@ def _looks(
     return Looks(
         variants=variants,
         at=at,
-        everywhere=legal.sum() == legal_at.sum(),
+        everywhere=bool(legal.sum() == legal_at.sum()),
         legal=legal,
         considered=sum(each.values(), legal),
         rejected={rule: count for rule, count in each.items() if count.any()},

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
 from trnbench.engines.analytic.step.memory import JobMemory
-from trnbench.engines.analytic.step.memory_reader import Flights
+from trnbench.engines.analytic.step.memory_flights import Flights
+from trnbench.engines.analytic.step.memory_growth import Pipelines
 from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
 from trnbench.facts.calibration.coverage import DEGREES
 from trnbench.facts.memo import Memo
@@ -30,9 +31,13 @@ class LookedLayouts(Record, eq=False):
     rows: Rows
     count: IntArray
 
+    @cached_property
+    def pipelines(self) -> Pipelines:
+        return Pipelines(pick=self.rows.first.pick)
+
 
 class Piece(Record, eq=False):
-    """A chunk of layouts of one schedule, all with one stage or all with several."""
+    """Layouts of one schedule, all with one stage or all with several."""
 
     rows: Rows
     piped: bool
@@ -41,10 +46,22 @@ class Piece(Record, eq=False):
     flights: Flights = field(default_factory=dict)
     """Micro-batches in flight, computed once per schedule and shared by all variants."""
     by_look: Memo[int, LookedLayouts] = field(default_factory=Memo)
+    by_size: Memo[int, tuple[Piece, ...]] = field(default_factory=Memo)
 
     @cached_property
     def points(self) -> Points:
         return self.rows.points()
+
+    def chunks(self, layouts: int, count: Callable[[Rows], IntArray]) -> tuple[Piece, ...]:
+        """These layouts in pieces of at most some, or of a single row."""
+
+        def cut() -> tuple[Piece, ...]:
+            if self.rows.layouts <= layouts:
+                return (self,)
+            chunks = self.rows.chunks(layouts)
+            return tuple(Piece(rows=rows, piped=self.piped, count=count(rows)) for rows in chunks)
+
+        return self.by_size.of(layouts, cut)
 
     def looked_at(self, look: Looks) -> BoolArray | None:
         """Mask of the rows that these variants look at; None where they look at all of them."""
@@ -109,6 +126,32 @@ class Batch(Record, eq=False):
         """The program that is priced, and the layouts on its grid."""
         return self.trimmed or (self.memory.program, self.points)
 
+    @property
+    def clusters(self) -> IntArray:
+        """Cluster of each of these layouts, or of each row of them."""
+        return self.run.space.clusters[self.layouts.index[0]]
+
+    def bytes_at(self, fragmentation_ratio: float) -> FloatArray:
+        """Bytes that each of these layouts needs on a rank, listed one by one."""
+        if self.memory_bytes is not None:
+            return self.memory_bytes
+        ratios = [fragmentation_ratio]
+        return self.memory.bytes(self.points, fragmentation_ratios=ratios, few=True)[0]
+
+    def chunks(self, layouts: int) -> Iterator[Batch]:
+        """Yield at most some layouts at a time, listed one by one."""
+        every, start = self.listed, 0
+        _, on_grid = self.priced
+        for points, at in zip(every.points.chunks(layouts), on_grid.chunks(layouts), strict=True):
+            size, end = self.memory_bytes, start + len(points)
+            yield replace(
+                every,
+                layouts=points,
+                memory_bytes=None if size is None else size[start:end],
+                trimmed=None if self.trimmed is None else (self.trimmed[0], at),
+            )
+            start = end
+
     def onto(self, programs: Programs, points: Points) -> Batch:
         """These layouts as `points` of a smaller grid."""
         program = programs.of(self.run.variant)
@@ -151,7 +194,7 @@ class Bounded(Record, eq=False):
         return cls(
             batch=batch,
             floor_s=floor_s * doubt,
-            clusters=batch.run.space.clusters[layouts.index[0]],
+            clusters=batch.clusters,
             sure=np.broadcast_to((doubt == 1) & covered, len(layouts)),
         )
 

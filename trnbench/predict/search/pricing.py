@@ -6,7 +6,7 @@ the first ones are found to take leaves out nearly all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
 
@@ -32,7 +32,6 @@ from trnbench.predict.search.plain import usual
 from trnbench.predict.search.rows import Rows
 from trnbench.predict.search.runs import Programs, SearchHooks, Seen
 from trnbench.predict.search.space import ALONG, Space, Variant
-from trnbench.program.points import Points
 from trnbench.program.schedule import splits_backward
 
 CHUNK = 32_768
@@ -248,68 +247,47 @@ class Pricing(SearchState):
 
     def _time(self, batch: Batch, prices: JobPrices) -> None:
         """Step times of the layouts that fit; the best are kept."""
-        start = 0
-        _, on_grid = batch.priced
-        for chunk, at in zip(self._chunks(batch.points), on_grid.chunks(CHUNK), strict=False):
-            known = batch.memory_bytes
-            size = None if known is None else known[start : start + len(chunk)]
-            start += len(chunk)
-            step_time_s = prices.time_s(at)
-            clusters = batch.run.space.clusters[chunk.index[0]]
+        for part in batch.chunks(CHUNK):
+            if self.stopped():
+                return
+            step_time_s = prices.time_s(part.priced[1])
             priced = np.isfinite(step_time_s)
             if not priced.all():
                 rule = FORMAT if prices.reasons else COLLECTIVE
-                self.counts.reject(rule, self.counts.by_cluster(clusters[~priced]))
-                chunk, clusters, step_time_s = (
-                    chunk.some(priced),
-                    clusters[priced],
-                    step_time_s[priced],
-                )
-                size = None if size is None else size[priced]
-            self.counts.price(clusters)
-            self.hooks.watch(Seen(run=batch.run, points=chunk, step_time_s=step_time_s))
-            grid = batch.memory.program.grid
-            doubt = self.question.doubt({name: chunk.pick(grid.arrays[name]) for name in DEGREES})
-            self._keep(batch, chunk, (step_time_s, np.broadcast_to(doubt, len(chunk))), size)
+                self.counts.reject(rule, self.counts.by_cluster(part.clusters[~priced]))
+                part, step_time_s = part.some(priced), step_time_s[priced]
+            self.counts.price(part.clusters)
+            self.hooks.watch(Seen(run=part.run, points=part.points, step_time_s=step_time_s))
+            self._keep(part, step_time_s)
             self.tell()
 
-    def _keep(
-        self,
-        batch: Batch,
-        points: Points,
-        found: tuple[FloatArray, FloatArray],
-        size: FloatArray | None,
-    ) -> None:
+    def _keep(self, batch: Batch, step_time_s: FloatArray) -> None:
         """Rank layouts by their seconds and doubt."""
-        step_time_s, doubt = found
-        clusters = batch.run.space.clusters[points.index[0]]
-        if size is None:
+        arrays, points = batch.memory.program.grid.arrays, batch.points
+        doubt = self.question.doubt({name: points.pick(arrays[name]) for name in DEGREES})
+        score_s, clusters = step_time_s * doubt, batch.clusters
+        within = np.broadcast_to(doubt == 1, len(points))
+        if batch.memory_bytes is None:
             # Only layouts that may be kept need their bytes.
             best, sure = self._worst
-            mine = step_time_s * doubt <= best[clusters]
+            mine = score_s <= best[clusters]
             if self._covered:
                 mine |= step_time_s <= sure[clusters]
             if self.plain is not None:
                 mine |= usual(batch.run, points)
             if not mine.any():
                 return
-            points, clusters = points.some(mine), clusters[mine]
-            step_time_s, doubt = step_time_s[mine], doubt[mine]
-            size = batch.memory.bytes(points, fragmentation_ratios=self.lost[-1:])[0]
-        self.ranking.add(batch.number, points, clusters, step_time_s * doubt, size)
+            batch, clusters, within = batch.some(mine), clusters[mine], within[mine]
+            step_time_s, score_s = step_time_s[mine], score_s[mine]
+            points = batch.points
+        size = batch.bytes_at(self.lost[-1])
+        self.ranking.add(batch.number, points, clusters, score_s, size)
         if self.plain is not None:
-            self.plain.add(batch.number, batch.run, points, clusters, (step_time_s * doubt, size))
+            self.plain.add(batch.number, batch.run, points, clusters, (score_s, size))
         if self._covered:
             # The fastest layout within the rows is shown beside a faster one beyond them.
-            within = doubt == 1
             some = points.some(within), clusters[within], step_time_s[within], size[within]
             self.sure.add(batch.number, *some)
-
-    def _chunks(self, points: Points) -> Iterator[Points]:
-        for chunk in points.chunks(CHUNK):
-            if self.stopped():
-                return
-            yield chunk
 
     def tell(self) -> None:
         self.hooks.progress(self.counts.done, self.expected, "layouts")

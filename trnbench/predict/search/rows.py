@@ -60,6 +60,23 @@ class Rows(Record, eq=False):
         kept = np.flatnonzero(count)
         return replace(self.at(kept), count=count.take(kept))
 
+    def before(self, place: IntArray) -> IntArray:
+        """Layouts of each row whose size is before a place along the last axis.
+
+        Rows with the same first size have the same sizes.
+        """
+        first, held = self._before
+        return held.take(first + place)
+
+    @cached_property
+    def _before(self) -> tuple[IntArray, IntArray]:
+        """Sizes before each place of each part of the table, and where a row's part begins."""
+        width, bounds = self.shape[-1] + 1, np.zeros(len(self.sizes) + 1, dtype=np.bool_)
+        bounds[self.start] = bounds[self.start + self.count] = True
+        part = np.cumsum(bounds) * width
+        held = np.bincount(part[:-1] + self.sizes + 1, minlength=part[-1] + width)
+        return part.take(self.start), np.cumsum(held.reshape(-1, width), axis=1).ravel()
+
     def places(self, shape: tuple[int, ...]) -> IntArray:
         """Position of the number of each row's smallest size on the grid in an array, flat."""
 

@@ -37,33 +37,29 @@ therefore cut between clusters, and `result.reunited` puts the answers together.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
 from trnbench.engines.analytic.step.memory import JobMemory
+from trnbench.engines.analytic.step.memory_growth import Room
 from trnbench.errors import InputError
 from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, keep_freed_memory
 from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import Schedule
-from trnbench.predict.search import rising
 from trnbench.predict.search.answer import Best, answer
 from trnbench.predict.search.counts import MEMORY
-from trnbench.predict.search.legality import (
-    ScheduleFamily,
-    families,
-)
+from trnbench.predict.search.legality import Looks, ScheduleFamily, families
 from trnbench.predict.search.parts import blocks, parts
-from trnbench.predict.search.pieces import Batch, LookedAt, Piece
+from trnbench.predict.search.pieces import Batch, LookedAt, LookedLayouts, Piece
 from trnbench.predict.search.pricing import CHUNK, Pricing
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult
-from trnbench.predict.search.rows import RowLayouts, Rows
+from trnbench.predict.search.rows import Rows
 from trnbench.predict.search.runs import Run, SearchHooks, joined, played
 from trnbench.predict.search.space import Space, Variant, space_of
 from trnbench.program.points import Points
-from trnbench.program.stages import StageRole
 from trnbench.program.step import host_states_bytes
 
 __all__ = ["SearchHooks", "Share", "search"]
@@ -123,12 +119,6 @@ def search(
 class _Search(Pricing):
     """A running search."""
 
-    def __init__(self, space: Space, top: int, hooks: SearchHooks, best: Best | None) -> None:
-        super().__init__(space, top, hooks, best)
-        question = self.question
-        # Of the best alone, few layouts need their memory: the others are counted run by run.
-        self.sparing = self.best is not None and rising.rises(question.model, question.stack.memory)
-
     def go(self, space: Space, valid: tuple[ScheduleFamily, ...]) -> None:
         """Search every variant: memory of all layouts first, then time of those that fit."""
         # Families share valid layouts among variants; the walk below goes variant by variant,
@@ -170,20 +160,12 @@ class _Search(Pricing):
         on_host = host_states_bytes(memory.program, platform.ranks(self.question.logical_size))
         held = platform.instance.host.memory_bytes or np.inf
         pieces, look = family
-        for piece in pieces:
-            if self.stopped():
-                break
-            seen = piece.seen(look, partial(self._by_cluster, run.space))
-            layouts: Points | Rows
-            if self.sparing and seen.rows.layouts > rising.LARGE:
-                layouts, size = self._rows_that_fit(memory, piece, seen.rows), None
-            else:
-                layouts, size = self._that_fit(memory, piece, seen.mask)
+        for count, layouts, size in self._that_fit(run, memory, pieces, look):
             if not (on_host <= held).all():
                 layouts, size = self._hosted(layouts, size, on_host <= held, on_host)
             kept.append(layouts)
             sizes.append(size)
-            self.counts.reject(MEMORY, seen.count - self._by_cluster(run.space, layouts))
+            self.counts.reject(MEMORY, count - self._by_cluster(run.space, layouts))
             self.tell()
         known = [size for size in sizes if size is not None]
         return Batch(
@@ -209,6 +191,27 @@ class _Search(Pricing):
         return points.some(hosted), None if size is None else size[hosted]
 
     def _that_fit(
+        self, run: Run, memory: JobMemory, pieces: Sequence[Piece], look: Looks
+    ) -> Iterator[tuple[IntArray, Points | Rows, FloatArray | None]]:
+        """Yield the number of layouts on each cluster, those that fit in a chip, and their bytes.
+
+        No bytes are worked out where only the best are asked for and a formula tells what fits.
+        """
+        by_cluster = partial(self._by_cluster, run.space)
+        for piece in pieces:
+            if self.best is not None:
+                seen = piece.seen(look, by_cluster)
+                rows = self._rows_that_fit(memory, piece, seen)
+                if rows is not None:
+                    yield seen.count, rows, None
+                    continue
+            for part in piece.chunks(CHUNK, by_cluster):
+                if self.stopped():
+                    return
+                seen = part.seen(look, by_cluster)
+                yield seen.count, *self._points_that_fit(memory, part, seen.mask)
+
+    def _points_that_fit(
         self, memory: JobMemory, piece: Piece, of_rows: BoolArray | None
     ) -> tuple[Points, FloatArray]:
         """Layouts of a piece that fit in a chip's memory, and the bytes that they need."""
@@ -235,19 +238,29 @@ class _Search(Pricing):
         # one.
         return points.some(fits), (expected[0] if expected else needed)[fits]
 
-    def _rows_that_fit(self, memory: JobMemory, piece: Piece, rows: Rows) -> Rows:
-        """Layouts of some rows of a piece that fit in a chip's memory."""
-        role, *others = piece.roles(memory.program)
+    def _rows_that_fit(self, memory: JobMemory, piece: Piece, seen: LookedLayouts) -> Rows | None:
+        """Layouts of some rows of a piece that fit in a chip's memory; None where no formula tells.
 
-        def needed(roles: Sequence[StageRole], layouts: Points | RowLayouts) -> FloatArray:
-            return memory.bytes(layouts, fragmentation_ratios=self.lost[:1], roles=roles)[0]
-
-        rows = rising.fitting(rows, self.available_bytes, partial(needed, [role]))
-        if others and len(rows):
-            # What fits on the stage that needs the most mostly fits on the others.
-            on_others = partial(needed, others)
-            rows = rising.fitting(rows, self.available_bytes, on_others, likely=True)
-        return rows
+        Along a row they fit up to a micro-batch size.
+        """
+        rows, roles = seen.rows, piece.roles(memory.program)
+        if not len(rows):
+            return rows
+        available = np.asarray(self.available_bytes)
+        room = Room(pipelines=seen.pipelines, bytes=available, lost=1 + self.lost[0])
+        largest = memory.largest_micro_batch(room, roles)
+        if largest is None:
+            return None
+        sizes = memory.program.grid.micro_batch.ravel()
+        count = rows.before(np.searchsorted(sizes, largest.samples, "right"))
+        in_doubt = np.broadcast_to(largest.in_doubt, len(rows))
+        if (doubtful := np.flatnonzero(in_doubt)).size:
+            points = (some := rows.at(doubtful)).points()
+            ratios = self.lost[:1]
+            (needed,) = memory.bytes(points, fragmentation_ratios=ratios, roles=roles, few=True)
+            row = np.repeat(np.arange(len(some)), some.count)
+            count[doubtful] = np.bincount(row[needed <= self.available_bytes], minlength=len(some))
+        return rows.upto(count)
 
     def _miss(self, batch: Batch) -> None:
         """Keep the layouts nearest to fitting, on clusters where no layout has a price yet."""
@@ -256,7 +269,8 @@ class _Search(Pricing):
         if not without.any():
             return
         pieces, look = batch.family
-        for piece in pieces:
+        by_cluster = partial(self._by_cluster, batch.run.space)
+        for piece in (part for whole in pieces for part in whole.chunks(CHUNK, by_cluster)):
             if self.stopped():
                 break
             wanted, mine = without[piece.rows.index[0]], piece.looked_at(look)
@@ -273,15 +287,14 @@ class _Search(Pricing):
             self.misses.add(batch.number, missed, clusters, too_much, too_much)
 
     def _pieces(self, space: Space, family: ScheduleFamily) -> tuple[Piece, ...]:
-        """Valid layouts of a family, those without a pipeline first, if need be in pieces."""
+        """Valid layouts of a family, those without a pipeline first."""
         piped = (space.axes["pp"] > 1)[family.legal.index[0]]
         kept = (family.legal.some(piped == several) for several in (False, True))
         both = zip((False, True), kept, strict=True)
         return tuple(
-            Piece(rows=chunk, piped=several, count=self._by_cluster(space, chunk))
+            Piece(rows=rows, piped=several, count=self._by_cluster(space, rows))
             for several, rows in both
-            for chunk in ((rows,) if self.sparing else rows.chunks(CHUNK))
-            if len(chunk)
+            if len(rows)
         )
 
     def _by_cluster(self, space: Space, layouts: Points | Rows) -> IntArray:

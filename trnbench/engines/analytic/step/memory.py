@@ -17,15 +17,25 @@ from functools import lru_cache, reduce
 
 import numpy as np
 
+from trnbench.engines.analytic.step.memory_flights import Flights
+from trnbench.engines.analytic.step.memory_growth import (
+    LargestMicroBatch,
+    Room,
+    StageGrowth,
+    growths_of,
+    largest_micro_batch,
+)
 from trnbench.engines.analytic.step.memory_parts import MemoryCategory, StageParts, runtime_bytes_of
-from trnbench.engines.analytic.step.memory_reader import Flights, GridSums, StageReader
+from trnbench.engines.analytic.step.memory_reader import GridSums, StageReader
 from trnbench.facts.arrays import BoolArray, FloatArray, spread
 from trnbench.facts.calibration.hosts import PLAIN, MemoryOverheads
 from trnbench.facts.hardware.instance import Platform
+from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import Dimension, show
 from trnbench.program.job_phases import phases_of
 from trnbench.program.points import SomeLayouts
+from trnbench.program.schedule import splits_backward
 from trnbench.program.stages import StageRole
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import NOTHING
@@ -126,6 +136,8 @@ class NeededMemory(Record, eq=False):
     program: StepProgram
     overheads: MemoryOverheads = PLAIN
     sums: GridSums = field(default_factory=GridSums)
+    growths: Memo[bool, Sequence[StageGrowth] | None] = field(default_factory=Memo)
+    """How stages grow, by whether backward slots are split."""
 
     def played(self, program: StepProgram) -> NeededMemory:
         return replace(self, program=program)
@@ -137,15 +149,16 @@ class NeededMemory(Record, eq=False):
         fragmentation_ratios: Sequence[float],
         flights: Flights | None = None,
         roles: Collection[StageRole] | None = None,
+        few: bool = False,
     ) -> list[FloatArray]:
         """Bytes that a rank of the worst stage needs at each ratio.
 
         `flights` remembers micro-batches in flight at these points, for programs on the same grid.
-        Only stages with one of the `roles` count.
+        Only stages with one of the `roles` count. `few` layouts need no sums over the whole grid.
         """
         program, overheads = self.program, self.overheads
-        known = {} if flights is None else flights
-        reader = StageReader(program, overheads, points.pick, known, self.sums)
+        known, sums = {} if flights is None else flights, self.sums.of_few if few else self.sums
+        reader = StageReader(program, overheads, points.pick, known, sums, picks_first=few)
         stages = [one for one in program.stages if roles is None or one.role in roles]
         moments = [moment for stage in stages for moment in reader.kinds_bytes(stage)]
         groups = reader.groups if overheads.communicator_bytes else NOTHING
@@ -156,6 +169,26 @@ class NeededMemory(Record, eq=False):
         )
         runtime, shape = runtime_bytes_of(overheads, groups), (len(points),)
         return [spread(most + runtime, shape) for most in needed]
+
+    def largest_micro_batch(
+        self, room: Room, roles: Collection[StageRole]
+    ) -> LargestMicroBatch | None:
+        """Samples up to which micro-batches fit on stages with one of the `roles`.
+
+        None where no formula tells. The room is what is left by the platform's reserve.
+        """
+        program, overheads = self.program, self.overheads
+        if overheads.gradients_made != "before":
+            return None
+        reader = StageReader(program, overheads, lambda array: array, {}, self.sums)
+        key = splits_backward(program.layout.schedule)
+        growths = self.growths.of(key, lambda: growths_of(reader, program.stages))
+        if growths is None:
+            return None
+        groups = room.pipelines.pick(reader.groups) if overheads.communicator_bytes else NOTHING
+        left = np.asarray(room.bytes - runtime_bytes_of(overheads, groups))
+        mine = [growth for growth in growths if growth.stage.role in roles]
+        return largest_micro_batch(program, mine, replace(room, bytes=left))
 
 
 def reader_of(program: StepProgram) -> StageReader:
@@ -197,12 +230,30 @@ class JobMemory(Record, eq=False):
         fragmentation_ratios: Sequence[float],
         flights: Flights | None = None,
         roles: Collection[StageRole] | None = None,
+        few: bool = False,
     ) -> list[FloatArray]:
         """Bytes that a rank of the worst stage needs in the worst phase, at each ratio."""
         each = [
             one.bytes(
-                points, fragmentation_ratios=fragmentation_ratios, flights=flights, roles=roles
+                points,
+                fragmentation_ratios=fragmentation_ratios,
+                flights=flights,
+                roles=roles,
+                few=few,
             )
             for one in self.phases
         ]
         return [reduce(np.maximum, of_ratio) for of_ratio in zip(*each, strict=True)]
+
+    def largest_micro_batch(
+        self, room: Room, roles: Collection[StageRole]
+    ) -> LargestMicroBatch | None:
+        """Samples up to which micro-batches fit in every phase; None where no formula tells."""
+        each = [one.largest_micro_batch(room, roles) for one in self.phases]
+        found = [one for one in each if one is not None]
+        if len(found) < len(each):
+            return None
+        return LargestMicroBatch(
+            samples=reduce(np.minimum, (one.samples for one in found)),
+            in_doubt=reduce(np.logical_or, (one.in_doubt for one in found)),
+        )

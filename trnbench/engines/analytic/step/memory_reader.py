@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from functools import cached_property, partial, reduce
-from typing import Literal, TypeAlias
+from functools import partial, reduce
+from typing import Literal
 
 import numpy as np
 
+from trnbench.engines.analytic.step.memory_flights import Flights, StageFlights
 from trnbench.engines.analytic.step.memory_parts import (
     HeldPart,
     HeldTimes,
@@ -23,20 +24,17 @@ from trnbench.engines.analytic.step.memory_parts import (
 )
 from trnbench.errors import unhandled
 from trnbench.facts.arrays import BoolArray, FloatArray, some
+from trnbench.facts.calibration.chip_efficiency import Numbers
 from trnbench.facts.calibration.hosts import MemoryOverheads
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field
 from trnbench.facts.workload.choices import neighbours_of
-from trnbench.facts.workload.layout import Schedule
 from trnbench.program.block import Block, Lifetime, Resident
 from trnbench.program.points import Pick
-from trnbench.program.schedule import InFlight, in_flight, splits_backward
+from trnbench.program.schedule import InFlight, splits_backward
 from trnbench.program.stages import StageClass, is_behind
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import ONE
-
-Flights: TypeAlias = dict[tuple[Schedule, str], InFlight]
-"""Micro-batches in flight on each class of stages by schedule, for some layouts."""
 
 BUFFERS_PER_MESSAGE = 2  # One buffer is filled while the other is read
 _STATES: tuple[MemoryCategory, ...] = ("weights", "gradients", "optimizer")
@@ -68,6 +66,11 @@ class GridSums(Record, eq=False):
     sent: Memo[StageClass, FloatArray] = field(default_factory=Memo)
     groups: Memo[Literal["rank"], FloatArray] = field(default_factory=Memo)
 
+    @property
+    def of_few(self) -> GridSums:
+        """The sums that readers of few layouts share, whose others are their own."""
+        return GridSums(blocks=self.blocks, largest=self.largest, groups=self.groups)
+
 
 class StageReader:
     """Sums of a program's residents, stage by stage, over a grid or over some of its layouts.
@@ -82,6 +85,8 @@ class StageReader:
         pick: Pick,
         flights: Flights,
         sums: GridSums,
+        *,
+        picks_first: bool = False,
     ) -> None:
         # `sums` is shared by all readers of a program, `flights` by all programs on some points:
         # what depends on neither choice is added up once.
@@ -92,15 +97,33 @@ class StageReader:
         self._picked: dict[int, tuple[FloatArray, FloatArray]] = {}
         self._overheads = overheads
         self._schedule = program.layout.schedule
-        self._flights = flights
+        self._flights = StageFlights(program.grid, self._schedule, pick, flights)
         self._sums = sums
+        self._picks_first = picks_first
         self.split = splits_backward(self._schedule)
+
+    def _added(self, array: FloatArray) -> FloatArray:
+        """Numbers of what is added up, of the whole grid but where layouts are picked first."""
+        return self._pick(array) if self._picks_first else array
+
+    def _pick_sum(self, array: FloatArray) -> FloatArray:
+        return array if self._picks_first else self._pick(array)
 
     def _pick(self, array: FloatArray) -> FloatArray:
         found = self._picked.get(id(array))
         if found is None:
             found = self._picked[id(array)] = array, self._picks(array)
         return found[1]
+
+    @property
+    def sizes(self) -> FloatArray:
+        """Micro-batch sizes of the grid."""
+        return self._grid.micro_batch
+
+    @property
+    def buffers(self) -> Numbers:
+        """Buffers of a message, each as often as the stack holds it."""
+        return BUFFERS_PER_MESSAGE * (1.0 if self._overheads is None else self._overheads.whole)
 
     @property
     def held(self) -> Mapping[str, tuple[BlockPart, ...]]:
@@ -112,19 +135,6 @@ class StageReader:
     def _on_grid(self, kind: str) -> tuple[BlockPart, ...]:
         block = self._program.blocks[kind]
         return self._sums.blocks.of((kind, self.split), partial(self._counted_alike, block))
-
-    @cached_property
-    def _pp(self) -> FloatArray:
-        return self._pick(self._grid.pp)
-
-    @property
-    def _vpp(self) -> FloatArray:
-        # No other schedule has chunks.
-        return self._pick(self._grid.vpp) if self._schedule == "interleaved" else ONE
-
-    @cached_property
-    def _micro_batches(self) -> FloatArray:
-        return self._grid.micro_batches_of(self._pick)
 
     def _counted_alike(self, block: Block) -> tuple[BlockPart, ...]:
         """Residents added up where category, weight and lifetime are equal."""
@@ -176,7 +186,7 @@ class StageReader:
     def parts(self, stage: StageClass) -> StageParts:
         """Parts that a class of stages may hold, one copy each."""
         lasting: dict[HeldPart, FloatArray] = {}
-        staying = ((part, self._pick(size)) for part, size in self._stays(stage).items())
+        staying = ((part, self._pick_sum(size)) for part, size in self._stays(stage).items())
         for part, size in (*staying, *self._kept(stage)):
             lasting[part] = np.asarray(lasting[part] + size) if part in lasting else size
         return StageParts(
@@ -186,15 +196,16 @@ class StageReader:
             slots=self._slots(stage),
             groups=self.groups,
             once=self._once(stage),
-            alone=np.asarray(1.0 * (self._micro_batches == 1)),
+            alone=np.asarray(1.0 * (self._flights.micro_batches == 1)),
             freed=self._freed(stage),
         )
 
     def _once(self, stage: StageClass) -> FloatArray:
         """1 where all micro-batches are in flight when the first backward slot begins, else 0."""
-        held = self._in_flight(stage).until_backward >= self._micro_batches
+        flights = self._flights
+        held = flights.of(stage).until_backward >= flights.micro_batches
         # A slot of a chunk lets go of a part only, and others follow it.
-        return np.asarray(1.0 * (held & (self._vpp == 1)))
+        return np.asarray(1.0 * (held & (flights.vpp == 1)))
 
     def _freed(self, stage: StageClass) -> dict[HeldPart, FloatArray]:
         """Bytes that the backward slot of one micro-batch lets go, but for one block's of each."""
@@ -211,8 +222,7 @@ class StageReader:
 
     def kinds_bytes(self, stage: StageClass) -> tuple[tuple[FloatArray, FloatArray], ...]:
         """Sums of lasting and of passing bytes at each moment; 0 where there is no such stage."""
-        key = stage.role, self.split
-        staying = self._pick(self._sums.lasting.of(key, lambda: _sum(self._stays(stage).values())))
+        staying = self._pick_sum(self._lasting(stage))
         kept = _sum(size for _, size in self._kept(stage))
         passing = np.asarray(kept + _sum(self._largest(stage)))
         there = self._pick(stage.multiplicity) > 0
@@ -223,9 +233,11 @@ class StageReader:
                 return ((staying, passing),)
             return ((np.asarray(staying * there), np.asarray(passing * there)),)
         stays = self._stays(stage).items()
-        made = self._pick(_sum(size for (category, _), size in stays if category == "gradients"))
+        made = self._pick_sum(
+            _sum(size for (category, _), size in stays if category == "gradients")
+        )
         freed = _sum(self._freed(stage).values())
-        alone = once * (self._micro_batches == 1)
+        alone = once * (self._flights.micro_batches == 1)
         slots = {kind: parts for kind, parts in self._slots(stage).items() if not is_behind(kind)}
         behind = _sum(self._largest(stage)) - _sum(_largest_of(slots.values()))
         return (
@@ -236,10 +248,42 @@ class StageReader:
             ),
         )
 
+    def _lasting(self, stage: StageClass) -> FloatArray:
+        key = stage.role, self.split
+        return self._sums.lasting.of(key, lambda: _sum(self._stays(stage).values()))
+
     def _largest(self, stage: StageClass) -> Iterable[FloatArray]:
         """Bytes of the largest working set of a class of stages, part by part."""
+        # Only where a stage may lack a block does its largest working set depend on the choice of
+        # layouts: then it is found among those that were chosen.
+        largest = self._alike(stage)
+        if largest is None:
+            return _largest_of(self._slots(stage).values())
+        return map(self._pick, largest)
 
-        def alike() -> tuple[FloatArray, ...] | None:
+    def working_sets(
+        self, stage: StageClass
+    ) -> Iterator[tuple[tuple[FloatArray, FloatArray], ...]]:
+        """Yield, for each part of working sets, how many blocks have it and its bytes, by kind.
+
+        One array where the choice of layouts does not decide which block has the largest.
+        """
+        largest = self._alike(stage)
+        if largest is not None:
+            yield from (((ONE, size),) for size in largest)
+            return
+        parts: dict[HeldPart, list[tuple[FloatArray, FloatArray]]] = {}
+        for kind, blocks in stage.blocks.items():
+            for held in self._on_grid(kind):
+                if held.lifetime == "slot":
+                    part = held.category, held.weight
+                    parts.setdefault(part, []).append((blocks, held.bytes))
+        yield from map(tuple, parts.values())
+
+    def _alike(self, stage: StageClass) -> tuple[FloatArray, ...] | None:
+        """Largest working sets on the whole grid; None where the choice of layouts decides them."""
+
+        def find() -> tuple[FloatArray, ...] | None:
             slots: list[Mapping[HeldPart, FloatArray]] = []
             for kind, blocks in stage.blocks.items():
                 there = _wherever(blocks, stage.multiplicity)
@@ -248,12 +292,7 @@ class StageReader:
                 slots.append(_slot_parts(self._on_grid(kind), there))
             return _largest_of(slots)
 
-        # Only where a stage may lack a block does its largest working set depend on the choice of
-        # layouts: then it is found among those that were chosen.
-        largest = self._sums.largest.of((stage.role, self.split), alike)
-        if largest is None:
-            return _largest_of(self._slots(stage).values())
-        return map(self._pick, largest)
+        return self._sums.largest.of((stage.role, self.split), find)
 
     def _stays(self, stage: StageClass) -> Mapping[HeldPart, FloatArray]:
         def add() -> Mapping[HeldPart, FloatArray]:
@@ -261,7 +300,8 @@ class StageReader:
             for kind, count in stage.blocks.items():
                 for held in self._on_grid(kind):
                     if held.lifetime == "step":
-                        part, size = (held.category, held.weight), held.bytes * count
+                        part = held.category, held.weight
+                        size = self._added(held.bytes) * self._added(count)
                         known = sums.get(part)
                         sums[part] = size if known is None else known + size
             return sums
@@ -273,7 +313,7 @@ class StageReader:
         for kind, blocks in stage.blocks.items():
             count = self._pick(blocks)
             for held in self._passing(kind):
-                flight = self._behind(stage) if is_behind(kind) else self._in_flight(stage)
+                flight = self._flights.of(stage, kind)
                 times = count * _times(flight, held.lifetime)
                 yield (held.category, held.weight), self._pick(held.bytes) * times
             if self.split:
@@ -299,7 +339,7 @@ class StageReader:
 
     def messages_bytes(self, stage: StageClass) -> FloatArray:
         """Bytes of the buffers of a stage's messages; most stages send the same ones."""
-        return self._pick(self._sums.sent.of(stage, partial(self._sent, stage)))
+        return self._pick_sum(self._sums.sent.of(stage, partial(self._sent, stage)))
 
     def _sent(self, stage: StageClass) -> FloatArray:
         key = frozenset(
@@ -310,7 +350,8 @@ class StageReader:
         )
 
         def add() -> FloatArray:
-            sizes = (_where(message.size_bytes, message.count > 0) for message in stage.messages)
+            each = ((message.size_bytes, message.count) for message in stage.messages)
+            sizes = (_where(self._added(size), self._added(count) > 0) for size, count in each)
             sizes = (size * BUFFERS_PER_MESSAGE for size in sizes)
             return np.asarray(sum(sizes, start=np.zeros(())))
 
@@ -332,46 +373,6 @@ class StageReader:
 
         more = each("backward_to_weight") - each("until_backward")
         return np.asarray(np.maximum(count - 1, 0) * np.maximum(more, 0))
-
-    def _in_flight(self, stage: StageClass) -> InFlight:
-        key = self._schedule, stage.role
-        if key not in self._flights:
-            self._flights[key] = self._flight(self._pick(stage.index))
-        return self._flights[key]
-
-    def _flight(self, index: FloatArray) -> InFlight:
-        return in_flight(
-            self._schedule,
-            pp=self._pp,
-            vpp=self._vpp,
-            micro_batches=self._micro_batches,
-            stage=index,
-        )
-
-    def _behind(self, stage: StageClass) -> InFlight:
-        """Micro-batches kept by blocks behind the last layer."""
-        # On another stage than the output block's, each waits for the stages behind it and back.
-        if stage.role in ("only", "last"):
-            return self._output_in_flight()
-        if self._schedule != "interleaved":
-            return self._in_flight(stage)
-        # These blocks are in the last chunk: a micro-batch passes the stages behind and is back.
-        behind = np.minimum(self._pp - self._pick(stage.index), self._micro_batches)
-        held = np.where(self._micro_batches == self._pp, self._micro_batches, behind)
-        return InFlight(until_backward=held, until_weight=held)
-
-    def _output_in_flight(self) -> InFlight:
-        """Micro-batches kept by the output block, which is in the last chunk."""
-        # There a backward slot follows each forward slot, unless all forward slots come first.
-        key = self._schedule, "output"
-        if key not in self._flights:
-            if self._schedule != "interleaved":
-                self._flights[key] = self._flight(np.asarray(self._pp - 1))
-            else:
-                all_first = self._micro_batches == self._pp
-                held = np.where(all_first, self._micro_batches, 1.0)
-                self._flights[key] = InFlight(until_backward=held, until_weight=held)
-        return self._flights[key]
 
 
 def _wherever(blocks: FloatArray, stages: FloatArray) -> BoolArray | None:
