@@ -40,7 +40,7 @@ _EVEN = 1e-14
 _ALIKE = (), (1,)
 """Ends of the shapes of arrays that do not depend on the micro-batch."""
 
-Line: TypeAlias = tuple[FloatArray, FloatArray]
+EvenGrowth: TypeAlias = tuple[FloatArray, FloatArray]
 """Bytes at no sample, and bytes of each sample."""
 
 
@@ -103,7 +103,7 @@ def growths_of(reader: StageReader, stages: Sequence[StageClass]) -> Sequence[St
     if reader.split:
         return None
     blocks = {kind: _of_block(parts, reader.sizes) for kind, parts in reader.held.items()}
-    sent: Memo[Tensor, Line | None] = Memo()
+    sent: Memo[Tensor, EvenGrowth | None] = Memo()
     found = [_of_stage(reader, stage, blocks, sent) for stage in stages]
     grown = [growth for growth in found if growth is not None]
     return grown if len(grown) == len(found) else None
@@ -129,7 +129,7 @@ def _of_stage(
     reader: StageReader,
     stage: StageClass,
     blocks: Mapping[str, BlockGrowth | None],
-    sent: Memo[Tensor, Line | None],
+    sent: Memo[Tensor, EvenGrowth | None],
 ) -> StageGrowth | None:
     sizes = reader.sizes
     mine = {kind: block for kind in stage.blocks if (block := blocks[kind]) is not None}
@@ -158,7 +158,7 @@ def _of_stage(
     )
 
 
-def _line(size: FloatArray, sizes: FloatArray) -> Line | None:
+def _line(size: FloatArray, sizes: FloatArray) -> EvenGrowth | None:
     """The straight line on which bytes lie; None where they do not grow evenly."""
     if sizes.size == 1:
         return NOTHING, np.asarray(size / sizes.ravel()[0])
@@ -212,7 +212,7 @@ def largest_micro_batch(
 
 def _lines(
     program: StepProgram, growth: StageGrowth, room: Room, replica: FloatArray
-) -> tuple[FloatArray, list[Line], FloatArray | None]:
+) -> tuple[FloatArray, list[EvenGrowth], FloatArray | None]:
     """Bytes of each sample of a stage, its straight lines, and bytes left by all kept samples.
 
     A line is the bytes that are left for samples, and those of each. The last is None where no
