@@ -218,6 +218,10 @@ def passing_bytes(
     dying: dict[int, list[Tensor]] = {}
     for tensor, i in last.items():
         dying.setdefault(i, []).append(tensor)
+    for i, op in enumerate(ops):
+        for tensor in op.writes:
+            if tensor not in last:
+                dying.setdefault(i, []).append(tensor)
     alive: dict[Tensor, FloatArray] = {}
     for tensor in entering:
         if tensor not in ignored:
@@ -226,8 +230,7 @@ def passing_bytes(
     # `grown` saves array operations: without a new tensor the peak cannot rise.
     peak, grown = total, False
     for i, op in enumerate(ops):
-        writes = op.writes
-        for tensor in writes:
+        for tensor in op.writes:
             if tensor in alive or tensor in ignored or tensor.role == "weight":
                 continue
             size = tensor.held_bytes
@@ -240,7 +243,7 @@ def passing_bytes(
             grown = True
         elif grown:
             peak, grown = np.maximum(peak, total), False
-        for tensor in (*dying.get(i, ()), *(t for t in writes if t not in last)):
+        for tensor in dying.get(i, ()):
             if tensor in alive and tensor not in stays:
                 total = total - alive.pop(tensor)
     return array(peak)

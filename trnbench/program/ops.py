@@ -7,7 +7,7 @@ run once a micro-batch, `recompute` in front of the backward pass, `optimizer` o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, cached_property
 from math import prod
 from typing import Literal, TypeAlias
@@ -61,6 +61,16 @@ def letters_of_roles(letters: str) -> Mapping[str, str]:
     }
 
 
+@cache
+def _places_of_letters(letters: str) -> Mapping[str, Sequence[int]]:
+    """Places of each letter of "left,right->out" among the dimensions of left and then right."""
+    left, right, _ = operand_letters(letters)
+    places: dict[str, list[int]] = {}
+    for place, letter in enumerate(left + right):
+        places.setdefault(letter, []).append(place)
+    return places
+
+
 class _Op(Record, eq=False):
     """An operation of a block, `count` times in one run of the block."""
 
@@ -87,19 +97,28 @@ class Term(Record, eq=False):
         return operand_letters(self.letters)
 
     def sizes(self) -> dict[str, FloatArray]:
-        left, right, _ = self.operands
-        names, shape = left + right, (*self.left.shape, *self.right.shape)
-        return dict(zip(names, shape, strict=True))
+        dims = (*self.left.dims, *self.right.dims)
+        places = _places_of_letters(self.letters)
+        return {letter: dims[each[-1]].size for letter, each in places.items()}
+
+    def extent(self, role: str) -> FloatArray:
+        """Size of the matrix product on one of its sides: batch, m, n or k."""
+        dims, places = (*self.left.dims, *self.right.dims), _places_of_letters(self.letters)
+        size = ONE
+        for letter in letters_of_roles(self.letters)[role]:
+            size = size * dims[places[letter][-1]].size
+        return array(size)
 
     def whole_multiply_adds(self) -> FloatArray:
         """Multiply-adds over all ranks, copies and padding left out."""
-        left, right, _ = self.operands
-        whole: dict[str, FloatArray] = {}
-        for letter, dim in zip(left + right, (*self.left.dims, *self.right.dims), strict=True):
-            # Ranks with a head each hold copies of keys that heads share: there are fewer keys.
-            before = whole.get(letter)
-            whole[letter] = dim.whole if before is None else np.maximum(before, dim.whole)
-        return array(prod(whole.values(), start=ONE))
+        dims, found = (*self.left.dims, *self.right.dims), ONE
+        for first, *others in _places_of_letters(self.letters).values():
+            whole = dims[first].whole
+            for place in others:
+                # Ranks with a head each hold copies of keys that heads share: there are fewer keys.
+                whole = np.maximum(whole, dims[place].whole)
+            found = found * whole
+        return array(found)
 
 
 class MatMul(_Op, eq=False):
@@ -126,20 +145,15 @@ class MatMul(_Op, eq=False):
         """Matrix product that a rank carries out, for the engines."""
         # Terms with one result add up along the contraction; terms with one left operand stand
         # side by side along the columns. Either way they are one larger product.
-        first = self.terms[0]
-        sizes = first.sizes()
-        extent = {
-            role: prod((sizes[x] for x in of), start=ONE)
-            for role, of in letters_of_roles(first.letters).items()
-        }
-        if len(self.terms) > 1:
+        first, *others = self.terms
+        extent = {role: first.extent(role) for role in letters_of_roles(first.letters)}
+        if others:
             joined = "k" if len(self.writes) == 1 else "n"
-            others = (self._extent(term, joined) for term in self.terms[1:])
-            extent[joined] = sum(others, start=extent[joined])
+            extent[joined] = total([extent[joined], *(term.extent(joined) for term in others)])
         # (Sizes of a program are whole: `matrix_product` would look at every one.)
         taken = format_named(self.format).name
         return MatrixProduct(
-            **{role: array(size) for role, size in extent.items()},
+            **extent,
             format_a=taken,
             format_b=taken,
             format_out=format_named(first.out.format).name,
@@ -147,14 +161,6 @@ class MatMul(_Op, eq=False):
             transpose_b=False,
             pattern=None,
         )
-
-    @staticmethod
-    def _extent(term: Term, role: str) -> FloatArray:
-        left, right, out = term.operands
-        outside = [x for x in right if x not in left]
-        inside = [x for x in right if x in left and x not in out]
-        sizes = term.sizes()
-        return array(prod((sizes[x] for x in (outside if role == "n" else inside)), start=ONE))
 
     @property
     def flop(self) -> FloatArray:

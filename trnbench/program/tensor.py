@@ -16,7 +16,7 @@ axes it depends on. Axes of a layout:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, cached_property
 from math import prod
 from typing import Literal
 
@@ -87,7 +87,7 @@ class Dim(Record, eq=False):
     factors: tuple[FloatArray, ...]  # their product is `whole`, which few ask for
     axes: tuple[str, ...] = ()  # that cut the dimension
 
-    @property
+    @cached_property
     def whole(self) -> FloatArray:
         """Size over all ranks."""
         return array(prod(self.factors))
@@ -119,8 +119,10 @@ class Tensor(Record, eq=False, dict=True):
         """Elements on one rank."""
         if not self.dims:
             return ONE
-        first, *others = self.dims
-        return array(prod((dim.size for dim in others), start=first.size))
+        size = self.dims[0].size
+        for dim in self.dims[1:]:
+            size = size * dim.size
+        return array(size)
 
     @property
     def bytes(self) -> FloatArray:
@@ -155,9 +157,11 @@ def partial_after(reads: tuple[Tensor, ...], dims: tuple[Dim, ...]) -> frozenset
     for read in reads:
         different |= read.partial
         for dim in read.dims:
-            different.update(dim.axes)
+            if dim.axes:  # most have none
+                different.update(dim.axes)
     for dim in dims:
-        different.difference_update(dim.axes)
+        if dim.axes:
+            different.difference_update(dim.axes)
     return frozenset(different)
 
 
@@ -167,4 +171,4 @@ def total(values: Iterable[FloatArray]) -> FloatArray:
 
 
 def total_bytes(tensors: Iterable[Tensor]) -> FloatArray:
-    return total(tensor.held_bytes for tensor in tensors)
+    return total([tensor.held_bytes for tensor in tensors])
