@@ -106,10 +106,13 @@ class CollectivePrices(Record, eq=False):
 
     def collectives(self, ops: Sequence[CollectiveOp]) -> list[PricedExchange]:
         """Seconds of one run of each of a program's collectives, priced together."""
+        return self._together([self._asked_for(op) for op in ops])
+
+    def _together(self, asked: Sequence[_Asked]) -> list[PricedExchange]:
         # Requests are keyed by what they ask, not by the operation: layers exchange alike.
-        asked = [self._asked_for(op) for op in ops]
         fresh = {request.key: request for request in asked if request.key not in self.priced}
-        prices = dict(zip(fresh, self._times([*fresh.values()]), strict=True))
+        times = self._times([*fresh.values()]) if fresh else ()
+        prices = dict(zip(fresh, times, strict=True))
         return [
             self.priced.of(request.key, partial(prices.__getitem__, request.key))
             for request in asked
@@ -136,19 +139,23 @@ class CollectivePrices(Record, eq=False):
             return self._kinds_of(neighbours(self.along("pp"), self.ranks_per_node), key)
 
         kinds = self.kinds.of(key, found)
-        return self._price(_asked("send-receive", kinds, send.size_bytes, runs=send.count > 0))
+        asked = _asked("send-receive", kinds, send.size_bytes, runs=send.count > 0)
+        return self._together([asked])[0]
 
     def price(
         self, op: Op, groups: RankGroups, size_bytes: FloatArray, *, runs: BoolArray
     ) -> PricedExchange:
         """Seconds of an operation of groups for sizes that broadcast with them."""
+        return self.prices([op], groups, size_bytes, runs=runs)[0]
+
+    def prices(
+        self, ops: Sequence[Op], groups: RankGroups, size_bytes: FloatArray, *, runs: BoolArray
+    ) -> list[PricedExchange]:
+        """The same of several operations, priced together."""
         numbers = (groups.ranks, groups.stride, groups.width, groups.period)
         key = tuple(map(numbers_key, numbers))
         kinds = self.kinds.of(key, lambda: self._kinds_of(groups, key))
-        return self._price(_asked(op, kinds, size_bytes, runs=runs))
-
-    def _price(self, asked: _Asked) -> PricedExchange:
-        return self.priced.of(asked.key, lambda: self._times([asked])[0])
+        return self._together([_asked(op, kinds, size_bytes, runs=runs) for op in ops])
 
     def _times(self, each: Sequence[_Asked]) -> list[PricedExchange]:
         """Seconds of each request over its layouts, and refusals."""

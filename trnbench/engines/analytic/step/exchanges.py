@@ -22,6 +22,7 @@ from trnbench.facts.calibration.training_stack import TrainingEfficiency
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
+from trnbench.facts.workload.choices import Op
 from trnbench.machine.gradient_buckets import bucket_bytes, in_buckets
 from trnbench.machine.rank_groups import ORDERS, handed_on
 from trnbench.program.ops import CollectiveOp, Send
@@ -135,9 +136,9 @@ class Exchanges(Record, eq=False):
         """A block's part of the messages in which the layers of a chunk travel together."""
         groups = self.prices.along(op.axis, op.ranks)
         size_bytes, runs = self._message_bytes(op, buckets), op.count > 0
-        found = self.prices.price(op.op, groups, size_bytes, runs=runs)
         # A sum over all ranks holds either half of it: of tiny messages it is the quicker way.
-        whole = self.prices.price("all-reduce", groups, size_bytes, runs=runs)
+        ways: tuple[Op, Op] = (op.op, "all-reduce")
+        found, whole = self.prices.prices(ways, groups, size_bytes, runs=runs)
         share = op.size_bytes / size_bytes
         return replace(found, time_s=np.fmin(found.time_s, whole.time_s) * share)
 
