@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -27,6 +27,7 @@ from trnbench.errors import (
 )
 from trnbench.facts.catalog.text_file import refused
 from trnbench.facts.catalog.toml_file import read_known
+from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, replace
 
 SPEC_SECTIONS = (
@@ -234,6 +235,22 @@ class Catalog(Record, kw_only=False, weakref=True):
         if section not in self._used:
             self._used[section] = _used(self, self.entries(section))
         return self._used[section]
+
+
+class UnchangingCatalog(Catalog):
+    """A catalogue whose files stay as they are for as long as it is used: each is looked at once.
+
+    Of a question with a thousand rows every one names a chip, an instance and a stack.
+    """
+
+    @cached_property
+    def _known(self) -> Memo[tuple[Path, type], Any]:
+        return Memo()
+
+    def once(
+        self, path: Path, kind: type[T], make: Callable[[], T], others: Sequence[Path] = ()
+    ) -> T:
+        return self._known.of((path, kind), partial(super().once, path, kind, make, others))  # type: ignore[no-any-return]
 
 
 _MADE_OF_SHIPPED: dict[tuple[Path, type], tuple[object, Any]] = {}

@@ -31,7 +31,7 @@ from trnbench.evidence.claims.gains import (
     price_finding,
     speed_finding,
 )
-from trnbench.facts.catalog.search import Catalog
+from trnbench.facts.catalog.search import Catalog, UnchangingCatalog
 from trnbench.facts.hardware.instance import Platform
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.predict.setup import train_setup
@@ -54,6 +54,7 @@ def run(
     >>> claimed.finding.verdict
     'holds'
     """
+    catalog = UnchangingCatalog(catalog.folders)
     lists = [load_claims(entry.path) for entry in catalog.entries("claims")]
     all_of_them = [(listed, statement) for listed in lists for statement in listed.statement]
     ids = [statement.id for _, statement in all_of_them]

@@ -37,7 +37,7 @@ from trnbench.facts.calibration.training_stack import (
     load_chip_efficiency,
     load_training_stack,
 )
-from trnbench.facts.catalog.search import Catalog, built_in_folder
+from trnbench.facts.catalog.search import Catalog, UnchangingCatalog, built_in_folder
 from trnbench.facts.hardware.library import load_instance, load_published
 from trnbench.facts.memo import Memo
 from trnbench.facts.parsing import names
@@ -117,7 +117,7 @@ def run(
         read = measured_files(catalog, question.evidence, given)
     else:
         read = shipped_evidence(wanted)
-    catalog = with_machines(catalog, read)
+    catalog = with_machines(UnchangingCatalog(catalog.folders), read)
     files = [part for file in read for part in parts_of(file)]
     otherwise = None if stack is None else refuse_unknown_stack(catalog, stack)
     reader = Reader(catalog, otherwise=otherwise)
