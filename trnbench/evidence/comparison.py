@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 from trnbench.evidence.rows import EvidenceFile, EvidenceRow, EvidenceSet
@@ -129,7 +130,7 @@ class Comparison(Record):
         played = self.played_as is not None and self.ideal_s is not None
         return self.ideal_s / time_s if played and self.ideal_s and time_s else None
 
-    @property
+    @cached_property
     def time(self) -> Contrast:
         return Contrast(self.measured_s, self.predicted_s, self.low_s, self.high_s)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,7 +28,7 @@ MOST_TOGETHER = 128
 """Layouts per grid: more cost memory, and save no time."""
 _VARIED = tuple(sorted(SHARED_KNOBS))
 _ALIKE = ("transformer", "vocabulary", "head")
-_MODES = tuple(name for name in KNOBS if name not in {*DEGREES, *_VARIED})
+_modes = attrgetter(*(name for name in KNOBS if name not in {*DEGREES, *_VARIED}))
 
 PlacedLayout: TypeAlias = tuple[Hashable, Layout, tuple[str | None, tuple[int, ...]]]
 """(key of layouts priced together, the layout, what else tells rows of a grid apart: the software's
@@ -99,7 +100,8 @@ class LoweredLayout(Record, eq=False):
 
 def modes_of(layout: Layout) -> tuple[Value | None, ...]:
     """Knobs shared by all layouts of one lowering."""
-    return tuple(getattr(layout, name) for name in _MODES)
+    found: tuple[Value | None, ...] = _modes(layout)
+    return found
 
 
 def family_of(model: Model, layout: Layout) -> tuple[Model, tuple[int, ...]]:

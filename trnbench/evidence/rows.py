@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
 from typing import Literal
@@ -110,15 +111,20 @@ class EvidenceRow(Record):
         """A cell without the space around it; nothing where there is no such column."""
         return self.cells.get(column, "").strip()
 
+    @cached_property
+    def _said(self) -> Mapping[str, str]:
+        """Texts of the cells that say something; most are empty."""
+        texts = {column: cell.strip() for column, cell in self.cells.items() if cell}
+        return {column: text for column, text in texts.items() if text.lower() not in UNSAID}
+
     def said(self, column: str) -> bool:
-        cell = self.cells.get(column)  # most are not there, or empty
-        return cell is not None and cell != "" and cell.strip().lower() not in UNSAID
+        return column in self._said
 
     def needed(self, column: str) -> str:
         """A cell's text, which must not be empty."""
-        if not self.said(column):
+        if column not in self._said:
             raise RowFault(f"{column}: not given")
-        return self.text(column)
+        return self._said[column]
 
     def positive(self, column: str) -> float:
         """A cell's number, which must be above 0."""

@@ -31,6 +31,7 @@ _DATA_IN_NOTES: Mapping[DataKind, str] = {
 }
 """Words of notes that tell of the data, the first that is found."""
 _GIB, _MIB = 2.0**30, 2.0**20
+_KNOB_COLUMNS = [(column_of(name), knob) for name, knob in KNOBS.items() if name != "precision"]
 
 
 class MeasuredMemory(Record):
@@ -135,9 +136,8 @@ def _memory(row: EvidenceRow) -> MeasuredMemory | None:
 
 def _layout(row: EvidenceRow) -> PartialLayout:
     found = {}
-    for knob in KNOBS.values():
-        column = column_of(knob.name)
-        if knob.name != "precision" and row.said(column):
+    for column, knob in _KNOB_COLUMNS:
+        if row.said(column):
             found[knob.name] = _value(row, column, knob)
     if row.text("offload").lower() == _KEPT:
         found["activation_offload"] = "host"

@@ -181,21 +181,21 @@ def software_named(
     known: Iterable[TrainingSoftware], platform: Platform, text: str
 ) -> TrainingSoftware | None:
     """The same, of some software."""
+    words = text.lower()
     places = [
         (place, -len(name), software)
         for software in known
         for name in (*software.names, software.family or "")
-        if (place := _place(name, text, part=name == software.family)) is not None
+        if name.lower() in words  # which most are not
+        and (place := _place(name, words, part=name == software.family)) is not None
         and software.runs_on(platform)
     ]
     return min(places, key=lambda one: one[:2])[2] if places else None
 
 
-def _place(name: str, text: str, *, part: bool) -> int | None:
-    """Place of a name in a text: of a family as a part of words, else of whole words."""
-    words, name = text.lower(), name.lower()
-    if name not in words:
-        return None
+def _place(name: str, words: str, *, part: bool) -> int | None:
+    """Place of a name in a text in small letters: of a family as a part of words, else whole."""
+    name = name.lower()
     bounds = ("", "") if part else (r"(?<![a-z0-9])", r"(?![a-z0-9])")
     at = re.search(f"{bounds[0]}{re.escape(name)}{bounds[1]}", words)
     return at.start() if at and name else None

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 
 from trnbench.errors import InputError
+from trnbench.facts.calibration.chip_efficiency import ChipEfficiency
 from trnbench.facts.calibration.population import drawn, load_population
 from trnbench.facts.calibration.software import (
     Execution,
@@ -85,6 +86,7 @@ class Stacks(State, kw_only=False):
     """Stack for software unknown to the catalogue, in the same forms."""
     _known: tuple[TrainingStack, ...] | None = None
     _chips: Memo[str, frozenset[str]] = field(default_factory=Memo)
+    _rates: Memo[str, ChipEfficiency] = field(default_factory=Memo)
     _by_name: Memo[str, TrainingStack] = field(default_factory=Memo)
     _found: Memo[tuple[str, str, str], FoundStack] = field(default_factory=Memo)
 
@@ -115,7 +117,8 @@ class Stacks(State, kw_only=False):
         if not found.own and self._serves(self.otherwise, platform):
             otherwise = self._told(self.otherwise, platform)
             found = FoundStack(stack=otherwise, own=True) if otherwise else found
-        chip = load_chip_efficiency(self.catalog, platform.chip.name)
+        name = platform.chip.name
+        chip = self._rates.of(name, lambda: load_chip_efficiency(self.catalog, name))
         known = _release(found.stack, found.stack.releases or chip.releases, release)
         if known != found.stack.release:
             found = replace(found, stack=replace(found.stack, release=known))

@@ -260,19 +260,19 @@ class TrainingStack(Sourced):
     def state(self) -> str | None:
         return self.software.state if self.software else None
 
+    @cached_property
+    def _place_of(self) -> dict[str, int]:
+        return {name: i for i, line in enumerate(self.supports) for name in line.features}
+
     def support_of(self, feature: str) -> Support | None:
         """Status of a feature by the stack's file; None where the file is silent."""
-        for wanted in (feature, ANYTHING_ELSE):
-            for place, line in enumerate(self.supports):
-                if wanted in line.features:
-                    return Support(
-                        feature=feature,
-                        status=line.status,
-                        since=line.since,
-                        note=line.note,
-                        source=self.provenance.source_of(f"{KEY}[{place}].status"),
-                    )
-        return None
+        place = self._place_of.get(feature, self._place_of.get(ANYTHING_ELSE))
+        if place is None:
+            return None
+        line, source = self.supports[place], self.provenance.source_of(f"{KEY}[{place}].status")
+        return Support(
+            feature=feature, status=line.status, since=line.since, note=line.note, source=source
+        )
 
     def basis_on(self, instance: str, family: str | None = None) -> Basis:
         """Basis on an instance, and for a family: transferred without measured steps there."""

@@ -86,6 +86,7 @@ def depth_blocks(model: Model) -> tuple[str, ...]:
     return tuple(f"{DEPTH}{number}" for number in range(1, model.mtp_depths + 1))
 
 
+@lru_cache(maxsize=256)
 def parameter_count(model: Model) -> int:
     return sum(weight.total for weight in weights(model))
 
