@@ -7,7 +7,7 @@ from one lowering.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -114,6 +114,18 @@ def family_of(model: Model, layout: Layout) -> tuple[Model, tuple[int, ...]]:
         return model, ()
     alike = resized(model, (1,) * len(sizes))
     return Model(name="", title="", **{name: getattr(alike, name) for name in _ALIKE}), sizes
+
+
+def lowered_alike(wanted: Iterable[tuple[Model, Layout]]) -> list[LoweredLayout]:
+    """Layouts of models as programs, in order; similar ones share a grid."""
+    placed: list[PlacedLayout] = []
+    alike: dict[Hashable, tuple[Model, list[PlacedLayout]]] = {}
+    for model, layout in wanted:
+        family, sizes = family_of(model, layout)
+        placed.append((family, layout, (None, sizes)))
+        alike.setdefault((family, modes_of(layout)), (model, []))[1].append(placed[-1])
+    found = dict(one for model, each in alike.values() for one in lowered(model, each))
+    return [found[one] for one in placed]
 
 
 def lowered(

@@ -15,13 +15,13 @@ divides nothing.
 from __future__ import annotations
 
 import math
-from functools import reduce
+from functools import cached_property, reduce
 from math import ceil
 from statistics import NormalDist
 
 import numpy as np
 
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, picked
 from trnbench.facts.calibration.compiler import Compiler
 from trnbench.facts.hardware.chip import Chip
 from trnbench.facts.hardware.compute_unit import NeuronCores, TensorEngine
@@ -89,29 +89,42 @@ class GraphSize(Record):
         )
 
 
-def graph_size(
-    program: StepProgram,
-    chip: Chip,
-    compiler: Compiler,
-    phases: tuple[Phase, ...] = MICRO_BATCH_PHASES,
-) -> GraphSize:
-    """The largest graph over the stages of a program of one layout."""
-    graph = float(graph_instructions(program, chip, compiler, phases).flat[0])
-    layout, loss = program.layout, 0.0
-    if layout.micro_batch > 1 and "F" in phases:
-        ops = (op for block in program.blocks.values() for op in block.phase("F"))
-        loss = max(
-            (
-                compiler.loss_passes * int(layout.sequence) * _wide(op, chip)
-                for op in ops
-                if isinstance(op, MatMul)
-                and op.count.flat[0]
-                and op.writes[0].dims[-1].name == LOGITS_DIM
-            ),
-            default=0.0,
+class StepGraphs(Record, eq=False):
+    """The graphs of a program on a chip, counted for all its layouts at once."""
+
+    program: StepProgram
+    chip: Chip
+    compiler: Compiler
+    phases: tuple[Phase, ...] = MICRO_BATCH_PHASES
+
+    @cached_property
+    def _instructions(self) -> FloatArray:
+        return graph_instructions(self.program, self.chip, self.compiler, self.phases)
+
+    def largest(self, index: tuple[int, ...] = ()) -> GraphSize:
+        """The largest graph over the stages, of the layout at an index of the program's grid."""
+        grid, loss = self.program.grid, 0.0
+
+        def here(values: FloatArray) -> float:
+            return float(picked(values, grid.shape, index))
+
+        if here(grid.micro_batch) > 1 and "F" in self.phases:
+            ops = (op for block in self.program.blocks.values() for op in block.phase("F"))
+            loss = max(
+                (
+                    self.compiler.loss_passes * here(grid.sequence) * here(_wide(op, self.chip))
+                    for op in ops
+                    if isinstance(op, MatMul)
+                    and here(op.count)
+                    and op.writes[0].dims[-1].name == LOGITS_DIM
+                ),
+                default=0.0,
+            )
+        return GraphSize(
+            instructions=here(self._instructions),
+            operator="the loss" if loss else "",
+            operator_instructions=loss,
         )
-    operator = "the loss" if loss else ""
-    return GraphSize(instructions=graph, operator=operator, operator_instructions=loss)
 
 
 def graph_instructions(
@@ -161,10 +174,10 @@ def _tiles(op: MatMul, engine: TensorEngine, grid: Grid) -> FloatArray:
     return np.asarray(product.batch * rows * inner * np.ceil(product.n / engine.moving_max))
 
 
-def _wide(op: MatMul, chip: Chip) -> int:
+def _wide(op: MatMul, chip: Chip) -> FloatArray:
     """Tiles of a row of a product."""
     assert isinstance(chip.unit, NeuronCores)
-    return ceil(float(op.product.n.flat[0]) / chip.unit.tensor.moving_max)
+    return np.ceil(op.product.n / chip.unit.tensor.moving_max)
 
 
 def _below(count: float, limit: float) -> float:

@@ -26,7 +26,7 @@ from trnbench.machine.layout_rules import (
 )
 from trnbench.predict.common_draws import CommonDraws, residual_of
 from trnbench.predict.fit import LayoutMemory, MemoryDraws
-from trnbench.predict.graph_size import graph_size
+from trnbench.predict.graph_size import StepGraphs
 from trnbench.predict.job_rates import host_states_refusal, host_warnings
 from trnbench.predict.prediction import (
     Busy,
@@ -128,7 +128,7 @@ def fits(setup: TrainSetup, layout: Layout) -> bool:
     """True when a layout is valid and its memory suffices, without a time."""
     setup = setup.training(layout)
     program = program_of(setup.model, layout)
-    if _refusals(setup, program):
+    if refusals(setup, program):
         return False
     return all(_memory(setup, phase.program).feasible for phase in phases_of(program))
 
@@ -147,25 +147,19 @@ def first_that_fits(setups: Sequence[TrainSetup], layouts: Sequence[Layout]) -> 
     return next((place for place in places if fits(setups[place], layouts[place])), None)
 
 
-def fit_probability(setup: TrainSetup, layout: Layout) -> float | None:
-    """Probability that a step fits in memory; None where a rule refuses its layout."""
-    setup, program = setup.training(layout), program_of(setup.model, layout)
-    if _refusals(setup, program):
-        return None
-    return min(_layout_memory(setup, one.program).fit_probability for one in phases_of(program))
-
-
 def _held(setup: TrainSetup, program: StepProgram) -> tuple[RankMemory, str | None]:
     """Memory of a rank in a phase, and the reason why that does not fit."""
-    held, layout_memory = _memory(setup, program), _layout_memory(setup, program)
-    ends = layout_memory.held()
+    held, drawn = _memory(setup, program), layout_memory(setup, program)
+    ends = drawn.held()
     return (
-        RankMemory.of(held, (ends.low, ends.high), layout_memory.fit_probability),
+        RankMemory.of(held, (ends.low, ends.high), drawn.fit_probability),
         held.refusal(),
     )
 
 
-def _layout_memory(setup: TrainSetup, program: StepProgram) -> LayoutMemory:
+def layout_memory(setup: TrainSetup, program: StepProgram) -> LayoutMemory:
+    """Memory of a program's layout by the numbers of a set-up."""
+
     def drawn() -> MemoryDraws:
         return MemoryDraws.of(setup.platform, setup.stack, setup.logical_size)
 
@@ -233,7 +227,7 @@ def drawn_times_s(setup: TrainSetup, layout: Layout, draws: CommonDraws, *, row:
     return np.asarray(np.maximum(about_s * factors, least_s))
 
 
-def _refusals(
+def refusals(
     setup: TrainSetup, program: StepProgram, beyond: Sequence[Support] | None = None
 ) -> tuple[str, ...]:
     """Reasons why the layout is refused; `beyond` is `_beyond`, if the caller has it."""
@@ -265,7 +259,7 @@ def _is_refused(setup: TrainSetup, support: Support) -> bool:
 def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Reasons why the layout is refused, and warnings."""
     beyond = _beyond(setup, program)
-    refused = _refusals(setup, program, beyond)
+    refused = refusals(setup, program, beyond)
     warned = platform_warnings(setup.platform, program.grid, logical_size=setup.logical_size)
     warnings = [*_words(warned, program)]
     warnings += (warning(setup.stack, one) for one in beyond if not _is_refused(setup, one))
@@ -275,7 +269,8 @@ def _legality(setup: TrainSetup, program: StepProgram) -> tuple[tuple[str, ...],
     warnings += _uneven_chunks(setup, program.layout)
     compiler, software = setup.graph_compiler, setup.software
     if compiler and software and software.whole_graphs and not refused:
-        size = graph_size(program, setup.platform.chip, compiler)
+        graphs = StepGraphs(program=program, chip=setup.platform.chip, compiler=compiler)
+        size = graphs.largest()
         warnings += filter(None, [size.warning(compiler, program)])
     ranks = int(program.grid.ranks("world"))
     if ranks < setup.ranks:

@@ -14,7 +14,7 @@ from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.library import load_model
 from trnbench.predict.compile_time import compile_each_s, compile_s, compile_time_s
-from trnbench.predict.graph_size import GraphSize, graph_size
+from trnbench.predict.graph_size import GraphSize, StepGraphs
 from trnbench.predict.setup import train_setup
 from trnbench.program.step import StepProgram, training_step
 from trnbench.verbs.validate.run import shipped_evidence
@@ -43,7 +43,9 @@ def small(**knobs: int) -> StepProgram:
 
 
 def forward(**knobs: int) -> float:
-    return graph_size(small(**knobs), CHIP, BY_TILE, ("F",)).instructions
+    program = small(**knobs)
+    graphs = StepGraphs(program=program, chip=CHIP, compiler=BY_TILE, phases=("F",))
+    return graphs.largest().instructions
 
 
 def test_tiles_of_a_forward_pass_by_hand() -> None:
@@ -77,7 +79,8 @@ def test_layouts_compiled_together_take_as_long_as_each_alone() -> None:
 def test_the_loss_that_was_refused_at_several_sequences() -> None:
     model = Models(CATALOG).of("Llama-3.1-8B", Shape(), 4096).model
     layout = Layout(tp=2, micro_batch=4, global_batch=4, sequence=4096, precision="bf16")
-    found = graph_size(training_step(model, layout), CHIP, COMPILER)
+    program = training_step(model, layout)
+    found = StepGraphs(program=program, chip=CHIP, compiler=COMPILER).largest()
     assert found.operator_instructions == 4 * 4096 * 126 == 2_064_384
 
 
@@ -138,7 +141,8 @@ def test_the_cache_decides_what_a_start_and_a_restart_compile(
     quote, wall = found.quote, found.quote.wall
     assert wall is not None
     program = training_step(load_model(CATALOG, "llama3.2-1b"), quote.step.layout.complete())
-    cold_s = compile_time_s(COMPILER, graph_size(program, CHIP, COMPILER).instructions)[0]
+    size = StepGraphs(program=program, chip=CHIP, compiler=COMPILER).largest()
+    cold_s = compile_time_s(COMPILER, size.instructions)[0]
     of = {600: cold_s, 45: 45.0}
     assert wall.start_s == pytest.approx(300 + of[first_s])
     read_s = wall.checkpoint_bytes / 1e9
