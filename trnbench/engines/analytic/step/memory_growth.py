@@ -22,13 +22,13 @@ import numpy as np
 
 from trnbench.engines.analytic.step.memory_flights import Flights, StageFlights
 from trnbench.engines.analytic.step.memory_reader import BlockPart, StageReader
-from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.arrays import BoolArray, FloatArray, some
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field
 from trnbench.program.points import Pick
 from trnbench.program.stages import StageClass, StageRole, is_behind
 from trnbench.program.step import StepProgram
-from trnbench.program.tensor import NOTHING, ONE, Tensor, array
+from trnbench.program.tensor import NOTHING, ONE, array
 
 ENDLESS = array(1e15)
 """Micro-batches of a step that has more than any pipeline holds."""
@@ -102,64 +102,34 @@ def growths_of(reader: StageReader, stages: Sequence[StageClass]) -> Sequence[St
     """How classes of stages grow, of a reader of a whole grid; None where some do not evenly."""
     if reader.split:
         return None
-    blocks = {kind: _of_block(parts, reader.sizes) for kind, parts in reader.held.items()}
-    sent: Memo[Tensor, EvenGrowth | None] = Memo()
-    found = [_of_stage(reader, stage, blocks, sent) for stage in stages]
-    grown = [growth for growth in found if growth is not None]
-    return grown if len(grown) == len(found) else None
-
-
-def _of_block(parts: Iterable[BlockPart], sizes: FloatArray) -> BlockGrowth | None:
-    staying, kept = NOTHING, NOTHING
-    for part in parts:
-        line = _line(part.bytes, sizes)
-        match part.lifetime:
-            case "slot":
-                continue
-            case "step":
-                staying = staying + part.bytes
-            case _ if line is None or line[0].any():
-                return None
-            case _:
-                kept = kept + line[1]
-    return BlockGrowth(staying=staying, kept=kept) if staying.shape[-1:] in _ALIKE else None
-
-
-def _of_stage(
-    reader: StageReader,
-    stage: StageClass,
-    blocks: Mapping[str, BlockGrowth | None],
-    sent: Memo[Tensor, EvenGrowth | None],
-) -> StageGrowth | None:
-    sizes = reader.sizes
-    mine = {kind: block for kind in stage.blocks if (block := blocks[kind]) is not None}
-    if len(mine) < len(stage.blocks):
-        return None
-    each, working, always = NOTHING, [], []
-    for message in stage.messages:
-        line = sent.of(message.tensor, partial(_line, message.size_bytes, sizes))
-        if line is None or line[0].any():
+    lines = _Lines(reader.sizes)
+    blocks = {kind: _of_block(parts, lines) for kind, parts in reader.held.items()}
+    found: list[StageGrowth] = []
+    for stage in stages:
+        growth = _of_stage(reader, stage, blocks, lines)
+        if growth is None:
             return None
-        each = each + line[1] * reader.buffers * (message.count > 0)
-    for part in reader.working_sets(stage):
-        lines = [(count, line) for count, size in part if (line := _line(size, sizes)) is not None]
-        growing = tuple((count, slope) for count, (_, slope) in lines if slope.any())
-        there = tuple((count, start) for count, (start, _) in lines if start.any())
-        # The largest of several is no straight line where some grow and others do not.
-        if len(lines) < len(part) or (growing and there and len(part) > 1):
-            return None
-        always += [there] if there else []
-        if len(part) == 1 and growing:
-            each = each + growing[0][1]
-        else:
-            working += [growing] if growing else []
-    return StageGrowth(
-        stage=stage, blocks=mine, each=each, working=tuple(working), always=tuple(always)
-    )
+        found.append(growth)
+    return found
+
+
+class _Lines:
+    """Straight lines on which arrays of bytes lie over micro-batch sizes, each found once."""
+
+    def __init__(self, sizes: FloatArray) -> None:
+        self._sizes = sizes
+        # By the array's identity, with the array, which keeps it: stages share most arrays.
+        self._found: dict[int, tuple[FloatArray, EvenGrowth | None]] = {}
+
+    def of(self, size: FloatArray) -> EvenGrowth | None:
+        """The line of an array; None where it does not grow evenly."""
+        found = self._found.get(id(size))
+        if found is None:
+            found = self._found[id(size)] = size, _line(size, self._sizes)
+        return found[1]
 
 
 def _line(size: FloatArray, sizes: FloatArray) -> EvenGrowth | None:
-    """The straight line on which bytes lie; None where they do not grow evenly."""
     if sizes.size == 1:
         return NOTHING, np.asarray(size / sizes.ravel()[0])
     if size.shape[-1:] in _ALIKE:
@@ -171,6 +141,53 @@ def _line(size: FloatArray, sizes: FloatArray) -> EvenGrowth | None:
     start = start * (np.abs(start) > _EVEN * first) if start.any() else NOTHING
     even = np.abs(start + each * sizes - size) <= _EVEN * size
     return (start, each) if even.all() else None
+
+
+def _of_block(parts: Iterable[BlockPart], lines: _Lines) -> BlockGrowth | None:
+    staying, kept = NOTHING, NOTHING
+    for part in parts:
+        if part.lifetime == "slot":
+            continue
+        if part.lifetime == "step":
+            staying = staying + part.bytes
+            continue
+        line = lines.of(part.bytes)
+        if line is None or line[0].any():
+            return None
+        kept = kept + line[1]
+    return BlockGrowth(staying=staying, kept=kept) if staying.shape[-1:] in _ALIKE else None
+
+
+def _of_stage(
+    reader: StageReader,
+    stage: StageClass,
+    blocks: Mapping[str, BlockGrowth | None],
+    lines: _Lines,
+) -> StageGrowth | None:
+    mine = {kind: block for kind in stage.blocks if (block := blocks[kind]) is not None}
+    if len(mine) < len(stage.blocks):
+        return None
+    each, working, always = NOTHING, [], []
+    for message in stage.messages:
+        line = lines.of(message.size_bytes)
+        if line is None or line[0].any():
+            return None
+        each = each + line[1] * reader.buffers * (message.count > 0)
+    for part in reader.working_sets(stage):
+        found = [(count, line) for count, size in part if (line := lines.of(size)) is not None]
+        growing = tuple((count, slope) for count, (_, slope) in found if some(slope))
+        there = tuple((count, start) for count, (start, _) in found if some(start))
+        # The largest of several is no straight line where some grow and others do not.
+        if len(found) < len(part) or (growing and there and len(part) > 1):
+            return None
+        always += [there] if there else []
+        if len(part) == 1 and growing:
+            each = each + growing[0][1]
+        else:
+            working += [growing] if growing else []
+    return StageGrowth(
+        stage=stage, blocks=mine, each=each, working=tuple(working), always=tuple(always)
+    )
 
 
 def largest_micro_batch(
