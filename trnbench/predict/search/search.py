@@ -195,11 +195,12 @@ class _Search(Pricing):
     ) -> Iterator[tuple[IntArray, Points | Rows, FloatArray | None]]:
         """Yield the number of layouts on each cluster, those that fit in a chip, and their bytes.
 
-        No bytes are worked out where only the best are asked for and a formula tells what fits.
+        No bytes are worked out where a formula tells what fits: of all layouts of a small question
+        they are wanted at once.
         """
         by_cluster = partial(self._by_cluster, run.space)
         for piece in pieces:
-            if self.best is not None:
+            if self.best is not None or piece.rows.layouts > CHUNK:
                 seen = piece.seen(look, by_cluster)
                 rows = self._rows_that_fit(memory, piece, seen)
                 if rows is not None:
