@@ -11,10 +11,10 @@ import pytest
 
 from tests.sampling import sampled
 from tests.unit.search.test_search import question
-from trnbench.engines.analytic.step.memory import JobMemory
 from trnbench.engines.analytic.step.pipeline import PipelineWork, pipeline_time
 from trnbench.errors import TrnbenchError
 from trnbench.predict.search import bounds, pricing
+from trnbench.predict.search import search as walk
 from trnbench.predict.search.bounds import least_waits
 from trnbench.predict.search.question import SearchQuestion
 from trnbench.predict.search.result import SearchResult, Tally
@@ -106,12 +106,13 @@ def test_the_best_are_those_of_all_layouts_priced(seed):
 
 
 @pytest.mark.parametrize("seed", sampled(range(300), QUICK))
-def test_layouts_looked_at_one_by_one_have_the_same_best_ones(seed, monkeypatch):
-    monkeypatch.setattr(JobMemory, "largest_micro_batch", lambda *given: None)
+def test_rows_of_layouts_have_the_same_best_ones(seed, monkeypatch):
+    monkeypatch.setattr(walk, "LARGE", 0)
     agree(seed)
 
 
 def test_a_bound_of_rows_that_is_too_high_is_noticed(monkeypatch):
+    monkeypatch.setattr(walk, "LARGE", 0)
     monkeypatch.setattr(pricing, "NEAR", 1.0)
     monkeypatch.setattr(bounds, "_least_yet", lambda seconds: 1.5 * seconds)
     with pytest.raises(AssertionError):

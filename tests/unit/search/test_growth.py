@@ -8,6 +8,7 @@ from trnbench.engines.analytic.step import memory_growth
 from trnbench.engines.analytic.step.memory import JobMemory
 from trnbench.engines.analytic.step.memory_growth import LargestMicroBatch, Pipelines, Room
 from trnbench.facts.records import replace
+from trnbench.predict.search import search as walk
 from trnbench.predict.search.legality import families
 from trnbench.predict.search.rows import Rows
 from trnbench.predict.search.runs import played
@@ -52,10 +53,8 @@ def agreed(asked, scales=(0.3, 1.0, 3.0)):
         (needed,) = memory.bytes(points, fragmentation_ratios=[LOST], roles=roles)
         number = np.repeat(np.arange(len(rows)), rows.count)
         sizes = memory.program.grid.micro_batch.ravel()
-        for available in np.median(needed) * np.array(scales):
+        for available in np.median(needed) * np.array(scales) if memory.grows_evenly else ():
             found = largest(memory, rows, roles, available)
-            if found is None:
-                continue
             samples = np.broadcast_to(found.samples, len(rows))
             count = rows.before(np.searchsorted(sizes, samples, "right"))
             fits = np.bincount(number[needed <= available], minlength=len(rows))
@@ -114,11 +113,11 @@ def test_a_layout_that_fits_to_the_byte_is_in_doubt():
 
 def test_no_formula_tells_where_tensors_do_not_grow_evenly():
     experts = question("mixtral-8x7b", "trn2.48xlarge", batch=64, fixed={"ep": 8})
-    each = (largest(memory, rows, roles, 1e9) for memory, rows, roles in kinds_of_rows(experts))
-    assert any(found is None for found in each)
+    assert not all(memory.grows_evenly for memory, *_ in kinds_of_rows(experts))
     late = replace(DENSE.stack.memory, gradients_made="backward")
-    memory, rows, roles = next(kinds_of_rows(DENSE))
-    assert largest(JobMemory.of(memory.program, late), rows, roles, 1e9) is None
+    memory, *_ = next(kinds_of_rows(DENSE))
+    assert memory.grows_evenly
+    assert not JobMemory.of(memory.program, late).grows_evenly
 
 
 def test_layouts_of_a_row_before_a_place_are_counted():
@@ -137,6 +136,7 @@ def test_layouts_of_a_row_before_a_place_are_counted():
 @pytest.mark.parametrize("best", ["of all", "of each"])
 @pytest.mark.parametrize("in_doubt", [False, True])
 def test_the_best_count_what_fits_as_all_layouts_do(best, in_doubt, monkeypatch):
+    monkeypatch.setattr(walk, "LARGE", 0)
     asked = replace(DENSE, nodes=(1, 2))
     if in_doubt:
         doubtful = LargestMicroBatch(samples=np.zeros(()), in_doubt=np.asarray(True))

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trnbench.engines.analytic.step.memory import JobMemory
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.facts.workload.layout import Layout
 from trnbench.facts.workload.partial_layout import PartialLayout
+from trnbench.predict.search import search as walk
 from trnbench.predict.search.plain import NEARLY, PlainRanking
 from trnbench.predict.search.question import question_of
 from trnbench.predict.search.search import SearchHooks, search
@@ -75,8 +75,7 @@ def test_the_search_is_the_same_without_them(looked):
 @pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b", "llama3.1-70b"])
 @pytest.mark.parametrize("in_rows", [True, False])
 def test_bounds_leave_out_none_of_them(model, in_rows, monkeypatch):
-    if not in_rows:
-        monkeypatch.setattr(JobMemory, "largest_micro_batch", lambda *given: None)
+    monkeypatch.setattr(walk, "LARGE", 0 if in_rows else walk.LARGE)
     setup = train_setup(open_catalog(environment={}), model, "p5.48xlarge", 16)
     layout, _ = with_habits(setup.model, setup.stack, SAID, setup.ranks)
     asked = question_of(setup, layout.changed(zero=None, global_batch=256), (8, 16), plainer=True)

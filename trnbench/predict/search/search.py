@@ -67,6 +67,8 @@ __all__ = ["SearchHooks", "Share", "search"]
 GRID, MANY = 1 << 19, 1 << 21
 """Points of a grid, chunks aside, for which a program's arrays are made at once: where all layouts
 are priced, and where only the best are, which look at fewer of the numbers."""
+LARGE = 32_768
+"""Layouts above which finding how tensors grow costs less than the memory of each layout."""
 
 
 class Share(Record):
@@ -195,17 +197,16 @@ class _Search(Pricing):
     ) -> Iterator[tuple[IntArray, Points | Rows, FloatArray | None]]:
         """Yield the number of layouts on each cluster, those that fit in a chip, and their bytes.
 
-        No bytes are worked out where a formula tells what fits: of all layouts of a small question
-        they are wanted at once.
+        No bytes are worked out of many layouts where a formula tells what fits.
         """
         by_cluster = partial(self._by_cluster, run.space)
+        large = sum(piece.rows.layouts for piece in pieces) > LARGE
+        in_rows = large and memory.grows_evenly
         for piece in pieces:
-            if self.best is not None or piece.rows.layouts > CHUNK:
+            if in_rows:
                 seen = piece.seen(look, by_cluster)
-                rows = self._rows_that_fit(memory, piece, seen)
-                if rows is not None:
-                    yield seen.count, rows, None
-                    continue
+                yield seen.count, self._rows_that_fit(memory, piece, seen), None
+                continue
             for part in piece.chunks(CHUNK, by_cluster):
                 if self.stopped():
                     return
@@ -239,19 +240,14 @@ class _Search(Pricing):
         # one.
         return points.some(fits), (expected[0] if expected else needed)[fits]
 
-    def _rows_that_fit(self, memory: JobMemory, piece: Piece, seen: LookedLayouts) -> Rows | None:
-        """Layouts of some rows of a piece that fit in a chip's memory; None where no formula tells.
-
-        Along a row they fit up to a micro-batch size.
-        """
+    def _rows_that_fit(self, memory: JobMemory, piece: Piece, seen: LookedLayouts) -> Rows:
+        """Layouts of some rows of a piece that fit in a chip's memory: of each the first ones."""
         rows, roles = seen.rows, piece.roles(memory.program)
         if not len(rows):
             return rows
         available = np.asarray(self.available_bytes)
         room = Room(pipelines=seen.pipelines, bytes=available, lost=1 + self.lost[0])
         largest = memory.largest_micro_batch(room, roles)
-        if largest is None:
-            return None
         sizes = memory.program.grid.micro_batch.ravel()
         count = rows.before(np.searchsorted(sizes, largest.samples, "right"))
         in_doubt = np.broadcast_to(largest.in_doubt, len(rows))

@@ -136,8 +136,7 @@ class NeededMemory(Record, eq=False):
     program: StepProgram
     overheads: MemoryOverheads = PLAIN
     sums: GridSums = field(default_factory=GridSums)
-    growths: Memo[bool, Sequence[StageGrowth] | None] = field(default_factory=Memo)
-    """How stages grow, by whether backward slots are split."""
+    grown: Memo[bool, Sequence[StageGrowth] | None] = field(default_factory=Memo)
 
     def played(self, program: StepProgram) -> NeededMemory:
         return replace(self, program=program)
@@ -170,25 +169,28 @@ class NeededMemory(Record, eq=False):
         runtime, shape = runtime_bytes_of(overheads, groups), (len(points),)
         return [spread(most + runtime, shape) for most in needed]
 
-    def largest_micro_batch(
-        self, room: Room, roles: Collection[StageRole]
-    ) -> LargestMicroBatch | None:
+    @property
+    def growths(self) -> Sequence[StageGrowth] | None:
+        """How stages grow with the micro-batch; None where some do not evenly."""
+        key = splits_backward(self.program.layout.schedule)
+        if self.overheads.gradients_made != "before" or key:
+            return None
+        return self.grown.of(key, lambda: growths_of(self._reader, self.program.stages))
+
+    @property
+    def _reader(self) -> StageReader:
+        return StageReader(self.program, self.overheads, lambda array: array, {}, self.sums)
+
+    def largest_micro_batch(self, room: Room, roles: Collection[StageRole]) -> LargestMicroBatch:
         """Samples up to which micro-batches fit on stages with one of the `roles`.
 
-        None where no formula tells. The room is what is left by the platform's reserve.
+        The room is what is left by the platform's reserve.
         """
-        program, overheads = self.program, self.overheads
-        if overheads.gradients_made != "before":
-            return None
-        reader = StageReader(program, overheads, lambda array: array, {}, self.sums)
-        key = splits_backward(program.layout.schedule)
-        growths = self.growths.of(key, lambda: growths_of(reader, program.stages))
-        if growths is None:
-            return None
+        reader, overheads = self._reader, self.overheads
         groups = room.pipelines.pick(reader.groups) if overheads.communicator_bytes else NOTHING
         left = np.asarray(room.bytes - runtime_bytes_of(overheads, groups))
-        mine = [growth for growth in growths if growth.stage.role in roles]
-        return largest_micro_batch(program, mine, replace(room, bytes=left))
+        mine = [growth for growth in self.growths or () if growth.stage.role in roles]
+        return largest_micro_batch(self.program, mine, replace(room, bytes=left))
 
 
 def reader_of(program: StepProgram) -> StageReader:
@@ -245,15 +247,15 @@ class JobMemory(Record, eq=False):
         ]
         return [reduce(np.maximum, of_ratio) for of_ratio in zip(*each, strict=True)]
 
-    def largest_micro_batch(
-        self, room: Room, roles: Collection[StageRole]
-    ) -> LargestMicroBatch | None:
-        """Samples up to which micro-batches fit in every phase; None where no formula tells."""
+    @property
+    def grows_evenly(self) -> bool:
+        """True where `largest_micro_batch` tells what fits."""
+        return all(one.growths is not None for one in self.phases)
+
+    def largest_micro_batch(self, room: Room, roles: Collection[StageRole]) -> LargestMicroBatch:
+        """Samples up to which micro-batches fit in every phase."""
         each = [one.largest_micro_batch(room, roles) for one in self.phases]
-        found = [one for one in each if one is not None]
-        if len(found) < len(each):
-            return None
         return LargestMicroBatch(
-            samples=reduce(np.minimum, (one.samples for one in found)),
-            in_doubt=reduce(np.logical_or, (one.in_doubt for one in found)),
+            samples=reduce(np.minimum, (one.samples for one in each)),
+            in_doubt=reduce(np.logical_or, (one.in_doubt for one in each)),
         )

@@ -62,7 +62,7 @@ class StageGrowth(Record, eq=False):
 
     stage: StageClass
     blocks: Mapping[str, BlockGrowth]
-    """One block of each kind."""
+    """One block of each kind of the program."""
     each: FloatArray
     """Messages and working sets, of each sample."""
     working: tuple[WorkingSet, ...]
@@ -100,10 +100,13 @@ class LargestMicroBatch(Record, eq=False):
 
 def growths_of(reader: StageReader, stages: Sequence[StageClass]) -> Sequence[StageGrowth] | None:
     """How classes of stages grow, of a reader of a whole grid; None where some do not evenly."""
-    if reader.split:
-        return None
     lines = _Lines(reader.sizes)
-    blocks = {kind: _of_block(parts, lines) for kind, parts in reader.held.items()}
+    blocks: dict[str, BlockGrowth] = {}
+    for kind, parts in reader.held.items():
+        block = _of_block(parts, lines)
+        if block is None:
+            return None
+        blocks[kind] = block
     found: list[StageGrowth] = []
     for stage in stages:
         growth = _of_stage(reader, stage, blocks, lines)
@@ -161,12 +164,9 @@ def _of_block(parts: Iterable[BlockPart], lines: _Lines) -> BlockGrowth | None:
 def _of_stage(
     reader: StageReader,
     stage: StageClass,
-    blocks: Mapping[str, BlockGrowth | None],
+    blocks: Mapping[str, BlockGrowth],
     lines: _Lines,
 ) -> StageGrowth | None:
-    mine = {kind: block for kind in stage.blocks if (block := blocks[kind]) is not None}
-    if len(mine) < len(stage.blocks):
-        return None
     each, working, always = NOTHING, [], []
     for message in stage.messages:
         line = lines.of(message.size_bytes)
@@ -186,7 +186,7 @@ def _of_stage(
         else:
             working += [growing] if growing else []
     return StageGrowth(
-        stage=stage, blocks=mine, each=each, working=tuple(working), always=tuple(always)
+        stage=stage, blocks=blocks, each=each, working=tuple(working), always=tuple(always)
     )
 
 
@@ -244,8 +244,9 @@ def _lines(
     for part in growth.always:
         left = left - lost * _largest(pick, part)
     kept = {"": NOTHING, "head": NOTHING}
-    for kind, block in growth.blocks.items():
-        count, where = pick(stage.blocks[kind]), "head" if is_behind(kind) else ""
+    for kind, blocks in stage.blocks.items():
+        block, where = growth.blocks[kind], "head" if is_behind(kind) else ""
+        count = pick(blocks)
         left = left - count * pick(block.staying)
         kept[where] = kept[where] + count * pick(lost * block.kept)
     lines, full = [(left, each)], left
