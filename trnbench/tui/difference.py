@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trnbench.verbs.train.beside import PartBeside
 
 
-PIN_TWO = "pin two rows (space) to see in what their step times and their memory differ"
+PIN_TWO = "pin two rows (space) to see how their step times and memory differ"
 NAME, CELL = 16, 12
 LITTLE = 0.001
 """Parts that are less of both rows are left out."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from rich.style import Style
 from rich.text import Text
 from textual.app import App, ComposeResult
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
@@ -16,6 +15,7 @@ from trnbench.show.charts.record import HUES, BarChart, title_of
 from trnbench.show.charts.text import bar_lines
 from trnbench.tui.colours import filled as filled_style
 from trnbench.tui.colours import series_colours
+from trnbench.tui.widgets.frame import ScrolledPanel
 
 
 def hue_styles(app: App[object]) -> list[Style]:
@@ -48,7 +48,7 @@ def draw_bars(data: BarChart, width: int, styles: Sequence[Style]) -> Text:
     return text
 
 
-class StackedBars(VerticalScroll):
+class StackedBars(ScrolledPanel):
     """Draws its newest bars over its whole width."""
 
     def __init__(self) -> None:

@@ -10,8 +10,11 @@ from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.binding import Binding
+from textual.containers import VerticalScroll
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
+from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -38,6 +41,12 @@ class SizedNow:
 
     def on_resize(self, event: events.Resize) -> None:
         event.size = cast("Screen[object]", self).app.size
+
+
+class ScrolledPanel(VerticalScroll):
+    """A panel that scrolls; the size of its content comes from a layout, and asks for no other."""
+
+    virtual_size = Reactive(Size(0, 0))
 
 
 def offered(key: str, action: str, label: str, id: str, tooltip: str = "") -> Binding:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Container, VerticalScroll
+from textual.containers import Container
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static
 
 from trnbench.tui.widgets.chart import Chart
-from trnbench.tui.widgets.frame import roomy
+from trnbench.tui.widgets.frame import ScrolledPanel, roomy
 
 if TYPE_CHECKING:
     from trnbench.tui.widgets.bars import StackedBars
@@ -28,7 +28,7 @@ GAP, FRAME = "  ", 6
 Picture: TypeAlias = "TextPanel | StackedBars | Chart"
 
 
-class TextPanel(VerticalScroll):
+class TextPanel(ScrolledPanel):
     """A text that may be larger than its place, plain or with the escape codes of a drawing.
 
     `wrap` breaks long lines; drawings keep theirs.
