@@ -16,11 +16,11 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 from trnbench.facts.catalog.provenance import PROVENANCE, join
 from trnbench.facts.catalog.quantity import Count, Total
-from trnbench.facts.records import Record, fields, tag_key_of, tag_of
+from trnbench.facts.records import Record, fields, hints, tag_key_of, tag_of
 from trnbench.facts.units import Dimension
 
 TypeForm: TypeAlias = Any
@@ -180,9 +180,9 @@ def _record_finder(record: TypeForm) -> _Finder:
 @cache
 def forms_of(record: TypeForm) -> dict[str, tuple[str, TypeForm]]:
     """Attribute -> (key in the file, type), for all attributes of the file."""
-    hints = get_type_hints(record, include_extras=True)
+    forms = hints(record)
     return {
-        field.name: (_key(field.name, hints[field.name]), hints[field.name])
+        field.name: (_key(field.name, forms[field.name]), forms[field.name])
         for field in fields(record)
         if field.name != PROVENANCE
     }

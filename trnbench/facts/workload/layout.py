@@ -20,7 +20,6 @@ from typing import (
     cast,
     get_args,
     get_origin,
-    get_type_hints,
 )
 
 from trnbench.facts.catalog.quantity import Ratio
@@ -32,6 +31,7 @@ from trnbench.facts.records import (
     field,
     fields,
     force_setattr,
+    hints,
 )
 from trnbench.facts.workload.choices import (
     ADAPTED,
@@ -416,11 +416,11 @@ class Knob(Record):
 
 
 def _knobs() -> Mapping[str, Knob]:
-    hints = get_type_hints(Layout, include_extras=True)
+    forms = hints(Layout)
     knobs = {}
     for each in fields(Layout):
         about = dict(each.metadata)
-        kind, choices = _kind(hints[each.name])
+        kind, choices = _kind(forms[each.name])
         searched = about.pop("searched", False)
         if asked := about.get("on_request"):
             text, default, rest = about["help"].partition("; default:")

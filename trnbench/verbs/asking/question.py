@@ -35,6 +35,7 @@ from typing import (
 )
 
 from trnbench.errors import InputError, UnknownNameError
+from trnbench.facts.records import compiled
 from trnbench.verbs.asking.option import METAVARS, Given, Option, Several
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ def _shown(question: Question) -> Iterator[str]:
 def _evaluated(form: str, space: Mapping[str, Any]) -> object:
     """Return an annotation; None where its names are imported for the type checker alone."""
     try:
-        return eval(form, dict(space))
+        return eval(compiled(form), dict(space))
     except NameError:
         return None
 
