@@ -8,8 +8,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import tomli
-
 from trnbench.facts.catalog.kept import digest_of, keep, kept
 from trnbench.facts.catalog.text_file import read_text, refused
 from trnbench.facts.terminal_text import control_character, shown
@@ -36,6 +34,8 @@ def read_known(path: Path) -> dict[str, object]:
 
 
 def _parsed(path: Path, text: str) -> dict[str, object]:
+    import tomli  # not needed for tables from the cache
+
     try:
         table = tomli.loads(text)
     except RecursionError:

@@ -112,7 +112,7 @@ def _refuse_empty(record: object, *names: str) -> None:
             raise ValueError(f"`{name}` is empty")
 
 
-def read_model(path: Path) -> Model:
+def read_model(path: Path, catalog: Catalog | None = None) -> Model:
     """The model in the file, whose shapes must give the cited parameter count.
 
     A file in JSON is a configuration of Hugging Face.
@@ -121,7 +121,7 @@ def read_model(path: Path) -> Model:
         from trnbench.facts.workload.hf_config import configured_model
 
         return configured_model(path)
-    model = load(path, Model)
+    model = load(path, Model, catalog)
     counted = parameter_count(model)
     if model.published is not None and not model.published.agrees(counted):
         message = f"{model.published.parameters:,} cited, but the shapes give {counted:,}"
@@ -131,7 +131,7 @@ def read_model(path: Path) -> Model:
 
 def load_model(catalog: Catalog, name: str, *, where: str = "") -> Model:
     path = catalog.find("models", name, where=where).path
-    return catalog.once(path, Model, lambda: read_model(path))
+    return catalog.once(path, Model, lambda: read_model(path, catalog))
 
 
 def load_matrix_suite(catalog: Catalog, name: str) -> MatrixSuite:

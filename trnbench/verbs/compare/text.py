@@ -8,7 +8,6 @@ from trnbench.facts.records import replace
 from trnbench.facts.units import DAY_S, money_text
 from trnbench.money.objective import Limits
 from trnbench.predict.assumption import of_all_places
-from trnbench.show.charts.text import chart_text, first_chart
 from trnbench.show.figures import FIGURES
 from trnbench.show.report import (
     Column,
@@ -131,11 +130,11 @@ def _draw(report: Report, answer: CompareAnswer, plot: bool, details: bool, styl
         blocks.append(_verdict_table(report, answer, style))
     blocks += phase_blocks(quotes, style)
     if plot:
+        from trnbench.show.charts.text import first_chart  # few ask for drawings
+
         blocks.append(first_chart(report, style))
     if answer.sensitivity is not None:
-        blocks.append(tipping_block(answer.sensitivity, style))
-        if plot and answer.sensitivity:
-            blocks.append(chart_text(tipping_chart(answer.sensitivity), style))
+        blocks.append(tipping_block(answer.sensitivity, style, plot=plot))
     groups = {
         "Limits and warnings": warning_lines(quotes),
         "Layout": layout_lines(quotes),

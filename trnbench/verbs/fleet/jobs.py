@@ -10,7 +10,7 @@ import numpy as np
 
 from trnbench.errors import InputError, UnknownNameError
 from trnbench.facts.arrays import FloatArray
-from trnbench.facts.catalog.search import Catalog, open_catalog
+from trnbench.facts.catalog.search import Catalog
 from trnbench.facts.parsing import moved_text
 from trnbench.facts.records import State, field, replace
 from trnbench.facts.units import DAY_S, HOUR_S
@@ -66,17 +66,15 @@ def _of_types(prices: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...
 
 
 def with_job(
-    catalog: Catalog | None, model: str, options: Mapping[str, Any]
+    catalog: Catalog, model: str, options: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """Return a model and options; for "FLEET:JOB" those of the job, but for those given.
+    """The model and the options of the job "FLEET:JOB", but for the options given.
 
     FLEET is the name of a shipped fleet or a path; JOB may be left out where there is only one.
     """
-    if ":" not in model and not model.endswith(".toml"):
-        return model, dict(options)
     given = {name: value for name, value in options.items() if value not in (None, (), "")}
     named, _, wanted = (model, "", "") if model.endswith(".toml") else model.rpartition(":")
-    fleet = fleet_named(catalog or open_catalog(), named)
+    fleet = fleet_named(catalog, named)
     jobs = {job.name: job for job in fleet.job}
     if not wanted and len(jobs) != 1:
         raise InputError(f"which job of {named}? write {named}:{next(iter(jobs), 'JOB')}")

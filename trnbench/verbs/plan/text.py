@@ -10,7 +10,6 @@ from trnbench.facts.workload.layout import RANK_DEGREES
 from trnbench.money.objective import Candidate, Limits
 from trnbench.money.sensitivity import Change
 from trnbench.predict.search.result import Tally
-from trnbench.show.charts.text import chart_text, first_chart
 from trnbench.show.report import Column, Report, columns, draw_marked
 from trnbench.show.row import Cell, Row, cells
 from trnbench.show.text_table import Style
@@ -192,11 +191,11 @@ def _draw(report: Report, answer: PlanAnswer, plot: bool, details: bool, style: 
         blocks.append(_table(report, answer, style))
     blocks += phase_blocks([told] if told is not None else [], style)
     if plot and answer.front:
+        from trnbench.show.charts.text import first_chart  # few ask for drawings
+
         blocks.append(first_chart(report, style))
     if answer.sensitivity is not None:
-        blocks.append(tipping_block(answer.sensitivity, style))
-        if plot and answer.sensitivity:
-            blocks.append(chart_text(tipping_chart(answer.sensitivity), style))
+        blocks.append(tipping_block(answer.sensitivity, style, plot=plot))
     if answer.confirmed:
         blocks.append(_played(answer.confirmed, style))
     if told is not None:

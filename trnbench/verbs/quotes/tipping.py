@@ -223,8 +223,11 @@ def _now(world: TippingWorld, moved: MovedInput) -> str:
             return ""
 
 
-def tipping_block(found: Sequence[Tipping], style: Style) -> str:
-    """Table of the moves that change the choice, and the inputs that do not within the furthest."""
+def tipping_block(found: Sequence[Tipping], style: Style, *, plot: bool) -> str:
+    """Table of the moves that change the choice, and the inputs that do not within the furthest.
+
+    With `plot`, its chart below.
+    """
     changing = [one for one in found if math.isfinite(one.distance)]
     still = [one.title for one in found if one not in changing]
     rows = [
@@ -242,7 +245,12 @@ def tipping_block(found: Sequence[Tipping], style: Style) -> str:
     if still:
         why = f"from a fourth to {FURTHEST:g} times the choice stays with"
         parts.append(style.wrap(f"{why}: {', '.join(still)}"))
-    return style.titled("What would change the choice", "\n".join(parts))
+    told = style.titled("What would change the choice", "\n".join(parts))
+    if not (plot and found):
+        return told
+    from trnbench.show.charts.text import chart_text  # few ask for drawings
+
+    return f"{told}\n\n{chart_text(tipping_chart(found), style)}"
 
 
 def _told(factor: float | None, to: str | None) -> tuple[str, str]:
