@@ -8,7 +8,8 @@ days only the fewest blocks that add up to it matter, hence a table of days by b
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, reduce
+from operator import or_
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,14 +41,16 @@ def cheapest_row(
     with np.errstate(invalid="ignore", divide="ignore"):
         whole = np.where(possible, np.maximum(np.ceil((needed - half) / longest), 0.0), 0.0)
         rest = np.where(possible, needed - whole * longest, 0.0)
-    counts = np.arange(len(enough))
     used = np.where(possible, lost, 0.0)
-    wanted = np.ceil((rest[..., np.newaxis] + (counts + 1) * used[..., np.newaxis]) / DAY_S)
-    places = np.clip(wanted, 0, enough.shape[1] - 1).astype(np.int64)
-    paid = enough[counts, places]
-    days = paid.min(axis=-1)
-    # The first of the least is that of the fewest blocks.
-    blocks = np.where(np.isfinite(days), paid.argmin(axis=-1) + 1.0, np.nan)
+    days, blocks = np.full(rest.shape, np.inf), np.full(rest.shape, np.nan)
+    for count, enough_days in enumerate(enough, start=1):
+        # So many blocks, and more of them, have more days than are needed.
+        if enough_days[0] >= days.max(initial=0.0):
+            break
+        wanted = np.ceil((rest + count * used) / DAY_S)
+        paid = enough_days[np.clip(wanted, 0, len(enough_days) - 1).astype(np.int64)]
+        fewer = paid < days
+        days, blocks = np.where(fewer, paid, days), np.where(fewer, float(count), blocks)
     return (
         np.where(possible, days + whole * rules.longest_days, np.nan),
         np.where(possible, blocks + whole, np.nan),
@@ -119,14 +122,12 @@ def _fewest_sizes(sizes: tuple[int, ...], most: int) -> FloatArray:
 def _fewest(parts: tuple[int, ...], most: int) -> FloatArray:
     """Fewest parts that add up to each of 0 to `most`; infinite where no parts do."""
     fewest = np.full(most + 1, np.inf)
-    fewest[0] = 0
     # With one part more, what was reached last reaches further: each total is met first with the
-    # fewest.
-    count, reached = 0, fewest == 0
-    while reached.any():
-        further = np.zeros(most + 1, dtype=np.bool_)
-        for part in parts:
-            further[part:] |= reached[: max(most + 1 - part, 0)]
-        count, reached = count + 1, further & np.isinf(fewest)
-        fewest[reached] = count
+    # fewest. Totals are bits of a whole number, so that a part is added to all of them by a shift.
+    count, missing, reached = 0, (1 << most + 1) - 1, 1
+    while reached:
+        bits = np.frombuffer(reached.to_bytes(most // 8 + 1, "little"), dtype=np.uint8)
+        fewest[np.flatnonzero(np.unpackbits(bits, bitorder="little"))] = count
+        missing &= ~reached
+        count, reached = count + 1, missing & reduce(or_, (reached << part for part in parts), 0)
     return fewest
