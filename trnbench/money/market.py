@@ -35,7 +35,7 @@ class Market(Record, eq=False):
     reliability: Reliability
     stated: Stated = AS_KNOWN
     compiling: tuple[Compiling, ...] = ()
-    """On each cluster; none where graphs are not compiled before a run."""
+    """On each cluster, or once for all; none where graphs are not compiled before a run."""
     interval_s: float | None = None
     """Seconds between checkpoints; None for the best interval."""
 
@@ -72,7 +72,7 @@ class Market(Record, eq=False):
         return replace(
             self,
             nodes=np.full(times.shape, nodes),
-            compiling=self.compiling[place : place + 1] * times.size,
+            compiling=self.compiling[place : place + 1],
             speeds=tuple(
                 (tokens, per_s[place] * (times if part in (None, number) else np.ones_like(times)))
                 for number, (tokens, per_s) in enumerate(self.speeds)
