@@ -13,6 +13,7 @@ further chunk takes at least what its bytes need there.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -145,8 +146,8 @@ def form_of(
         profile=profile,
         tuning=tuning,
         lines=lines,
-        first_lines=np.cumsum(counts) - counts,
-        first_rounds=np.cumsum((0, *rounds[:-1])),
+        first_lines=counts.cumsum() - counts,
+        first_rounds=np.array([0, *accumulate(rounds[:-1])]),
         phases=phases,
         rounds=rounds,
         shape=(profile.lanes, kinds, counts.tobytes(), rounds, phases.tobytes()),
