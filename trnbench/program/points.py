@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,16 +37,6 @@ def offset(index: Sequence[IntArray], shape: tuple[int, ...]) -> IntArray:
             found *= number(size)
             found += axis.astype(number, copy=False)
     return np.zeros(len(index[0]), np.int64) if found is None else found.astype(np.int64)
-
-
-class SomeLayouts(Protocol):
-    """Some layouts of a grid."""
-
-    def __len__(self) -> int:
-        """Number of layouts."""
-
-    def pick(self, array: NDArray[Number]) -> NDArray[Number]:
-        """Numbers of an array for each layout; a single number for all stays single."""
 
 
 class Points(Record, eq=False):

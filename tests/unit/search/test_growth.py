@@ -10,7 +10,6 @@ from trnbench.engines.analytic.step.memory_growth import LargestMicroBatch, Pipe
 from trnbench.facts.records import replace
 from trnbench.predict.search import search as walk
 from trnbench.predict.search.legality import families
-from trnbench.predict.search.rows import Rows
 from trnbench.predict.search.runs import played
 from trnbench.predict.search.search import search
 from trnbench.predict.search.space import space_of
@@ -65,8 +64,10 @@ def agreed(asked, scales=(0.3, 1.0, 3.0)):
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "interleaved"])
-def test_a_row_is_cut_where_the_memory_of_each_layout_says(schedule):
-    assert agreed(replace(DENSE, layout=DENSE.layout.changed(schedule=schedule))) > 50
+@pytest.mark.parametrize("pp", [None, 2])
+def test_a_row_is_cut_where_the_memory_of_each_layout_says(schedule, pp):
+    layout = DENSE.layout.changed(schedule=schedule, pp=pp)
+    assert agreed(replace(DENSE, layout=layout)) > (50 if pp is None else 5)
 
 
 @pytest.mark.parametrize("recompute", ["full:2", "attention-core", "full"])
@@ -118,19 +119,6 @@ def test_no_formula_tells_where_tensors_do_not_grow_evenly():
     memory, *_ = next(kinds_of_rows(DENSE))
     assert memory.grows_evenly
     assert not JobMemory.of(memory.program, late).grows_evenly
-
-
-def test_layouts_of_a_row_before_a_place_are_counted():
-    rows = Rows(
-        shape=(3, 5),
-        index=(np.arange(3),),
-        start=np.array([0, 3, 0]),
-        count=np.array([3, 1, 3]),
-        sizes=np.array([0, 2, 4, 3]),
-    )
-    assert rows.before(np.array([3, 3, 5])).tolist() == [2, 0, 3]
-    # Of some of the rows: the table holds sizes of others, too.
-    assert rows.at(np.array([1])).before(np.array([4])).tolist() == [1]
 
 
 @pytest.mark.parametrize("best", ["of all", "of each"])

@@ -51,22 +51,25 @@ def test_rows_are_cut_where_enough_layouts_are_together():
 
 
 counts = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(1, 4)), min_size=1)
-numbers = np.arange(60.0).reshape(SHAPE)
-spans = st.sampled_from([(slice(None),) * 3, (slice(0, 1), *(slice(None),) * 2)])
-narrow = st.sampled_from([slice(None), slice(0, 1)])
 
 
-@given(counts, spans, narrow)
-def test_looks_at_rows_pick_what_their_layouts_do(drawn, span, last):
-    rows = rows_of(TABLE, drawn)
-    array = numbers[span][..., last]
-    every = rows.points()
-    number = np.repeat(np.arange(len(rows)), rows.count)
-    ahead = np.concatenate([np.arange(held) for held in rows.count])
-    looked = rows.looked_at(number, ahead)
-    assert looked.pick(array).tolist() == every.pick(array).tolist()
-    one_each = rows.looked_at(None, rows.count - 1)
-    assert one_each.pick(array).tolist() == rows.last.pick(array).tolist()
+parts = st.lists(st.sets(st.integers(0, 4), min_size=1).map(sorted), min_size=1, max_size=4)
+
+
+@given(parts, st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), min_size=1))
+def test_layouts_before_a_place_are_those_with_smaller_sizes(table, wanted):
+    held = [table[number % len(table)] for number, _ in wanted]
+    begins = np.cumsum([0, *map(len, table)])
+    rows = Rows(
+        shape=SHAPE,
+        index=(np.zeros(len(held), int),) * 2,
+        start=np.array([begins[number % len(table)] for number, _ in wanted]),
+        count=np.array([*map(len, held)]),
+        sizes=np.array([size for part in table for size in part]),
+    )
+    found = rows.before(np.array([place for _, place in wanted])).tolist()
+    pairs = zip(held, wanted, strict=True)
+    assert found == [sum(size < place for size in sizes) for sizes, (_, place) in pairs]
 
 
 @given(counts, counts)

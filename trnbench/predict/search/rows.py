@@ -10,12 +10,10 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trnbench.facts.arrays import BoolArray, IntArray
-from trnbench.facts.memo import Memo
-from trnbench.facts.records import Record, field, replace
-from trnbench.program.points import Number, Points, offset
+from trnbench.facts.records import Record, replace
+from trnbench.program.points import Points
 
 
 class Rows(Record, eq=False):
@@ -30,8 +28,6 @@ class Rows(Record, eq=False):
     """Layouts of each row."""
     sizes: IntArray
     """Places along the last axis; a row's sizes lie together."""
-    # by shape of an array: flat position of each row's number at the first size
-    offsets: Memo[tuple[int, ...], IntArray] = field(default_factory=Memo)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -52,7 +48,6 @@ class Rows(Record, eq=False):
             index=tuple(axis.take(chosen) for axis in self.index),
             start=self.start.take(chosen),
             count=self.count.take(chosen),
-            offsets=Memo(),
         )
 
     def upto(self, count: IntArray) -> Rows:
@@ -76,23 +71,6 @@ class Rows(Record, eq=False):
         part = np.cumsum(bounds) * width
         held = np.bincount(part[:-1] + self.sizes + 1, minlength=part[-1] + width)
         return part.take(self.start), np.cumsum(held.reshape(-1, width), axis=1).ravel()
-
-    def places(self, shape: tuple[int, ...]) -> IntArray:
-        """Position of the number of each row's smallest size on the grid in an array, flat."""
-
-        def found() -> IntArray:
-            *others, sizes = shape
-            return offset(self.index[-len(others) :], tuple(others)) * sizes
-
-        return self.offsets.of(shape, found)
-
-    def looked_at(self, number: IntArray | None, ahead: IntArray) -> RowLayouts:
-        """Layouts by the number of their row, and how many of its layouts come before each.
-
-        One of each row in order, where no number is given.
-        """
-        start = self.start if number is None else self.start.take(number)
-        return RowLayouts(rows=self, number=number, sizes=self.sizes.take(start + ahead))
 
     @cached_property
     def first(self) -> Points:
@@ -129,30 +107,6 @@ class Rows(Record, eq=False):
             last = max(int(np.searchsorted(ends, before + layouts, "right")), first + 1)
             yield self.at(np.arange(first, last))
             first = last
-
-
-class RowLayouts(Record, eq=False):
-    """Some layouts of rows."""
-
-    rows: Rows
-    number: IntArray | None
-    """Row of each layout; None for one of each row in order."""
-    sizes: IntArray
-    """Place of each layout along the last axis."""
-    offsets: Memo[tuple[int, ...], IntArray] = field(default_factory=Memo)
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def pick(self, array: NDArray[Number]) -> NDArray[Number]:
-        if array.size == 1:
-            return array.reshape(())
-        return array.ravel().take(self.offsets.of(array.shape, lambda: self._places(array.shape)))
-
-    def _places(self, shape: tuple[int, ...]) -> IntArray:
-        places = self.rows.places(shape)
-        places = places if self.number is None else places.take(self.number)
-        return places + self.sizes if shape[-1] > 1 else places
 
 
 def together(shape: tuple[int, ...], parts: Sequence[Rows]) -> Rows:

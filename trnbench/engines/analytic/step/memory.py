@@ -34,7 +34,7 @@ from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
 from trnbench.facts.units import Dimension, show
 from trnbench.program.job_phases import phases_of
-from trnbench.program.points import SomeLayouts
+from trnbench.program.points import Points
 from trnbench.program.schedule import splits_backward
 from trnbench.program.stages import StageRole
 from trnbench.program.step import StepProgram
@@ -143,7 +143,7 @@ class NeededMemory(Record, eq=False):
 
     def bytes(
         self,
-        points: SomeLayouts,
+        points: Points,
         *,
         fragmentation_ratios: Sequence[float],
         flights: Flights | None = None,
@@ -227,7 +227,7 @@ class JobMemory(Record, eq=False):
 
     def bytes(
         self,
-        points: SomeLayouts,
+        points: Points,
         *,
         fragmentation_ratios: Sequence[float],
         flights: Flights | None = None,
