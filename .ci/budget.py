@@ -15,19 +15,19 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
-    "cli": 3_740,
-    "engines": 17_050,
-    "evidence": 15_440,
-    "facts": 13_230,
-    "launch": 3_400,
-    "machine": 6_470,
-    "money": 3_970,
-    "predict": 6_780,
-    "program": 7_650,
-    "show": 3_790,
-    "store": 2_180,
+    "cli": 3_590,
+    "engines": 16_960,
+    "evidence": 15_400,
+    "facts": 13_120,
+    "launch": 3_250,
+    "machine": 6_320,
+    "money": 3_820,
+    "predict": 6_570,
+    "program": 7_430,
+    "show": 3_640,
+    "store": 2_030,
     "tui": 9_000,
-    "verbs": 22_620,
+    "verbs": 22_470,
 }
 """Most lines of each folder; what stands outside of them has `OUTSIDE`."""
 OUTSIDE = 270
