@@ -1,5 +1,7 @@
 """The largest micro-batches that fit, from the straight lines on which tensors grow."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from trnbench.engines.analytic.step.memory_growth import LargestMicroBatch, Pipe
 from trnbench.facts.records import replace
 from trnbench.predict.search import search as walk
 from trnbench.predict.search.legality import families
+from trnbench.predict.search.pieces import Piece
 from trnbench.predict.search.runs import played
 from trnbench.predict.search.search import search
 from trnbench.predict.search.space import space_of
@@ -133,3 +136,15 @@ def test_the_best_count_what_fits_as_all_layouts_do(best, in_doubt, monkeypatch)
     assert tuple(some.ranked) == tuple(every.ranked)
     assert some.tally.feasible == every.tally.feasible
     assert some.tally.rejected_by_reason == every.tally.rejected_by_reason
+
+
+@pytest.mark.parametrize("model", ["llama2-7b", "mixtral-8x7b"])
+def test_layouts_leave_the_memory_with_their_search(model):
+    asked = question(model, "trn2.48xlarge", [1], batch=64, sequence=2048)
+    gc.collect()
+    gc.disable()
+    try:
+        search(asked, top=1)
+        assert not [one for one in gc.get_objects() if isinstance(one, Piece)]
+    finally:
+        gc.enable()

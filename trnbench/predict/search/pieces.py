@@ -56,12 +56,11 @@ class Piece(Record, eq=False):
         """These layouts in pieces of at most some, or of a single row."""
 
         def cut() -> tuple[Piece, ...]:
-            if self.rows.layouts <= layouts:
-                return (self,)
             chunks = self.rows.chunks(layouts)
             return tuple(Piece(rows=rows, piped=self.piped, count=count(rows)) for rows in chunks)
 
-        return self.by_size.of(layouts, cut)
+        # A piece that remembered itself would stay in memory until the next look for cycles.
+        return (self,) if self.rows.layouts <= layouts else self.by_size.of(layouts, cut)
 
     def looked_at(self, look: Looks) -> BoolArray | None:
         """Mask of the rows that these variants look at; None where they look at all of them."""
