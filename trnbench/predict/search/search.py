@@ -197,7 +197,7 @@ class _Search(Pricing):
     ) -> Iterator[tuple[IntArray, Points | Rows, FloatArray | None]]:
         """Yield the number of layouts on each cluster, those that fit in a chip, and their bytes.
 
-        No bytes are worked out of many layouts where a formula tells what fits.
+        Bytes are left out where a formula tells which of many layouts fit.
         """
         by_cluster = partial(self._by_cluster, run.space)
         large = sum(piece.rows.layouts for piece in pieces) > LARGE

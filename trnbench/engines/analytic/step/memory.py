@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache, reduce
+from typing import Literal
 
 import numpy as np
 
@@ -136,7 +137,7 @@ class NeededMemory(Record, eq=False):
     program: StepProgram
     overheads: MemoryOverheads = PLAIN
     sums: GridSums = field(default_factory=GridSums)
-    grown: Memo[bool, Sequence[StageGrowth] | None] = field(default_factory=Memo)
+    grown: Memo[Literal["rank"], Sequence[StageGrowth] | None] = field(default_factory=Memo)
 
     def played(self, program: StepProgram) -> NeededMemory:
         return replace(self, program=program)
@@ -172,10 +173,10 @@ class NeededMemory(Record, eq=False):
     @property
     def growths(self) -> Sequence[StageGrowth] | None:
         """How stages grow with the micro-batch; None where some do not evenly."""
-        key = splits_backward(self.program.layout.schedule)
-        if self.overheads.gradients_made != "before" or key:
+        split = splits_backward(self.program.layout.schedule)
+        if self.overheads.gradients_made != "before" or split:
             return None
-        return self.grown.of(key, lambda: growths_of(self._reader, self.program.stages))
+        return self.grown.of("rank", lambda: growths_of(self._reader, self.program.stages))
 
     @property
     def _reader(self) -> StageReader:
