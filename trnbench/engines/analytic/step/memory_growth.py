@@ -43,7 +43,6 @@ _ALIKE = (), (1,)
 EvenGrowth: TypeAlias = tuple[FloatArray, FloatArray]
 """Bytes at no sample, and bytes of each sample."""
 
-
 WorkingSet: TypeAlias = tuple[tuple[FloatArray, FloatArray], ...]
 """Number of blocks on a stage and bytes of one of them, by kind: the largest one counts."""
 
