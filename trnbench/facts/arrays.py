@@ -46,6 +46,13 @@ def some(values: NDArray[Any] | np.bool_ | float) -> bool:
     return bool(values)
 
 
+def chosen(mask: BoolArray, values: FloatArray, others: FloatArray) -> FloatArray:
+    """`values` where the mask is true and `others` elsewhere: one of them as it is if it is all."""
+    if mask.all():
+        return values
+    return np.where(mask, values, others) if mask.any() else others
+
+
 def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
     """Distinct numbers of an array, ascending, and for each value its index among them."""
     if values.size == 1:  # mostly so for one layout, and much quicker

@@ -28,7 +28,7 @@ class Memo(Record, Generic[Key, Answer], kw_only=False, eq=False):
             answer = self._answers[key] = make()
             return answer
 
-    def __contains__(self, key: Key) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self._answers
 
     def items(self) -> Iterable[tuple[Key, Answer]]:

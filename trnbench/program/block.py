@@ -31,10 +31,18 @@ from trnbench.program.ops import (
     Phase,
     ScanOp,
 )
-from trnbench.program.optimizer import Bucket, StateBytes, buckets, state_bytes, synchronise
+from trnbench.program.optimizer import Bucket, StateBytes, WeightBuckets, buckets
 from trnbench.program.parameters import A, Parameter
 from trnbench.program.stages import is_behind
-from trnbench.program.tensor import LOGITS_DIM, Tensor, array, element_bytes, total, total_bytes
+from trnbench.program.tensor import (
+    LOGITS_DIM,
+    NOTHING,
+    Tensor,
+    array,
+    element_bytes,
+    total,
+    total_bytes,
+)
 
 ResidentCategory = Literal[
     "weights", "gradients", "optimizer", "cache", "activations", "communication", "scratch"
@@ -70,6 +78,10 @@ class Passes(Record, eq=False):
     entering: tuple[Tensor, ...]  # tensors from the block before
     recompute: str  # mode that decides what is kept between the passes
     tied: str | None  # weight that another block holds too
+
+    @property
+    def ops(self) -> tuple[Operation, ...]:
+        return (*self.forward, *self.kept.ops)
 
     @cached_property
     def peak_bytes(self) -> FloatArray:
@@ -116,14 +128,14 @@ class Block(Record, eq=False):
     gradients: Mapping[str, Tensor]  # by the name of the weight
     entering_gradients: Mapping[str, Tensor]  # by the name of the tensor, for the block before
     passes: Passes
-    buckets: tuple[Bucket, ...]
+    held: WeightBuckets
     own: BlockMemory | None = None  # its memory, where that does not follow from the passes
 
     @cached_property
     def ops(self) -> tuple[Operation, ...]:
         """All operations in order: both passes, exchanges and updates of the weights."""
         kept = self.kept
-        exchanges = [op for bucket in self.buckets for op in synchronise(self.grid, bucket)]
+        exchanges = self.held.synchronised
         return (
             *(op for op in exchanges if op.phase == "F"),
             *self.passes.forward,
@@ -172,10 +184,13 @@ class Block(Record, eq=False):
         # What the output block keeps is read again at once.
         return self.grid.activation_offload == "host" and not is_behind(self.kind)
 
-    @cached_property
-    def _states(self) -> tuple[StateBytes, ...]:
-        cached = self.passes.recompute != "full"
-        return tuple(state_bytes(self.grid, bucket, cached=cached) for bucket in self.buckets)
+    @property
+    def buckets(self) -> tuple[Bucket, ...]:
+        return self.held.buckets
+
+    @property
+    def _states(self) -> StateBytes:
+        return self.held.states(cached=self.passes.recompute != "full")
 
     @cached_property
     def _made(self) -> tuple[Resident, ...]:
@@ -188,7 +203,7 @@ class Block(Record, eq=False):
     @property
     def without_updates(self) -> Block:
         """The block without the exchanges and updates of its weights."""
-        return replace(self, buckets=())
+        return replace(self, held=WeightBuckets(grid=self.grid))
 
     def phase(self, *phases: Phase) -> tuple[Operation, ...]:
         return tuple(op for op in self.ops if op.phase in phases)
@@ -258,30 +273,6 @@ def lower(
         recompute=recompute,
         tied=tied,
     )
-    return _block(grid, kind, members, leaving, passes)
-
-
-def varied(grid: Grid, block: Block, *, recompute: str | None = None) -> Block:
-    """The same block in the ZeRO stage of `grid` and, if given, another recompute mode."""
-    # ZeRO changes exchanges and states, recompute what is kept: the passes themselves stay.
-    passes = block.passes
-    if recompute is not None and recompute != passes.recompute:
-        kept = keep(passes.forward, passes.backward.ops, recompute)
-        passes = replace(passes, kept=kept, recompute=recompute)
-    elif grid.zero == block.grid.zero:
-        return block
-    return _block(grid, block.kind, block.parameters, block.leaving, passes)
-
-
-def _block(
-    grid: Grid,
-    kind: str,
-    members: Mapping[str, Parameter],
-    leaving: tuple[Tensor, ...],
-    passes: Passes,
-) -> Block:
-    """Block from its passes, in the ZeRO stage of `grid`."""
-    backward = passes.backward
     return Block(
         kind=kind,
         grid=grid,
@@ -290,14 +281,29 @@ def _block(
         gradients=backward.weights,
         entering_gradients=backward.inputs,
         passes=passes,
-        buckets=buckets(
-            grid,
-            tuple(members.values()),
-            backward.weights,
-            quantised=_quantised(grid, passes.forward),
-            tied=passes.tied,
-        ),
+        held=_held(grid, members, passes),
     )
+
+
+def varied(grid: Grid, block: Block, *, recompute: str | None = None) -> Block:
+    """The same block in the ZeRO stages of `grid` and, if given, another recompute mode."""
+    # ZeRO changes exchanges and states, recompute what is kept: the passes themselves stay.
+    passes, held = block.passes, block.held
+    if not np.array_equal(grid.zero, block.grid.zero):
+        held = _held(grid, block.parameters, passes)
+    if recompute is not None and recompute != passes.recompute:
+        kept = keep(passes.forward, passes.backward.ops, recompute)
+        passes = replace(passes, kept=kept, recompute=recompute)
+    elif held is block.held:
+        return block
+    return replace(block, grid=grid, passes=passes, held=held, own=None)
+
+
+def _held(grid: Grid, members: Mapping[str, Parameter], passes: Passes) -> WeightBuckets:
+    own = tuple(members.values())
+    quantised = _quantised(grid, passes.forward)
+    found = buckets(grid, own, passes.backward.weights, quantised=quantised, tied=passes.tied)
+    return WeightBuckets(grid=grid, buckets=found)
 
 
 def _stays_kept(resident: Resident) -> bool:
@@ -326,7 +332,7 @@ def _quantised(grid: Grid, forward: Sequence[Operation]) -> frozenset[str]:
 def _residents(
     grid: Grid,
     members: Mapping[str, Parameter],
-    states: Sequence[StateBytes],
+    states: StateBytes,
     passes: Passes,
 ) -> tuple[Resident, ...]:
     # Weights that are never trained are in no bucket of the optimizer.
@@ -334,24 +340,22 @@ def _residents(
     fixed = (m.weight.bytes * m.held for m in members.values() if m.use == "fixed")
     for_weights = set(kept.for_weights)
     until_backward = [tensor for tensor in kept.tensors if tensor not in for_weights]
-    weights = sum((of.weights for of in states), start=0.0)
     away = grid.optimizer_offload == "host"
     return (
-        Resident("weights", array(sum(fixed, start=weights)), "step"),
-        Resident("gradients", total(of.gradients for of in states), "step"),
-        Resident("optimizer", total(of.optimizer for of in states if not away), "step"),
+        Resident("weights", array(sum(fixed, start=states.weights)), "step"),
+        Resident("gradients", states.gradients, "step"),
+        Resident("optimizer", NOTHING if away else states.optimizer, "step"),
         Resident("activations", total_bytes(until_backward), "until_backward"),
         Resident("activations", total_bytes(kept.for_weights), "until_weight"),
         Resident("activations", total_bytes(kept.waiting), "backward_to_weight"),
-        Resident("communication", total(of.gathered for of in states), "slot"),
+        Resident("communication", states.gathered, "slot"),
         Resident("scratch", passes.peak_bytes, "slot"),
     )
 
 
-def _copies(grid: Grid, states: Sequence[StateBytes], passes: Passes) -> Mapping[Copies, Resident]:
+def _copies(grid: Grid, states: StateBytes, passes: Passes) -> Mapping[Copies, Resident]:
     recipe, kept = grid.recipe, passes.kept
     smaller = element_bytes(recipe.weights) / element_bytes(recipe.gradients)
-    gradients = total(of.gradients for of in states)
     fetched = ((op.write.held_bytes - op.read.held_bytes) * (op.count > 0) for op in kept.fetched)
     # Logits of all tokens at once, of an eighth, or none.
     whole = {"full": 1.0, "chunked": 1 / LOSS_CHUNKS, "fused": 0.0}[grid.loss]
@@ -378,7 +382,7 @@ def _copies(grid: Grid, states: Sequence[StateBytes], passes: Passes) -> Mapping
     until: Lifetime = "slot" if again else "until_backward"
     unfused = total(unfused_bytes(op, recipe) for op in passes.forward)
     return {
-        "gradient_copies": Resident("gradients", array(gradients * smaller), "step"),
+        "gradient_copies": Resident("gradients", array(states.gradients * smaller), "step"),
         "gathered": Resident("activations", total(fetched), "until_weight"),
         "logits": Resident("scratch", total(logits), "slot"),
         "unfused": Resident(category, unfused * bool(kept.ops), until),

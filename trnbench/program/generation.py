@@ -135,8 +135,8 @@ class Generation(Record, eq=False):
         apart = grid.generation_nodes is not None
         share = _tensor(grid, "engine.slice", size / grid.pp / grid.ranks("data"))
         found = [_exchange("all-gather", grid, stage, whole, array(grid.pp > 1), axis="pp")]
-        if grid.zero == 3:
-            several = array(grid.ranks("data") > 1)
+        if some(sliced := grid.zero == 3):
+            several = array(sliced & (grid.ranks("data") > 1))
             found.append(_exchange("all-gather", grid, share, stage, several, axis="data"))
         if apart:
             several = array(grid.ranks("world") > 1)

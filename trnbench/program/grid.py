@@ -5,7 +5,7 @@ The lowering reads a knob as the attribute of `Grid` that bears its name, and no
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from math import prod
 from typing import Literal
@@ -56,7 +56,7 @@ class Grid(Record, eq=False):
     micro_batch: FloatArray
     global_batch: FloatArray
     sequence: FloatArray
-    zero: ZeroStage
+    zero: FloatArray
     shard: int | None
     optimizer_offload: OptimizerOffload
     activation_offload: Literal["host"] | None
@@ -225,9 +225,16 @@ if _missing:
     )
 
 
-def grid_of(layout: Layout) -> Grid:
-    """Grid of a layout; an unknown precision is an input error."""
+def grid_of(layout: Layout, zero: Sequence[ZeroStage] = ()) -> Grid:
+    """Grid of a layout; an unknown precision is an input error.
+
+    Several ZeRO stages stand along an axis in front of those of the degrees.
+    """
     values = {name: getattr(layout, name) for name in KNOBS}
     values |= {name: array(values[name]) for name in DEGREES}
     values["precision"] = recipe_named(layout.precision)
+    values["zero"] = array(layout.zero)
+    if len(zero) > 1:
+        behind = np.broadcast_shapes(*(values[name].shape for name in DEGREES))
+        values["zero"] = array(zero).reshape(-1, *(1 for _ in behind))
     return Grid(layout=layout, **values)

@@ -17,6 +17,7 @@ from trnbench.facts.records import Record, field, replace
 from trnbench.program.block import NO_PASSES, Block, BlockMemory, Copies, Resident
 from trnbench.program.generation import Generation, generation_of
 from trnbench.program.job_passes import POLICY, TRAIN, JobPass, JobPhaseName, on_host, passes_beside
+from trnbench.program.optimizer import WeightBuckets
 from trnbench.program.stages import StageClass
 from trnbench.program.step import StepProgram
 from trnbench.program.tensor import array, total
@@ -118,7 +119,7 @@ def _resting(block: Block, *, away: bool = False) -> Block:
         residents = tuple(one for one in block.residents if one.lifetime == "step")
         copies = {name: one for name, one in block.copies.items() if one.lifetime == "step"}
     own = BlockMemory(residents=residents, copies=copies, offloaded=block.offloaded)
-    return replace(block, passes=NO_PASSES, buckets=(), own=own)
+    return replace(block, passes=NO_PASSES, held=WeightBuckets(grid=block.grid), own=own)
 
 
 def _writing(program: StepProgram, resting: StepProgram, generation: Generation) -> StepProgram:
@@ -152,6 +153,6 @@ def _engine(like: Block, generation: Generation, answers: FloatArray) -> Block:
         gradients={},
         entering_gradients={},
         passes=NO_PASSES,
-        buckets=(),
+        held=WeightBuckets(grid=like.grid),
         own=BlockMemory(residents=residents, copies={}, offloaded={}),
     )

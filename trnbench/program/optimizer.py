@@ -15,12 +15,13 @@ weights that the host updated.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import product
 from typing import TypeGuard, get_args
 
 import numpy as np
 
-from trnbench.facts.arrays import FloatArray, some
+from trnbench.facts.arrays import BoolArray, FloatArray, chosen, some
 from trnbench.facts.records import Record, field
 from trnbench.facts.workload.choices import Op
 from trnbench.program.grid import Grid
@@ -28,6 +29,7 @@ from trnbench.program.ops import Elementwise, Operation, Phase, collective_op
 from trnbench.program.parameters import Parameter, Replicas, Use
 from trnbench.program.tensor import (
     NOTHING,
+    ONE,
     Tensor,
     TensorRole,
     array,
@@ -129,7 +131,7 @@ def _bucket(
         axis=axis,
         format=grid.recipe.weights,
         frozen=False,
-        slices=grid.ranks(grid.shard_axis(axis)) if grid.zero else array(1),
+        slices=chosen(grid.zero > 0, grid.ranks(grid.shard_axis(axis)), ONE),
         elements=every,
         gradient_elements=array(of_dense + touched),
         # A row of a table has one number of state (row-wise Adagrad), a weight has two.
@@ -191,6 +193,16 @@ class _Flat(Record, eq=False):
         return self.tensor("gradients.slice", elements, self.grid.recipe.reduction, "gradient")
 
     @property
+    def scattered(self) -> tuple[Tensor, Tensor]:
+        """What sums in slices read and write."""
+        return self.gradient, self.gradient_slice
+
+    @property
+    def gathered(self) -> tuple[Tensor, Tensor]:
+        """What gathering weights reads and writes."""
+        return self.weight_slice, self.weights
+
+    @property
     def weights(self) -> Tensor:
         return self.tensor("weights", self.bucket.elements, self.bucket.format, "weight")
 
@@ -200,43 +212,45 @@ class _Flat(Record, eq=False):
         return self.tensor("weights.slice", elements, self.bucket.format, "weight")
 
     def exchange(
-        self, op: Op, phase: Phase, read: Tensor, write: Tensor, axis: str | None = None
+        self, op: Op, phase: Phase, sent: tuple[Tensor, Tensor], zero: BoolArray, axis: str = ""
     ) -> Iterator[Operation]:
-        """Exchange along an axis, or among ranks that share slices; none for a single rank."""
+        """Exchange of layouts with some ZeRO stages; none for a single rank.
+
+        It runs along an axis, or among ranks that share slices.
+        """
         axis = axis or self.shard
-        ranks = self.grid.ranks(axis)
-        present = (ranks > 1) & (self.bucket.elements > 0)
+        ranks, (_, write) = self.grid.ranks(axis), sent
+        present = zero & (ranks > 1) & (self.bucket.elements > 0)
         if some(present):
             name, count = f"{write.name}.{op}", array(present)
-            yield collective_op(op, axis, phase, (read, write), ranks, name=name, count=count)
+            yield collective_op(op, axis, phase, sent, ranks, name=name, count=count)
 
 
 def synchronise(grid: Grid, bucket: Bucket) -> Iterator[Operation]:
     """Exchanges and update of a bucket, by its ZeRO stage."""
-    flat = _Flat(grid=grid, bucket=bucket)
-    zero = grid.zero
+    flat, zero = _Flat(grid=grid, bucket=bucket), grid.zero
     # ZeRO 3 has no whole weights between passes: each pass gathers them, frozen ones too.
-    if zero == 3:
+    if some(zero == 3):
         for phase in ("F", "B_input"):
-            yield from flat.exchange("all-gather", phase, flat.weight_slice, flat.weights)
+            yield from flat.exchange("all-gather", phase, flat.gathered, zero == 3)
     if bucket.frozen:
         return
-    if zero >= 2:
-        yield from flat.exchange("reduce-scatter", "B_weight", flat.gradient, flat.gradient_slice)
+    if some(zero >= 2):
+        yield from flat.exchange("reduce-scatter", "B_weight", flat.scattered, zero >= 2)
     # Once a step: sums among the ranks of a stage, then over its replicas.
     yield from _within_stage(grid, bucket, flat)
-    if zero == 0:
-        whole = flat.gradient
-        yield from flat.exchange("all-reduce", "optimizer", whole, whole, bucket.axis)
-    elif zero == 1:
-        yield from flat.exchange("reduce-scatter", "optimizer", flat.gradient, flat.gradient_slice)
+    if some(zero == 0):
+        whole = flat.gradient, flat.gradient
+        yield from flat.exchange("all-reduce", "optimizer", whole, zero == 0, bucket.axis)
+    if some(zero == 1):
+        yield from flat.exchange("reduce-scatter", "optimizer", flat.scattered, zero == 1)
     # Shard groups have each summed their own samples: ranks with like slices add up.
-    if zero and grid.shard is not None:
-        part = flat.gradient_slice
-        yield from flat.exchange("all-reduce", "optimizer", part, part, "copies")
+    if grid.shard is not None and some(zero):
+        part = flat.gradient_slice, flat.gradient_slice
+        yield from flat.exchange("all-reduce", "optimizer", part, zero > 0, "copies")
     yield from _update(grid, bucket, flat)
-    if zero in (1, 2):
-        yield from flat.exchange("all-gather", "optimizer", flat.weight_slice, flat.weights)
+    if some(once := (zero == 1) | (zero == 2)):
+        yield from flat.exchange("all-gather", "optimizer", flat.gathered, once)
 
 
 def _within_stage(grid: Grid, bucket: Bucket, flat: _Flat) -> Iterator[Operation]:
@@ -336,6 +350,32 @@ class StateBytes(Record, eq=False):
     gathered: FloatArray  # in ZeRO 2 and 3, of one block at a time
 
 
+class WeightBuckets(Record, eq=False):
+    """Weights of a block, their updates and their states, equal in all recompute modes."""
+
+    grid: Grid
+    buckets: tuple[Bucket, ...] = ()
+    _known: dict[bool, StateBytes] = field(default_factory=dict)
+
+    @cached_property
+    def synchronised(self) -> tuple[Operation, ...]:
+        """Exchanges and updates of the weights."""
+        return tuple(op for bucket in self.buckets for op in synchronise(self.grid, bucket))
+
+    def states(self, *, cached: bool) -> StateBytes:
+        """Bytes of all buckets; the argument is that of `state_bytes`."""
+        cached = cached and self.grid.recipe.cached
+        if cached not in self._known:
+            each = [state_bytes(self.grid, bucket, cached=cached) for bucket in self.buckets]
+            self._known[cached] = StateBytes(
+                weights=total(of.weights for of in each),
+                gradients=total(of.gradients for of in each),
+                optimizer=total(of.optimizer for of in each),
+                gathered=total(of.gathered for of in each),
+            )
+        return self._known[cached]
+
+
 def state_bytes(grid: Grid, bucket: Bucket, *, cached: bool = True) -> StateBytes:
     """Bytes of a bucket on one rank; a master copy counts as optimizer state.
 
@@ -352,15 +392,12 @@ def state_bytes(grid: Grid, bucket: Bucket, *, cached: bool = True) -> StateByte
         state = array(state + bucket.elements * element_bytes(recipe.master))
     # A block's gradients are whole before they are scattered, its weights after they are gathered:
     # for the time of one block, on top of the slices.
-    sliced = array(ranks > 1)
     gathered = NOTHING
-    if zero >= 2:
-        gathered = array(gradients * sliced)
-    if zero == 3:
-        gathered = array(gathered + weights * sliced)
+    if some(zero >= 2):
+        gathered = array((gradients * (zero >= 2) + weights * (zero == 3)) * (ranks > 1))
     return StateBytes(
-        weights=array(weights / ranks) if zero == 3 else weights,
-        gradients=array(gradients / ranks) if zero >= 2 else gradients,
-        optimizer=array(state / ranks) if zero >= 1 else state,
+        weights=array(weights / chosen(zero == 3, ranks, ONE)),
+        gradients=array(gradients / chosen(zero >= 2, ranks, ONE)),
+        optimizer=array(state / chosen(zero >= 1, ranks, ONE)),
         gathered=gathered,
     )

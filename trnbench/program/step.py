@@ -38,7 +38,7 @@ with the reasons (`legality`), and the numbers of such a layout mean nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
@@ -46,10 +46,10 @@ import numpy as np
 
 from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, combined, some
 from trnbench.facts.records import Record, replace
-from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.layout import Layout, ZeroStage
 from trnbench.facts.workload.model import Model
 from trnbench.facts.workload.recompute import of_layers, repeated_layers
-from trnbench.program.block import KEPT, Block
+from trnbench.program.block import KEPT, Block, Passes
 from trnbench.program.blocks import layers_of, lower_blocks
 from trnbench.program.grid import Grid, grid_of
 from trnbench.program.job_passes import passes_beside
@@ -96,20 +96,18 @@ class StepProgram(Record, eq=False):
         """True when some block has a backward pass."""
         return any(block.kept.ops for block in self.blocks.values())
 
-    def products(self, known: Mapping[Terms, object]) -> tuple[JoinedProducts, ...]:
-        """Matrix products joined by format, but for those that are `known` already."""
-        if known:
-            return joined_products(op for op in self._products if op.terms not in known)
-        return self._joined
-
-    @property
-    def _products(self) -> Iterator[MatMul]:
-        ops = (op for block in self.blocks.values() for op in block.ops)
-        return (op for op in ops if isinstance(op, MatMul))
+    def products(
+        self, known: Mapping[Terms, object], passed: Container[Passes] = ()
+    ) -> tuple[JoinedProducts, ...]:
+        """Matrix products joined by format, but for `known` ones and those of some passes."""
+        fresh = [block for block in self.blocks.values() if block.passes not in passed]
+        if not known and len(fresh) == len(self.blocks):
+            return self._joined
+        return joined_products(op for op in _products(fresh) if op.terms not in known)
 
     @cached_property
     def _joined(self) -> tuple[JoinedProducts, ...]:
-        return joined_products(self._products)
+        return joined_products(_products(self.blocks.values()))
 
     @property
     def legal(self) -> BoolArray:
@@ -180,15 +178,17 @@ def training_step(
     *,
     like: StepProgram | None = None,
     known_legal: bool = False,
+    zero: Sequence[ZeroStage] = (),
 ) -> StepProgram:
     """Program of a step; a layout that does not divide comes back with its reasons.
 
     `known_legal` skips all rules. `like`: program of a layout that differs in nothing but
-    `SHARED_KNOBS` and the blocks of stages; common parts are reused.
+    `SHARED_KNOBS` and the blocks of stages; common parts are reused. Several `zero` stages stand
+    along one more axis of arrays, in front of those of the degrees.
     """
     # Reuse goes as far as knobs allow: all blocks, blocks with other states, or stages as well.
     model = model.with_depths(layout.mtp_depths)
-    grid = grid_of(layout)
+    grid = grid_of(layout, zero)
     layers = layers_of(model, grid)
     broken = () if known_legal else reasons(model, grid)
     if like is None or bool(repeated_layers(like.layout.recompute)) != bool(layers.again):
@@ -271,6 +271,7 @@ def host_states_bytes(program: StepProgram, node_ranks: int) -> FloatArray:
         return total(n * (of_kind[k] + held * kept[k]) for k, n in stage.blocks.items())
 
     of_stage = [of(stage) for stage in program.stages]
+    shape = np.broadcast_shapes(shape, *(one.shape for one in of_stage))
     ranks_of = [s.multiplicity * grid.ranks_per_stage for s in program.stages]
     each, ranks = (
         np.stack([np.broadcast_to(one, shape) for one in stages]) for stages in (of_stage, ranks_of)
@@ -280,6 +281,10 @@ def host_states_bytes(program: StepProgram, node_ranks: int) -> FloatArray:
     # A node takes ranks from the sorted stages until it is full: an upper bound for any placement.
     before = np.cumsum(ranks, axis=0) - ranks
     return array((np.clip(node_ranks - before, 0, ranks) * each).sum(axis=0))
+
+
+def _products(blocks: Iterable[Block]) -> Iterator[MatMul]:
+    return (op for block in blocks for op in block.passes.ops if isinstance(op, MatMul))
 
 
 Terms: TypeAlias = tuple[Term, ...]

@@ -16,8 +16,9 @@ axes it depends on. Axes of a layout:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from math import prod
+from operator import add
 from typing import Literal
 
 import numpy as np
@@ -167,7 +168,8 @@ def partial_after(reads: tuple[Tensor, ...], dims: tuple[Dim, ...]) -> frozenset
 
 def total(values: Iterable[FloatArray]) -> FloatArray:
     """Sum of the values; 0 without any."""
-    return array(sum(values, start=NOTHING))
+    each = [*values]
+    return array(reduce(add, each)) if each else NOTHING
 
 
 def total_bytes(tensors: Iterable[Tensor]) -> FloatArray:

@@ -9,7 +9,7 @@ from trnbench.errors import UnknownNameError
 from trnbench.facts.catalog.search import open_catalog
 from trnbench.facts.records import replace
 from trnbench.facts.workload.choices import OPS
-from trnbench.facts.workload.layout import Layout
+from trnbench.facts.workload.layout import Layout, ZeroStage
 from trnbench.facts.workload.library import load_model
 from trnbench.facts.workload.model import Attention as Heads
 from trnbench.facts.workload.model import Mlp, Model, Moe, Position, Transformer, Vocabulary
@@ -17,7 +17,7 @@ from trnbench.facts.workload.weights import parameter_count, weights
 from trnbench.program.ops import AttentionOp, CollectiveOp, Elementwise, MatMul
 from trnbench.program.precision import RECIPES, recipe_named
 from trnbench.program.reasons import divisors_near
-from trnbench.program.step import training_step
+from trnbench.program.step import host_states_bytes, training_step
 
 
 def decoder(
@@ -827,6 +827,51 @@ def test_a_program_made_like_another_is_the_one_made_anew(recompute, zero):
             assert np.array_equal(sent.size_bytes, again.size_bytes)
     assert np.array_equal(found.hardware_flop, anew.hardware_flop)
     assert found.layout is other
+
+
+@pytest.mark.parametrize("shard", [None, 4])
+@pytest.mark.parametrize("offload", ["none", "host"])
+def test_zero_stages_along_an_axis_are_the_programs_of_each(offload, shard):
+    stages: tuple[ZeroStage, ...] = (1, 2, 3) if shard else (0, 1, 2, 3)
+    asked = layout(
+        tp=np.array([[1], [2]]),
+        dp=np.array([[8, 1]]),
+        micro_batch=1,
+        shard=shard,
+        zero=stages[0],
+        optimizer_offload=offload,
+        precision="bf16-master",
+    )
+    shape = (2, 2)
+    together = training_step(decoder(), asked, known_legal=True, zero=stages)
+
+    def held(program, place):
+        return [
+            np.broadcast_to(one.bytes, (len(stages), *shape))[place]
+            for block in program.blocks.values()
+            for one in (*block.residents, *block.copies.values())
+        ]
+
+    def sent(program, place):
+        found: dict[object, np.ndarray] = {}
+        for op in (op for block in program.blocks.values() for op in block.collectives):
+            size = np.broadcast_to(op.size_bytes * op.count, (len(stages), *shape))[place]
+            key = op.name, op.phase
+            found[key] = found.get(key, 0) + size
+        return {key: size.tolist() for key, size in found.items() if size.any()}
+
+    def updated(program, place):
+        ops = (op for block in program.blocks.values() for op in block.phase("optimizer"))
+        updates = (op for op in ops if isinstance(op, Elementwise))
+        return [np.broadcast_to(op.bytes, (len(stages), *shape))[place] for op in updates]
+
+    for place, stage in enumerate(stages):
+        alone = training_step(decoder(), replace(asked, zero=stage), known_legal=True)
+        assert np.array_equal(held(together, place), held(alone, place))
+        assert sent(together, place) == sent(alone, place)
+        assert np.array_equal(updated(together, place), updated(alone, place))
+        on_host = np.broadcast_to(host_states_bytes(together, 16), (len(stages), *shape))[place]
+        assert np.array_equal(on_host, np.broadcast_to(host_states_bytes(alone, 16), shape))
 
 
 @pytest.mark.parametrize("zero", [0, 2, 3])

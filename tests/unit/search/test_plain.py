@@ -94,7 +94,7 @@ def test_layouts_nearly_as_fast_as_the_best_count_beside_those_asked_for():
     ranking = PlainRanking(1)
     assert ranking.worst(np.array([2.0])) == np.inf
     points = Points(shape=(1,), index=(first,))
-    run: Any = SimpleNamespace(whole=whole)
-    ranking.add(0, run, points, first, (np.array([10.0]), np.ones(1)))
+    run: Any = SimpleNamespace(whole=whole, schedule="1f1b")
+    ranking.add(0, run, points, (first, np.array([10.0]), np.ones(1)))
     assert ranking.worst(np.array([10.0])) == pytest.approx(10.3)
     assert ranking.worst(np.array([11.0])) == 11

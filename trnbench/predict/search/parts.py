@@ -10,11 +10,11 @@ from math import prod
 
 import numpy as np
 
-from trnbench.facts.arrays import BoolArray, IntArray
-from trnbench.facts.records import replace
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.records import Record, replace
 from trnbench.predict.search.legality import OUTER, PLACE, ScheduleFamily
 from trnbench.predict.search.question import SearchQuestion
-from trnbench.predict.search.space import ALONG, Space, space_of
+from trnbench.predict.search.space import ALONG, STAGES, Space, space_of
 from trnbench.program.points import Points
 
 BLOCK = 1 << 24
@@ -86,12 +86,38 @@ def _between(family: ScheduleFamily, first: int, last: int) -> ScheduleFamily:
     return replace(family, legal=family.legal.at(np.arange(start, end)))
 
 
-def trimmed(space: Space, several: Sequence[Points]) -> tuple[Space, list[Points]]:
+class Trimmed(Record, eq=False):
     """A space reduced to the values at which some of its layouts are, and these layouts in it."""
-    used = _used(space.shape, [points.index for points in several])
-    small = _reduced(space, used)
-    index = (_moved(used, points.index) for points in several)
-    return small, [Points(shape=small.shape, index=places) for places in index]
+
+    space: Space
+    layouts: tuple[Points, ...]
+    places: tuple[IntArray | None, ...]
+    """Places of the values along each axis of the whole space; None for all."""
+
+    def cut(self, array: FloatArray) -> FloatArray:
+        """The part of an array over the whole space that is left of it."""
+        for axis in range(-array.ndim, 0):
+            places = self.places[axis]
+            if places is not None and array.shape[axis] > 1:
+                array = array.take(places, axis=axis)
+        return array
+
+
+def trimmed(space: Space, several: Sequence[Points]) -> Trimmed:
+    """A space reduced to what some layouts need; their ZeRO stages stand in front."""
+    used = _used(space.shape, [points.index[STAGES:] for points in several])
+    small, stages = _reduced(space, used), (len(space.stages),)
+    return Trimmed(
+        space=small,
+        layouts=tuple(
+            Points(
+                shape=(*stages, *small.shape),
+                index=(*points.index[:STAGES], *_moved(used, points.index[STAGES:])),
+            )
+            for points in several
+        ),
+        places=tuple(None if mask.all() else np.flatnonzero(mask) for mask in used),
+    )
 
 
 def _used(shape: tuple[int, ...], several: Sequence[tuple[IntArray, ...]]) -> tuple[BoolArray, ...]:

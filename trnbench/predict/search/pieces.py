@@ -16,20 +16,29 @@ from trnbench.facts.calibration.coverage import DEGREES
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, field, replace
 from trnbench.predict.search.bounds import Floors
-from trnbench.predict.search.legality import OUTER, Looks
+from trnbench.predict.search.legality import OUTER, PLACE, Looks
 from trnbench.predict.search.rows import Rows
 from trnbench.predict.search.runs import Programs, Run, played
+from trnbench.predict.search.space import STAGES
 from trnbench.program.points import Points
 from trnbench.program.stages import StageRole
 from trnbench.program.step import StepProgram
 
+StageLooks: TypeAlias = "tuple[Looks | None, ...]"
+"""Variants that look at a schedule's layouts in each ZeRO stage; None where none does."""
+
 
 class LookedLayouts(Record, eq=False):
-    """Layouts of a piece that some variants look at, with their number on each cluster."""
+    """Layouts of a piece that variants look at, ZeRO stages first, with their number by cluster."""
 
-    mask: BoolArray | None  # of the piece's rows; None for all of them
     rows: Rows
     count: IntArray
+    flights: Flights = field(default_factory=dict)
+    """Micro-batches in flight, computed once per schedule and shared by all variants."""
+
+    @cached_property
+    def points(self) -> Points:
+        return self.rows.points()
 
     @cached_property
     def pipelines(self) -> Pipelines:
@@ -41,45 +50,38 @@ class Piece(Record, eq=False):
 
     rows: Rows
     piped: bool
-    count: IntArray
-    """Layouts of the piece on each cluster."""
-    flights: Flights = field(default_factory=dict)
-    """Micro-batches in flight, computed once per schedule and shared by all variants."""
-    by_look: Memo[int, LookedLayouts] = field(default_factory=Memo)
+    by_looks: Memo[tuple[int, ...], LookedLayouts] = field(default_factory=Memo)
     by_size: Memo[int, tuple[Piece, ...]] = field(default_factory=Memo)
 
-    @cached_property
-    def points(self) -> Points:
-        return self.rows.points()
-
-    def chunks(self, layouts: int, count: Callable[[Rows], IntArray]) -> tuple[Piece, ...]:
+    def chunks(self, layouts: int) -> tuple[Piece, ...]:
         """These layouts in pieces of at most some, or of a single row."""
 
         def cut() -> tuple[Piece, ...]:
-            chunks = self.rows.chunks(layouts)
-            return tuple(Piece(rows=rows, piped=self.piped, count=count(rows)) for rows in chunks)
+            return tuple(Piece(rows=rows, piped=self.piped) for rows in self.rows.chunks(layouts))
 
         # A piece that remembered itself would stay in memory until the next look for cycles.
         return (self,) if self.rows.layouts <= layouts else self.by_size.of(layouts, cut)
 
-    def looked_at(self, look: Looks) -> BoolArray | None:
-        """Mask of the rows that these variants look at; None where they look at all of them."""
-        if look.everywhere:
-            return None
-        mask: BoolArray = look.at[self.rows.index[:OUTER]]
-        return None if mask.all() else mask
-
-    def seen(self, look: Looks, count: Callable[[Rows], IntArray]) -> LookedLayouts:
+    def seen(self, looks: StageLooks, count: Callable[[Rows], IntArray]) -> LookedLayouts:
         """The layouts that these variants look at."""
 
         def found() -> LookedLayouts:
-            mask = self.looked_at(look)
-            if mask is None:
-                return LookedLayouts(mask=None, rows=self.rows, count=self.count)
-            rows = self.rows.some(mask)
-            return LookedLayouts(mask=mask, rows=rows, count=count(rows))
+            chosen = [self._looked_at(look) for look in looks]
+            stages = np.arange(len(looks), dtype=PLACE)
+            rows = self.rows.at(np.concatenate(chosen))
+            index = np.repeat(stages, [*map(len, chosen)]), *rows.index
+            rows = replace(rows, shape=(len(looks), *rows.shape), index=index)
+            return LookedLayouts(rows=rows, count=count(rows))
 
-        return self.by_look.of(id(look), found)
+        return self.by_looks.of(tuple(map(id, looks)), found)
+
+    def _looked_at(self, look: Looks | None) -> IntArray:
+        """Numbers of the rows that these variants look at."""
+        if look is None:
+            return np.zeros(0, dtype=np.int64)
+        if look.everywhere:
+            return np.arange(len(self.rows))
+        return np.flatnonzero(look.at[self.rows.index[:OUTER]])
 
     def roles(self, program: StepProgram) -> tuple[StageRole, ...]:
         """Stage classes of these layouts, first the class that usually needs the most memory."""
@@ -88,15 +90,17 @@ class Piece(Record, eq=False):
         return tuple(roles[::-1] if program.layout.schedule == "gpipe" else roles)
 
 
-LookedAt: TypeAlias = "tuple[tuple[Piece, ...], Looks]"
+LookedAt: TypeAlias = "tuple[tuple[Piece, ...], StageLooks]"
 """Layouts of a schedule, as some of its variants look at them."""
 
 
 class Batch(Record, eq=False):
-    """Layouts of a run that fit in memory."""
+    """Layouts of a schedule and of variants in all ZeRO stages that fit in memory."""
 
-    number: int
     run: Run
+    """The run that stands for those of all stages."""
+    runs: tuple[tuple[int, Run] | None, ...]
+    """The run of each stage, and its number."""
     memory: JobMemory
     layouts: Points | Rows
     memory_bytes: FloatArray | None
@@ -128,7 +132,15 @@ class Batch(Record, eq=False):
     @property
     def clusters(self) -> IntArray:
         """Cluster of each of these layouts, or of each row of them."""
-        return self.run.space.clusters[self.layouts.index[0]]
+        return self.run.space.clusters_of(self.layouts)
+
+    def of_stages(self, points: Points) -> Iterator[tuple[int, Run, Points, IntArray]]:
+        """Yield the runs of some layouts of each stage, and their numbers among all."""
+        stages, index = points.index[0], points.index[STAGES:]
+        for stage, known in enumerate(self.runs):
+            if known is not None and len(mine := np.flatnonzero(stages == stage)):
+                places = tuple(axis.take(mine) for axis in index)
+                yield *known, Points(shape=points.shape[STAGES:], index=places), mine
 
     def bytes_at(self, fragmentation_ratio: float) -> FloatArray:
         """Bytes that each of these layouts needs on a rank, listed one by one."""
@@ -154,7 +166,7 @@ class Batch(Record, eq=False):
     def onto(self, programs: Programs, points: Points) -> Batch:
         """These layouts as `points` of a smaller grid."""
         program = programs.of(self.run.variant)
-        return replace(self, trimmed=(played(program, self.run.whole.schedule), points))
+        return replace(self, trimmed=(played(program, self.run.schedule), points))
 
     def some(self, mask: BoolArray) -> Batch:
         """Layouts, or rows of them, where a mask over them is true."""

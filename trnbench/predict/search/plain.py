@@ -44,11 +44,10 @@ class PlainRanking:
         number: int,
         run: Run,
         points: Points,
-        cluster: IntArray,
-        scored: tuple[FloatArray, FloatArray],
+        scored: tuple[IntArray, FloatArray, FloatArray],
     ) -> None:
-        """Add layouts of a run: their scores, and the bytes that they need."""
-        score, size = scored
+        """Add layouts of a run: their clusters, their scores, and the bytes that they need."""
+        cluster, score, size = scored
         values = {name: _values(run, points, name) for name in _DEGREES}
         self._fastest.add(number, points, cluster, score, size)
         level = sum(((values[name] > 1).astype(int) for name in _DEGREES), _modes(run.whole))
@@ -81,7 +80,7 @@ class PlainRanking:
 
 def usual(run: Run, points: Points) -> BoolArray:
     """True of layouts of which one may be the usual one."""
-    if run.whole.schedule != "1f1b":
+    if run.schedule != "1f1b":
         return np.zeros(len(points), dtype=np.bool_)
     values = {name: _values(run, points, name) for name in ("tp", "cp", "vpp", "pp")}
     plain = (values["cp"] == 1) & (values["vpp"] == 1) & (values["pp"] < STAGES)

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 
-from trnbench.engines.analytic.step.compute import Products
+from trnbench.engines.analytic.step.compute import PhaseSeconds, Products
 from trnbench.engines.analytic.step.engines import Engines, keep_forms
 from trnbench.engines.analytic.step.exchanges import Exchanges, exchanges_of
 from trnbench.engines.analytic.step.job_time import JobPrices, job_prices
@@ -139,13 +139,15 @@ class Pricing(SearchState):
         """Price layouts, the most promising ones first; of a large grid on the part they are in."""
         space = some[0].batch.run.space
         if prod(space.shape) > LARGE:
-            small, several = trimmed(space, [one.batch.points for one in some])
-            programs = Programs(space=small)
+            small = trimmed(space, [one.batch.points for one in some])
+            programs, whole, products = Programs(space=small.space), products, Products()
             some = [
                 replace(one, batch=one.batch.onto(programs, points))
-                for one, points in zip(some, several, strict=True)
+                for one, points in zip(some, small.layouts, strict=True)
             ]
-            space = small
+            for one in some:
+                _carry_over(one.batch, whole, products, small.cut)
+            space = small.space
         exchanges = self._exchanges(space, [one.batch for one in some])
         # The most promising come first: they may leave out others without a price.
         least_s = self._least(some, self.top, sure=False)
@@ -191,7 +193,7 @@ class Pricing(SearchState):
                 batch = batch if mask.all() else batch.some(mask)
             variant = batch.run.variant
             # A schedule changes when things happen; what they cost, only if it splits slots.
-            key = block_modes(variant), splits_backward(batch.run.whole.schedule)
+            key = block_modes(variant), splits_backward(batch.run.schedule)
             program, _ = batch.priced
             if key not in prices:
                 prices[key] = job_prices(
@@ -257,7 +259,9 @@ class Pricing(SearchState):
                 self.counts.reject(rule, self.counts.by_cluster(part.clusters[~priced]))
                 part, step_time_s = part.some(priced), step_time_s[priced]
             self.counts.price(part.clusters)
-            self.hooks.watch(Seen(run=part.run, points=part.points, step_time_s=step_time_s))
+            if self.hooks.watch is not None:
+                for _, run, points, mine in part.of_stages(part.points):
+                    self.hooks.watch(Seen(run=run, points=points, step_time_s=step_time_s[mine]))
             self._keep(part, step_time_s)
             self.tell()
 
@@ -281,13 +285,32 @@ class Pricing(SearchState):
             step_time_s, score_s = step_time_s[mine], score_s[mine]
             points = batch.points
         size = batch.bytes_at(self.lost[-1])
-        self.ranking.add(batch.number, points, clusters, score_s, size)
-        if self.plain is not None:
-            self.plain.add(batch.number, batch.run, points, clusters, (score_s, size))
-        if self._covered:
-            # The fastest layout within the rows is shown beside a faster one beyond them.
-            some = points.some(within), clusters[within], step_time_s[within], size[within]
-            self.sure.add(batch.number, *some)
+        for number, run, some, at in batch.of_stages(points):
+            scored = clusters[at], score_s[at], size[at]
+            self.ranking.add(number, some, *scored)
+            if self.plain is not None:
+                self.plain.add(number, run, some, scored)
+            if self._covered:
+                # The fastest layout within the rows is shown beside a faster one beyond them.
+                inside = within[at]
+                found = (column[at][inside] for column in (clusters, step_time_s, size))
+                self.sure.add(number, some.some(inside), *found)
 
     def tell(self) -> None:
         self.hooks.progress(self.counts.done, self.expected, "layouts")
+
+
+def _carry_over(
+    batch: Batch, whole: Products, onto: Products, cut: Callable[[FloatArray], FloatArray]
+) -> None:
+    """Seconds of passes on a whole grid, as those of the same passes on the part that is priced."""
+    onto.reasons.update(whole.reasons)
+    known, (program, _) = batch.memory.program.blocks, batch.priced
+    for kind, block in program.blocks.items():
+        if kind in known and known[kind].passes in whole.passes:
+            parts = whole.passes.of(known[kind].passes, dict)
+            onto.passes.of(block.passes, partial(_each, cut, parts))
+
+
+def _each(cut: Callable[[FloatArray], FloatArray], parts: PhaseSeconds) -> PhaseSeconds:
+    return {key: cut(seconds) for key, seconds in parts.items()}

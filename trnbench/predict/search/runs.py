@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -22,8 +23,12 @@ class Run(Record, eq=False):
 
     space: Space
     variant: Variant
-    whole: Layout
-    """The space's grid in this variant and schedule, as one layout of arrays."""
+    schedule: Schedule
+
+    @cached_property
+    def whole(self) -> Layout:
+        """The space's grid in this variant and schedule, as one layout of arrays."""
+        return self.space.layout(self.schedule, self.variant)
 
     def nodes(self, place: int) -> int:
         """Instances of the layout at a flat index of the grid, with those that generate answers."""
@@ -76,7 +81,7 @@ class Seen(Record, eq=False):
 
 
 class Programs(Record, eq=False):
-    """Programs of a space's variants, each lowered at its first use."""
+    """Programs of a space's variants in all ZeRO stages, each lowered at its first use."""
 
     space: Space
     known: Memo[Variant, StepProgram] = field(default_factory=Memo)
@@ -88,14 +93,17 @@ class Programs(Record, eq=False):
         return self.known.of(variant, lambda: self._lowered(variant))
 
     def _lowered(self, variant: Variant) -> StepProgram:
-        layout = self.space.layout(self.space.schedules[0], variant)
+        model, layout = (
+            self.space.question.model,
+            self.space.layout(self.space.schedules[0], variant),
+        )
         # Variants with the same blocks differ only in what their stages hold: they share
         # operations.
         own = block_modes(own_modes(variant))
         # Those that repeat the same share the backward pass, too.
         repeats = own.changed(recompute=variant["recompute"])
         like = self.likely.get(repeats) or self.likely.get(own)
-        program = training_step(self.space.question.model, layout, like=like, known_legal=True)
+        program = training_step(model, layout, like=like, known_legal=True, zero=self.space.stages)
         self.likely[own] = self.likely[repeats] = program
         return program
 
@@ -120,7 +128,7 @@ def _alike(one: Space, other: Space) -> bool:
     return (
         one.shape == other.shape
         and all(np.array_equal(one.axes[name], other.axes[name]) for name in ALONG)
-        and one.schedules == other.schedules
+        and (one.schedules, one.stages) == (other.schedules, other.stages)
         and (asked.ranks_per_node, asked.completed) == (also.ranks_per_node, also.completed)
         and (asked.model, asked.layout) == (also.model, also.layout)
     )
@@ -133,7 +141,7 @@ class SearchHooks(Record):
     """Called with (layouts done, valid layouts expected in all, the word "layouts")."""
     cancel: Callable[[], bool] = lambda: False
     """Ends the search once it returns true; results up to then are kept."""
-    watch: Callable[[Seen], None] = lambda seen: None
+    watch: Callable[[Seen], None] | None = None
     """Called with every layout that was priced."""
     lowered: SharedPrograms = field(default_factory=SharedPrograms)
     """Programs that searches with the same hooks share."""

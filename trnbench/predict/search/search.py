@@ -37,8 +37,9 @@ therefore cut between clusters, and `result.reunited` puts the answers together.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import cast
 
 import numpy as np
 
@@ -46,11 +47,11 @@ from trnbench.engines.analytic.step.memory import JobMemory
 from trnbench.engines.analytic.step.memory_growth import Room
 from trnbench.errors import InputError
 from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, keep_freed_memory
-from trnbench.facts.records import Record
-from trnbench.facts.workload.layout import Schedule
+from trnbench.facts.records import Record, replace
+from trnbench.facts.workload.layout import Schedule, ZeroStage
 from trnbench.predict.search.answer import Best, answer
 from trnbench.predict.search.counts import MEMORY
-from trnbench.predict.search.legality import Looks, ScheduleFamily, families
+from trnbench.predict.search.legality import ScheduleFamily, families
 from trnbench.predict.search.parts import blocks, parts
 from trnbench.predict.search.pieces import Batch, LookedAt, LookedLayouts, Piece
 from trnbench.predict.search.pricing import CHUNK, Pricing
@@ -60,6 +61,7 @@ from trnbench.predict.search.rows import Rows
 from trnbench.predict.search.runs import Run, SearchHooks, joined, played
 from trnbench.predict.search.space import Space, Variant, space_of
 from trnbench.program.points import Points
+from trnbench.program.stages import StageRole
 from trnbench.program.step import host_states_bytes
 
 __all__ = ["SearchHooks", "Share", "search"]
@@ -125,61 +127,77 @@ class _Search(Pricing):
         """Search every variant: memory of all layouts first, then time of those that fit."""
         # Families share valid layouts among variants; the walk below goes variant by variant,
         # because each lowers a program.
-        of_variant: dict[Variant, list[tuple[Schedule, LookedAt]]] = {}
+        stages, none = space.stages, (None,) * len(space.stages)
+        of_variant: dict[Variant, dict[Schedule, LookedAt]] = {}
         for sorted_out in valid:
-            pieces = self._pieces(space, sorted_out)
+            pieces, schedule = self._pieces(space, sorted_out), sorted_out.schedule
             for look in sorted_out.looks if pieces else ():
                 for variant in look.variants if look.at.any() else ():
-                    family_of_look = sorted_out.schedule, (pieces, look)
-                    of_variant.setdefault(variant, []).append(family_of_look)
+                    mine = of_variant.setdefault(space.in_all_stages(variant), {})
+                    _, looks = mine.get(schedule, (pieces, none))
+                    here = (stage == variant["zero"] for stage in stages)
+                    looks = tuple(look if at else was for at, was in zip(here, looks, strict=True))
+                    mine[schedule] = pieces, looks
         # Memory comes first for all variants, as exchanges are priced only where some variant fits.
-        programs = self.hooks.lowered.of(space)
+        programs, runs = self.hooks.lowered.of(space), self._numbered(space, of_variant)
         batches: list[Batch] = []
-        for variant in space.variants:
-            mine = of_variant.get(variant)
-            if not mine or self.stopped():
+        for variant in dict.fromkeys(map(space.in_all_stages, space.variants)):
+            if variant not in of_variant or self.stopped():
                 continue
             program = programs.of(variant)
             memory = JobMemory.of(program, self.question.stack.memory)
             # Schedules of a variant share its program: they differ in micro-batches in flight.
-            for schedule, family in mine:
+            for schedule, family in of_variant[variant].items():
                 memory = memory.played(played(program, schedule))
-                run = Run(space=space, variant=variant, whole=memory.program.layout)
-                batches.append(self._fitting(run, memory, family))
+                each = (variant.changed(zero=stage) for stage in stages)
+                batch = Batch(
+                    run=Run(space=space, variant=variant, schedule=schedule),
+                    runs=tuple(runs.get((one, schedule)) for one in each),
+                    memory=memory,
+                    layouts=joined((len(stages), *space.shape), []),
+                    memory_bytes=None,
+                    family=family,
+                )
+                batches.append(self._fitting(batch))
         fitting = [batch for batch in batches if len(batch.layouts)]
         if fitting and not self.stopped():
             self.price_some(space, fitting)
         for batch in batches:
             self._miss(batch)
 
-    def _fitting(self, run: Run, memory: JobMemory, family: LookedAt) -> Batch:
-        """Layouts of a run that fit in chip and host memory; the others are counted as rejected."""
-        number = len(self.runs)
-        self.runs.append(run)
+    def _numbered(
+        self, space: Space, of_variant: Mapping[Variant, Mapping[Schedule, LookedAt]]
+    ) -> Mapping[tuple[Variant, Schedule], tuple[int, Run]]:
+        """The runs of variants in each stage, with numbers in the order of variants."""
+        found: dict[tuple[Variant, Schedule], tuple[int, Run]] = {}
+        for variant in space.variants:
+            stage = space.stages.index(cast("ZeroStage", variant["zero"]))
+            looked_at = of_variant.get(space.in_all_stages(variant), {})
+            for schedule, (_, looks) in looked_at.items():
+                if looks[stage] is not None:
+                    run = Run(space=space, variant=variant, schedule=schedule)
+                    found[variant, schedule] = len(self.runs), run
+                    self.runs.append(run)
+        return found
+
+    def _fitting(self, batch: Batch) -> Batch:
+        """A batch with its layouts that fit in chip and host memory; others count as rejected."""
+        memory, space = batch.memory, batch.run.space
         kept: list[Points | Rows] = []
         sizes: list[FloatArray | None] = []
         platform = self.question.platform
         on_host = host_states_bytes(memory.program, platform.ranks(self.question.logical_size))
         held = platform.instance.host.memory_bytes or np.inf
-        pieces, look = family
-        for count, layouts, size in self._that_fit(run, memory, pieces, look):
+        for count, layouts, size in self._that_fit(batch):
             if not (on_host <= held).all():
                 layouts, size = self._hosted(layouts, size, on_host <= held, on_host)
             kept.append(layouts)
             sizes.append(size)
-            self.counts.reject(MEMORY, count - self._by_cluster(run.space, layouts))
+            self.counts.reject(MEMORY, count - self._by_cluster(space, layouts))
             self.tell()
         known = [size for size in sizes if size is not None]
-        return Batch(
-            number=number,
-            run=run,
-            memory=memory,
-            layouts=joined(run.space.shape, kept),
-            memory_bytes=np.concatenate([np.zeros(0), *known])
-            if len(known) == len(sizes)
-            else None,
-            family=family,
-        )
+        whole = np.concatenate([np.zeros(0), *known]) if len(known) == len(sizes) else None
+        return replace(batch, layouts=joined(batch.layouts.shape, kept), memory_bytes=whole)
 
     def _hosted(
         self, layouts: Points | Rows, size: FloatArray | None, fits: BoolArray, needed: FloatArray
@@ -193,43 +211,42 @@ class _Search(Pricing):
         return points.some(hosted), None if size is None else size[hosted]
 
     def _that_fit(
-        self, run: Run, memory: JobMemory, pieces: Sequence[Piece], look: Looks
+        self, batch: Batch
     ) -> Iterator[tuple[IntArray, Points | Rows, FloatArray | None]]:
         """Yield the number of layouts on each cluster, those that fit in a chip, and their bytes.
 
         Bytes are left out where a formula tells which of many layouts fit.
         """
-        by_cluster = partial(self._by_cluster, run.space)
-        large = sum(piece.rows.layouts for piece in pieces) > LARGE
+        memory, (pieces, looks) = batch.memory, batch.family
+        by_cluster = partial(self._by_cluster, batch.run.space)
+        large = len(looks) * sum(piece.rows.layouts for piece in pieces) > LARGE
         in_rows = large and memory.grows_evenly
         for piece in pieces:
+            roles = piece.roles(memory.program)
             if in_rows:
-                seen = piece.seen(look, by_cluster)
-                yield seen.count, self._rows_that_fit(memory, piece, seen), None
+                seen = piece.seen(looks, by_cluster)
+                yield seen.count, self._rows_that_fit(memory, seen, roles), None
                 continue
-            for part in piece.chunks(CHUNK, by_cluster):
+            for part in piece.chunks(CHUNK // len(looks)):
                 if self.stopped():
                     return
-                seen = part.seen(look, by_cluster)
-                yield seen.count, *self._points_that_fit(memory, part, seen.mask)
+                seen = part.seen(looks, by_cluster)
+                yield seen.count, *self._points_that_fit(memory, seen, roles)
 
     def _points_that_fit(
-        self, memory: JobMemory, piece: Piece, of_rows: BoolArray | None
+        self, memory: JobMemory, seen: LookedLayouts, roles: Sequence[StageRole]
     ) -> tuple[Points, FloatArray]:
         """Layouts of a piece that fit in a chip's memory, and the bytes that they need."""
-        points, roles, flights = piece.points, piece.roles(memory.program), piece.flights
-        mine = None if of_rows is None else np.repeat(of_rows, piece.rows.count)
+        points, flights = seen.points, seen.flights
         known: list[FloatArray] = []
-        if piece.piped:
+        if len(roles) > 1:
             # Cheap filter: of most layouts that do not fit, the first stage already does not fit.
             known = memory.bytes(
                 points, fragmentation_ratios=self.lost, flights=flights, roles=roles[:1]
             )
             fits, roles = known[0] <= self.available_bytes, roles[1:]
-            mine = fits if mine is None else fits & mine
-        if mine is not None:
-            points, flights = points.some(mine), {}
-            known = [of_first[mine] for of_first in known]
+            points, flights = points.some(fits), {}
+            known = [of_first[fits] for of_first in known]
         needed, *expected = memory.bytes(
             points, fragmentation_ratios=self.lost, flights=flights, roles=roles
         )
@@ -240,9 +257,11 @@ class _Search(Pricing):
         # one.
         return points.some(fits), (expected[0] if expected else needed)[fits]
 
-    def _rows_that_fit(self, memory: JobMemory, piece: Piece, seen: LookedLayouts) -> Rows:
+    def _rows_that_fit(
+        self, memory: JobMemory, seen: LookedLayouts, roles: Sequence[StageRole]
+    ) -> Rows:
         """Layouts of some rows of a piece that fit in a chip's memory: of each the first ones."""
-        rows, roles = seen.rows, piece.roles(memory.program)
+        rows = seen.rows
         if not len(rows):
             return rows
         available = np.asarray(self.available_bytes)
@@ -262,16 +281,15 @@ class _Search(Pricing):
     def _miss(self, batch: Batch) -> None:
         """Keep the layouts nearest to fitting, on clusters where no layout has a price yet."""
         found = self.counts.priced + self.counts.outpaced
-        without = found[batch.run.space.clusters] == 0
-        if not without.any():
+        space, (pieces, looks) = batch.run.space, batch.family
+        if found[space.clusters].all():
             return
-        pieces, look = batch.family
-        by_cluster = partial(self._by_cluster, batch.run.space)
-        for piece in (part for whole in pieces for part in whole.chunks(CHUNK, by_cluster)):
+        by_cluster = partial(self._by_cluster, space)
+        for piece in (part for whole in pieces for part in whole.chunks(CHUNK // len(looks))):
             if self.stopped():
                 break
-            wanted, mine = without[piece.rows.index[0]], piece.looked_at(look)
-            points = piece.rows.some(wanted if mine is None else wanted & mine).points()
+            rows = piece.seen(looks, by_cluster).rows
+            points = rows.some(found[space.clusters_of(rows)] == 0).points()
             (needed,) = batch.memory.bytes(
                 points,
                 fragmentation_ratios=self.lost[:1],
@@ -280,20 +298,17 @@ class _Search(Pricing):
             # Only layouts that do not fit are near misses: others were priced or refused.
             over = needed > self.available_bytes
             missed, too_much = points.some(over), needed[over]
-            clusters = batch.run.space.clusters[missed.index[0]]
-            self.misses.add(batch.number, missed, clusters, too_much, too_much)
+            for number, _, some, mine in batch.of_stages(missed):
+                much = too_much[mine]
+                self.misses.add(number, some, space.clusters_of(some), much, much)
 
     def _pieces(self, space: Space, family: ScheduleFamily) -> tuple[Piece, ...]:
         """Valid layouts of a family, those without a pipeline first."""
         piped = (space.axes["pp"] > 1)[family.legal.index[0]]
         kept = (family.legal.some(piped == several) for several in (False, True))
         both = zip((False, True), kept, strict=True)
-        return tuple(
-            Piece(rows=rows, piped=several, count=self._by_cluster(space, rows))
-            for several, rows in both
-            if len(rows)
-        )
+        return tuple(Piece(rows=rows, piped=several) for several, rows in both if len(rows))
 
     def _by_cluster(self, space: Space, layouts: Points | Rows) -> IntArray:
         held = layouts.count if isinstance(layouts, Rows) else None
-        return self.counts.by_cluster(space.clusters[layouts.index[0]], held)
+        return self.counts.by_cluster(space.clusters_of(layouts), held)

@@ -2,6 +2,7 @@
 
     (nodes, pp) x tp x cp x ep x vpp x micro_batch     one grid; dp is what the ranks leave
     schedule                                           other points of the same programs
+    ZeRO stage                                         one more axis of the programs' arrays
     every other searched mode                          a program for each value
     knobs in `candidates`                              only on request
 
@@ -34,16 +35,26 @@ import numpy as np
 from trnbench.errors import InputError
 from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
 from trnbench.facts.records import Record, replace
-from trnbench.facts.workload.layout import KNOBS, Knob, Layout, Schedule, StageSplit, Value
+from trnbench.facts.workload.layout import (
+    KNOBS,
+    Knob,
+    Layout,
+    Schedule,
+    StageSplit,
+    Value,
+    ZeroStage,
+)
 from trnbench.facts.workload.partial_layout import PartialLayout
 from trnbench.facts.workload.pipeline_layout import stages_of
 from trnbench.facts.workload.recompute import repeated_layers
 from trnbench.predict.search.candidates import MOST_LIGHTER, candidates, divisors
 from trnbench.predict.search.question import SearchQuestion
+from trnbench.predict.search.rows import Rows
 from trnbench.program.blocks import layers_of
 from trnbench.program.features import PARALLEL, feature_of
 from trnbench.program.grid import Grid, grid_of
 from trnbench.program.keeping import recompute_that_runs
+from trnbench.program.points import Points
 from trnbench.program.stages import shares_of
 
 Axis = Literal["nodes", "pp", "tp", "cp", "ep", "vpp", "micro_batch"]
@@ -58,9 +69,11 @@ ALONG: Mapping[Axis, int] = {
 }
 """Grid axis of each degree; nodes and pp share axis 0, as pairs."""
 DIMENSIONS = len(set(ALONG.values()))
+STAGES = 1
+"""Axes of ZeRO stages in front of those of the grid, of layouts that are priced."""
 
 Variant: TypeAlias = PartialLayout
-"""Choice of all modes but the schedule; a program is lowered for each."""
+"""Choice of all modes but the schedule; those that differ in the ZeRO stage share a program."""
 MODES = tuple(
     knob
     for knob in KNOBS.values()
@@ -87,6 +100,20 @@ class Space(Record, eq=False):
         """Cluster of each place along the first axis, as its number in the question."""
         number = {nodes: number for number, nodes in enumerate(self.question.nodes)}
         return np.array([number[nodes] for nodes in self.axes["nodes"].tolist()], dtype=np.int64)
+
+    def clusters_of(self, layouts: Points | Rows) -> IntArray:
+        """Cluster of each layout or row of them; an axis of ZeRO stages may be in front."""
+        axes = DIMENSIONS - isinstance(layouts, Rows)
+        return self.clusters[layouts.index[-axes]]
+
+    @cached_property
+    def stages(self) -> tuple[ZeroStage, ...]:
+        """Searched ZeRO stages."""
+        return cast("tuple[ZeroStage, ...]", self.modes["zero"])
+
+    def in_all_stages(self, variant: Variant) -> Variant:
+        """The variant that stands for those which differ from it in their ZeRO stage."""
+        return variant.changed(zero=self.stages[0])
 
     @cached_property
     def schedules(self) -> tuple[Schedule, ...]:

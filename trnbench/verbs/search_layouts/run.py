@@ -65,7 +65,7 @@ def run(
     *,
     progress: Progress = quiet,
     cancel: Cancel = never,
-    watch: Callable[[Seen], None] = lambda seen: None,
+    watch: Callable[[Seen], None] | None = None,
 ) -> SearchResult:
     """Return the `top` layouts of least step time on each number of `nodes`, and what was counted.
 

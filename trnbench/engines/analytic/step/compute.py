@@ -10,7 +10,7 @@ Kernels of one rank follow each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from typing import TypeAlias, TypeVar
 
@@ -30,10 +30,10 @@ from trnbench.machine.costs.single_kernels import KernelTraffic
 from trnbench.machine.tiling.attention import QUERY_TILE
 from trnbench.machine.tiling.legality import format_reasons
 from trnbench.program import ops
-from trnbench.program.block import Block
+from trnbench.program.block import Block, Passes
 from trnbench.program.grid import Grid
 from trnbench.program.matrix import MatrixProduct, matrix_product
-from trnbench.program.optimizer import is_on_host
+from trnbench.program.optimizer import WeightBuckets, is_on_host
 from trnbench.program.precision import PrecisionRecipe, recipe_named
 from trnbench.program.slots import PASSES, ComputeCategory, has_experts, is_whole
 from trnbench.program.step import JoinedProducts, StepProgram, Terms
@@ -41,6 +41,7 @@ from trnbench.program.tensor import ONE, Dim, array
 
 DimShape: TypeAlias = tuple[Dim, ...]
 PartSeconds: TypeAlias = Mapping[MatrixPart, FloatArray]
+PhaseSeconds: TypeAlias = Mapping[tuple[ops.Phase, ComputeCategory], FloatArray]
 Kernel = TypeVar("Kernel", ops.MatMul, ops.AttentionOp, ops.ScanOp, ops.Elementwise, ops.Gather)
 
 MIXED = recipe_named("bf16-master")
@@ -53,7 +54,7 @@ class BlockSeconds(Record, eq=False):
     """Seconds that one instance of a block computes on a rank, by phase and category."""
 
     kind: str
-    parts: Mapping[tuple[ops.Phase, ComputeCategory], FloatArray]
+    parts: PhaseSeconds
     """Phases run once a micro-batch, `optimizer` once a step. Arrays span the axes of the grid that
     they depend on, then samples if any. NaN where the chip cannot compute."""
 
@@ -82,13 +83,17 @@ class ComputeTime(Record, eq=False):
 
 
 class Products(Record, eq=False):
-    """Seconds of operations priced so far, shared by programs on one chip and efficiency."""
+    """Seconds of operations priced so far, shared by programs on one chip and efficiency.
+
+    All compare by identity.
+    """
 
     seconds: dict[Terms, FloatArray] = field(default_factory=dict)  # Matrix products by their terms
     kernels: dict[ops.Operation, FloatArray] = field(
         default_factory=dict
     )  # all others, one call each
-    blocks: Memo[Block, BlockSeconds] = field(default_factory=Memo)
+    passes: Memo[Passes, PhaseSeconds] = field(default_factory=Memo)
+    updates: Memo[WeightBuckets, PhaseSeconds] = field(default_factory=Memo)
     reasons: dict[str, None] = field(default_factory=dict)  # why the chip cannot compute some
 
 
@@ -110,14 +115,16 @@ def compute_time(
     rank = PricedRank(chip, efficiency, logical_size, gain, program.recipe)
     load = rank.expert_load(program.grid)
     rank.reasons.update(known.reasons)
-    for products in program.products(known.seconds):
+    for products in program.products(known.seconds, known.passes):
         known.seconds.update(rank.products(products))
     known.reasons.update(rank.reasons)
-    # Operations and blocks compare by identity: programs that share them share their prices.
-    blocks = {
-        kind: known.blocks.of(block, partial(_block, rank, block, known, load))
-        for kind, block in program.blocks.items()
-    }
+    blocks: dict[str, BlockSeconds] = {}
+    for kind, block in program.blocks.items():
+        parts = {
+            **known.passes.of(block.passes, partial(_passes, rank, block, known, load)),
+            **known.updates.of(block.held, partial(_updates, rank, block.held, known)),
+        }
+        blocks[kind] = BlockSeconds(kind=block.kind, parts=parts)
     return ComputeTime(blocks=blocks, reasons=tuple(rank.reasons))
 
 
@@ -151,11 +158,30 @@ def passed_time_s(size_bytes: float, chip: Chip, efficiency: ComputeEfficiency) 
     return PricedRank(chip, efficiency, None, 1.0).moved(np.asarray(size_bytes))
 
 
-def _block(
+def _passes(
     rank: PricedRank, block: Block, known: Products, expert_load: FloatArray
-) -> BlockSeconds:
-    """Sum of the seconds of a block's operations; those on experts' tokens times `expert_load`."""
-    scores = _score_shapes(block)
+) -> PhaseSeconds:
+    """Seconds of a block's passes; of operations on experts' tokens times `expert_load`."""
+    parts = _summed(rank, block.passes.ops, known, expert_load)
+    computed = {phase for phase, _ in parts}
+    for phase in PASSES:
+        if phase in computed and is_whole(block, phase):
+            fixed = np.asarray(rank.efficiency.kernels.block_pass_s)
+            if rank.efficiency.experts and has_experts(block, phase):
+                fixed = np.asarray(fixed + rank.efficiency.experts.block_pass_s)
+            parts[phase, "fixed"] = fixed
+    return parts
+
+
+def _updates(rank: PricedRank, held: WeightBuckets, known: Products) -> PhaseSeconds:
+    return _summed(rank, held.synchronised, known, ONE)
+
+
+def _summed(
+    rank: PricedRank, each: Sequence[ops.Operation], known: Products, expert_load: FloatArray
+) -> dict[tuple[ops.Phase, ComputeCategory], FloatArray]:
+    """Sums of the seconds of operations."""
+    scores = _score_shapes(each)
     parts: dict[tuple[ops.Phase, ComputeCategory], FloatArray] = {}
 
     def add(phase: ops.Phase, category: ComputeCategory, seconds: FloatArray) -> None:
@@ -174,7 +200,7 @@ def _block(
             known.kernels[op] = price(op)
         return known.kernels[op]
 
-    for op in block.ops:
+    for op in each:
         match op:
             case ops.MatMul():
                 seconds = known.seconds[op.terms]
@@ -200,22 +226,12 @@ def _block(
                 pass  # `step_exchanges` prices it.
             case _:
                 unhandled(op, "price in compute time")
-    computed = {phase for phase, _ in parts}
-    for phase in PASSES:
-        if phase in computed and is_whole(block, phase):
-            add(phase, "fixed", np.asarray(rank.efficiency.kernels.block_pass_s))
-            if rank.efficiency.experts and has_experts(block, phase):
-                add(phase, "fixed", np.asarray(rank.efficiency.experts.block_pass_s))
-    return BlockSeconds(
-        kind=block.kind, parts={key: np.asarray(seconds) for key, seconds in parts.items()}
-    )
+    return {key: np.asarray(seconds) for key, seconds in parts.items()}
 
 
-def _score_shapes(block: Block) -> frozenset[DimShape]:
+def _score_shapes(each: Iterable[ops.Operation]) -> frozenset[DimShape]:
     return frozenset(
-        op.writes[0].dims
-        for op in block.ops
-        if isinstance(op, ops.Elementwise) and op.region == "core"
+        op.writes[0].dims for op in each if isinstance(op, ops.Elementwise) and op.region == "core"
     )
 
 
