@@ -117,7 +117,7 @@ def is_whole(block: Block, phase: Phase) -> bool:
     """True when a phase goes through the whole block; most recompute repeats parts of it."""
     again = phase == "recompute"
     return (not again or block.passes.recompute == "full") and any(
-        op.region == "" for op in block.phase(phase)
+        op.region == "" and op.phase == phase for op in block.ops
     )
 
 

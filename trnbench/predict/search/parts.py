@@ -14,7 +14,7 @@ from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
 from trnbench.facts.records import Record, replace
 from trnbench.predict.search.legality import OUTER, PLACE, ScheduleFamily
 from trnbench.predict.search.question import SearchQuestion
-from trnbench.predict.search.space import ALONG, STAGES, Space, space_of
+from trnbench.predict.search.space import ALONG, ZERO_AXES, Space, space_of
 from trnbench.program.points import Points
 
 BLOCK = 1 << 24
@@ -105,14 +105,14 @@ class Trimmed(Record, eq=False):
 
 def trimmed(space: Space, several: Sequence[Points]) -> Trimmed:
     """A space reduced to what some layouts need; their ZeRO stages stand in front."""
-    used = _used(space.shape, [points.index[STAGES:] for points in several])
-    small, stages = _reduced(space, used), (len(space.stages),)
+    used = _used(space.shape, [points.index[ZERO_AXES:] for points in several])
+    small, stages = _reduced(space, used), (len(space.zeros),)
     return Trimmed(
         space=small,
         layouts=tuple(
             Points(
                 shape=(*stages, *small.shape),
-                index=(*points.index[:STAGES], *_moved(used, points.index[STAGES:])),
+                index=(*points.index[:ZERO_AXES], *_moved(used, points.index[ZERO_AXES:])),
             )
             for points in several
         ),

@@ -19,17 +19,20 @@ from trnbench.predict.search.bounds import Floors
 from trnbench.predict.search.legality import OUTER, PLACE, Looks
 from trnbench.predict.search.rows import Rows
 from trnbench.predict.search.runs import Programs, Run, played
-from trnbench.predict.search.space import STAGES
+from trnbench.predict.search.space import ZERO_AXES
 from trnbench.program.points import Points
 from trnbench.program.stages import StageRole
 from trnbench.program.step import StepProgram
 
-StageLooks: TypeAlias = "tuple[Looks | None, ...]"
+ZeroLooks: TypeAlias = "tuple[Looks | None, ...]"
 """Variants that look at a schedule's layouts in each ZeRO stage; None where none does."""
 
 
 class LookedLayouts(Record, eq=False):
-    """Layouts of a piece that variants look at, ZeRO stages first, with their number by cluster."""
+    """Layouts of a piece that variants look at, with their number on each cluster.
+
+    ZeRO stages are one more axis, in front of those of the space.
+    """
 
     rows: Rows
     count: IntArray
@@ -62,15 +65,14 @@ class Piece(Record, eq=False):
         # A piece that remembered itself would stay in memory until the next look for cycles.
         return (self,) if self.rows.layouts <= layouts else self.by_size.of(layouts, cut)
 
-    def seen(self, looks: StageLooks, count: Callable[[Rows], IntArray]) -> LookedLayouts:
+    def seen(self, looks: ZeroLooks, count: Callable[[Rows], IntArray]) -> LookedLayouts:
         """The layouts that these variants look at."""
 
         def found() -> LookedLayouts:
             chosen = [self._looked_at(look) for look in looks]
-            stages = np.arange(len(looks), dtype=PLACE)
+            zeros = np.repeat(np.arange(len(looks), dtype=PLACE), [*map(len, chosen)])
             rows = self.rows.at(np.concatenate(chosen))
-            index = np.repeat(stages, [*map(len, chosen)]), *rows.index
-            rows = replace(rows, shape=(len(looks), *rows.shape), index=index)
+            rows = replace(rows, shape=(len(looks), *rows.shape), index=(zeros, *rows.index))
             return LookedLayouts(rows=rows, count=count(rows))
 
         return self.by_looks.of(tuple(map(id, looks)), found)
@@ -90,7 +92,7 @@ class Piece(Record, eq=False):
         return tuple(roles[::-1] if program.layout.schedule == "gpipe" else roles)
 
 
-LookedAt: TypeAlias = "tuple[tuple[Piece, ...], StageLooks]"
+LookedAt: TypeAlias = "tuple[tuple[Piece, ...], ZeroLooks]"
 """Layouts of a schedule, as some of its variants look at them."""
 
 
@@ -98,9 +100,9 @@ class Batch(Record, eq=False):
     """Layouts of a schedule and of variants in all ZeRO stages that fit in memory."""
 
     run: Run
-    """The run that stands for those of all stages."""
+    """The run that stands for those of all ZeRO stages."""
     runs: tuple[tuple[int, Run] | None, ...]
-    """The run of each stage, and its number."""
+    """The run of each ZeRO stage, and its number."""
     memory: JobMemory
     layouts: Points | Rows
     memory_bytes: FloatArray | None
@@ -134,13 +136,13 @@ class Batch(Record, eq=False):
         """Cluster of each of these layouts, or of each row of them."""
         return self.run.space.clusters_of(self.layouts)
 
-    def of_stages(self, points: Points) -> Iterator[tuple[int, Run, Points, IntArray]]:
-        """Yield the runs of some layouts of each stage, and their numbers among all."""
-        stages, index = points.index[0], points.index[STAGES:]
-        for stage, known in enumerate(self.runs):
-            if known is not None and len(mine := np.flatnonzero(stages == stage)):
+    def by_zero(self, points: Points) -> Iterator[tuple[int, Run, Points, IntArray]]:
+        """Yield the run and the layouts of each ZeRO stage, and their numbers among all."""
+        zeros, index = points.index[0], points.index[ZERO_AXES:]
+        for zero, known in enumerate(self.runs):
+            if known is not None and len(mine := np.flatnonzero(zeros == zero)):
                 places = tuple(axis.take(mine) for axis in index)
-                yield *known, Points(shape=points.shape[STAGES:], index=places), mine
+                yield *known, Points(shape=points.shape[ZERO_AXES:], index=places), mine
 
     def bytes_at(self, fragmentation_ratio: float) -> FloatArray:
         """Bytes that each of these layouts needs on a rank, listed one by one."""

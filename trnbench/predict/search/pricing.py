@@ -260,7 +260,7 @@ class Pricing(SearchState):
                 part, step_time_s = part.some(priced), step_time_s[priced]
             self.counts.price(part.clusters)
             if self.hooks.watch is not None:
-                for _, run, points, mine in part.of_stages(part.points):
+                for _, run, points, mine in part.by_zero(part.points):
                     self.hooks.watch(Seen(run=run, points=points, step_time_s=step_time_s[mine]))
             self._keep(part, step_time_s)
             self.tell()
@@ -285,7 +285,7 @@ class Pricing(SearchState):
             step_time_s, score_s = step_time_s[mine], score_s[mine]
             points = batch.points
         size = batch.bytes_at(self.lost[-1])
-        for number, run, some, at in batch.of_stages(points):
+        for number, run, some, at in batch.by_zero(points):
             scored = clusters[at], score_s[at], size[at]
             self.ranking.add(number, some, *scored)
             if self.plain is not None:

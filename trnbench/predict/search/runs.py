@@ -93,17 +93,15 @@ class Programs(Record, eq=False):
         return self.known.of(variant, lambda: self._lowered(variant))
 
     def _lowered(self, variant: Variant) -> StepProgram:
-        model, layout = (
-            self.space.question.model,
-            self.space.layout(self.space.schedules[0], variant),
-        )
+        space = self.space
+        model, layout = space.question.model, space.layout(space.schedules[0], variant)
         # Variants with the same blocks differ only in what their stages hold: they share
         # operations.
         own = block_modes(own_modes(variant))
         # Those that repeat the same share the backward pass, too.
         repeats = own.changed(recompute=variant["recompute"])
         like = self.likely.get(repeats) or self.likely.get(own)
-        program = training_step(model, layout, like=like, known_legal=True, zero=self.space.stages)
+        program = training_step(model, layout, like=like, known_legal=True, zero=space.zeros)
         self.likely[own] = self.likely[repeats] = program
         return program
 
@@ -128,7 +126,7 @@ def _alike(one: Space, other: Space) -> bool:
     return (
         one.shape == other.shape
         and all(np.array_equal(one.axes[name], other.axes[name]) for name in ALONG)
-        and (one.schedules, one.stages) == (other.schedules, other.stages)
+        and (one.schedules, one.zeros) == (other.schedules, other.zeros)
         and (asked.ranks_per_node, asked.completed) == (also.ranks_per_node, also.completed)
         and (asked.model, asked.layout) == (also.model, also.layout)
     )

@@ -25,8 +25,9 @@ Three facts make this fast, and explain the shape of the code:
 
 - A program's arrays span only the axes on which a number depends. They are broadcast to the
   layouts asked for (`Points.pick`), so a number that depends on tp alone is computed once per tp.
-- Schedules share a program, variants share the prices of blocks and of groups of ranks. The keys of
-  the shared results are `own_modes`, `block_modes` and `group_modes` in `legality`.
+- Schedules and ZeRO stages share a program, in which ZeRO stages are one more axis. Variants share
+  the prices of blocks and of groups of ranks. The keys of the shared results are `own_modes`,
+  `block_modes` and `group_modes` in `legality`.
 - Layouts that come to the same program are searched once. `Space.once` leaves the others out of all
   counts; `same_order` and `seen_before` count them as rejected, so that the counts add up.
 
@@ -126,22 +127,22 @@ class _Search(Pricing):
     def go(self, space: Space, valid: tuple[ScheduleFamily, ...]) -> None:
         """Search every variant: memory of all layouts first, then time of those that fit."""
         # Families share valid layouts among variants; the walk below goes variant by variant,
-        # because each lowers a program.
-        stages, none = space.stages, (None,) * len(space.stages)
+        # because each lowers a program, for all ZeRO stages together.
+        zeros, none = space.zeros, (None,) * len(space.zeros)
         of_variant: dict[Variant, dict[Schedule, LookedAt]] = {}
         for sorted_out in valid:
             pieces, schedule = self._pieces(space, sorted_out), sorted_out.schedule
             for look in sorted_out.looks if pieces else ():
                 for variant in look.variants if look.at.any() else ():
-                    mine = of_variant.setdefault(space.in_all_stages(variant), {})
+                    mine = of_variant.setdefault(space.of_any_zero(variant), {})
                     _, looks = mine.get(schedule, (pieces, none))
-                    here = (stage == variant["zero"] for stage in stages)
+                    here = (zero == variant["zero"] for zero in zeros)
                     looks = tuple(look if at else was for at, was in zip(here, looks, strict=True))
                     mine[schedule] = pieces, looks
         # Memory comes first for all variants, as exchanges are priced only where some variant fits.
         programs, runs = self.hooks.lowered.of(space), self._numbered(space, of_variant)
         batches: list[Batch] = []
-        for variant in dict.fromkeys(map(space.in_all_stages, space.variants)):
+        for variant in dict.fromkeys(map(space.of_any_zero, space.variants)):
             if variant not in of_variant or self.stopped():
                 continue
             program = programs.of(variant)
@@ -149,12 +150,12 @@ class _Search(Pricing):
             # Schedules of a variant share its program: they differ in micro-batches in flight.
             for schedule, family in of_variant[variant].items():
                 memory = memory.played(played(program, schedule))
-                each = (variant.changed(zero=stage) for stage in stages)
+                each = (variant.changed(zero=zero) for zero in zeros)
                 batch = Batch(
                     run=Run(space=space, variant=variant, schedule=schedule),
                     runs=tuple(runs.get((one, schedule)) for one in each),
                     memory=memory,
-                    layouts=joined((len(stages), *space.shape), []),
+                    layouts=joined((len(zeros), *space.shape), []),
                     memory_bytes=None,
                     family=family,
                 )
@@ -168,13 +169,13 @@ class _Search(Pricing):
     def _numbered(
         self, space: Space, of_variant: Mapping[Variant, Mapping[Schedule, LookedAt]]
     ) -> Mapping[tuple[Variant, Schedule], tuple[int, Run]]:
-        """The runs of variants in each stage, with numbers in the order of variants."""
+        """The run of each variant that looks at layouts, numbered in the order of variants."""
         found: dict[tuple[Variant, Schedule], tuple[int, Run]] = {}
         for variant in space.variants:
-            stage = space.stages.index(cast("ZeroStage", variant["zero"]))
-            looked_at = of_variant.get(space.in_all_stages(variant), {})
+            zero = space.zeros.index(cast("ZeroStage", variant["zero"]))
+            looked_at = of_variant.get(space.of_any_zero(variant), {})
             for schedule, (_, looks) in looked_at.items():
-                if looks[stage] is not None:
+                if looks[zero] is not None:
                     run = Run(space=space, variant=variant, schedule=schedule)
                     found[variant, schedule] = len(self.runs), run
                     self.runs.append(run)
@@ -298,7 +299,7 @@ class _Search(Pricing):
             # Only layouts that do not fit are near misses: others were priced or refused.
             over = needed > self.available_bytes
             missed, too_much = points.some(over), needed[over]
-            for number, _, some, mine in batch.of_stages(missed):
+            for number, _, some, mine in batch.by_zero(missed):
                 much = too_much[mine]
                 self.misses.add(number, some, space.clusters_of(some), much, much)
 

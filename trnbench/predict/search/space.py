@@ -69,7 +69,7 @@ ALONG: Mapping[Axis, int] = {
 }
 """Grid axis of each degree; nodes and pp share axis 0, as pairs."""
 DIMENSIONS = len(set(ALONG.values()))
-STAGES = 1
+ZERO_AXES = 1
 """Axes of ZeRO stages in front of those of the grid, of layouts that are priced."""
 
 Variant: TypeAlias = PartialLayout
@@ -107,13 +107,13 @@ class Space(Record, eq=False):
         return self.clusters[layouts.index[-axes]]
 
     @cached_property
-    def stages(self) -> tuple[ZeroStage, ...]:
+    def zeros(self) -> tuple[ZeroStage, ...]:
         """Searched ZeRO stages."""
         return cast("tuple[ZeroStage, ...]", self.modes["zero"])
 
-    def in_all_stages(self, variant: Variant) -> Variant:
+    def of_any_zero(self, variant: Variant) -> Variant:
         """The variant that stands for those which differ from it in their ZeRO stage."""
-        return variant.changed(zero=self.stages[0])
+        return variant.changed(zero=self.zeros[0])
 
     @cached_property
     def schedules(self) -> tuple[Schedule, ...]:
