@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnbench.facts.arrays import combined, distinct, quantiles, times, true_in_rows
+from trnbench.facts.arrays import combined, distinct, quantiles, times, true_in_rows, uneven
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10, 257])
@@ -30,6 +30,12 @@ def test_true_values_of_rows_are_counted_as_numpy_counts_them(shape):
     found = true_in_rows(mask)
     assert found.dtype == np.int64
     np.testing.assert_array_equal(found, np.count_nonzero(mask, axis=-1))
+
+
+def test_whole_numbers_divide_where_they_leave_no_remainder():
+    whole = np.array([1, 63, 64, 65, 10**6, 2**52, 2**52 - 1, 2**53 - 1])[:, None]
+    parts = np.array([1, 2, 3, 7, 64, 10**6 + 3, 2**26 - 1])
+    np.testing.assert_array_equal(uneven(whole, parts), whole % parts != 0)
 
 
 def test_combinations_of_arrays_are_found_once_and_told_apart():

@@ -17,6 +17,8 @@ Number: TypeAlias = FloatArray | float
 
 _FEW = 32
 """Up to this many numbers, Python's sort is faster than numpy's fixed cost."""
+_WIDE = 128
+"""Entries of a table for each number that is looked up, up to which numpy's sort is slower."""
 
 
 _BLOCK_BYTES = 2**25 - 2**16
@@ -53,6 +55,13 @@ def chosen(mask: BoolArray, values: FloatArray, others: FloatArray) -> FloatArra
     return np.where(mask, values, others) if mask.any() else others
 
 
+def uneven(whole: Number | IntArray, parts: Number | IntArray) -> BoolArray:
+    """True where a whole number is no multiple of another one, both exact as floats."""
+    # Remainders take ten times as long.
+    share = np.divide(whole, parts)
+    return np.asarray(share != np.floor(share))
+
+
 def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
     """Distinct numbers of an array, ascending, and for each value its index among them."""
     if values.size == 1:  # mostly so for one layout, and much quicker
@@ -65,10 +74,14 @@ def numbered(values: NDArray[Any]) -> tuple[NDArray[Any], IntArray]:
             number_of = {number: place for place, number in enumerate(ordered)}
             places_of = np.array([number_of[number] for number in flat], dtype=np.int64)
             return np.array(ordered, dtype=values.dtype), places_of.reshape(values.shape)
-    if values.dtype.kind == "i" and 0 <= values.min() <= values.max() < values.size:
+    if values.dtype.kind == "i" and 0 <= values.min() <= values.max() < _WIDE * values.size:
         # A table takes less than a sort.
-        known = np.bincount(values.ravel()) > 0
-        return np.flatnonzero(known), (np.cumsum(known) - 1)[values]
+        known = np.zeros(int(values.max()) + 1, dtype=np.bool_)
+        known[values] = True
+        found = np.flatnonzero(known)
+        number = np.empty(len(known), dtype=np.int64)
+        number[found] = np.arange(len(found))
+        return found, number[values]
     ordered_values, places = np.unique(values, return_inverse=True)
     return ordered_values, places.reshape(values.shape)
 

@@ -7,19 +7,19 @@ over several instances hold the same ranks on each of them, and are never refuse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 
 import numpy as np
 
-from trnbench.facts.arrays import BoolArray, IntArray, distinct, some
+from trnbench.facts.arrays import BoolArray, IntArray, distinct, some, uneven
 from trnbench.facts.hardware.compute_unit import NeuronCores
 from trnbench.facts.hardware.fabric import Torus
 from trnbench.facts.hardware.instance import LegalDegrees, Platform
 from trnbench.facts.workload.choices import Dispatcher, neighbours_of
 from trnbench.machine.legality import cluster_verdict
-from trnbench.machine.rank_groups import MEGATRON, groups_along
+from trnbench.machine.rank_groups import MEGATRON, groups_along, stride_along
 from trnbench.program.grid import SHARDED, Grid
 from trnbench.program.reasons import FEW, Reason, Scalars, divisors_near
 from trnbench.program.schedule import splits_backward
@@ -66,16 +66,18 @@ def _in_use(grid: Grid, axis: str) -> tuple[str, ...]:
 
 
 def _unroutable(platform: Platform, grid: Grid, axis: str, logical_size: int | None) -> BoolArray:
-    groups = groups_along(axis, grid, MEGATRON)
-    ranks, stride = np.broadcast_arrays(groups.ranks, groups.stride)
-    # Grids have few kinds of groups: each kind is asked about once, then spread over the grid.
+    ranks, stride = grid.ranks(axis), stride_along(axis, grid, MEGATRON)
     in_instance = platform.instance.chips * platform.chip.ranks(logical_size)
     inside = (ranks > 1) & (ranks * stride <= in_instance)
-    kind = (ranks * in_instance + stride)[inside]
+    inside &= ~uneven(ranks, 1) & ~uneven(stride, 1)
+    ranks, stride = np.broadcast_arrays(ranks, stride)
+    # Grids have few kinds of groups: each kind is asked about once, then spread over the grid.
+    kind = (ranks[inside] * in_instance + stride[inside]).astype(np.int64)
     unroutable = np.zeros(kind.max(initial=0) + 1, dtype=np.bool_)
     unroutable[kind] = True
-    for one in np.flatnonzero(unroutable).tolist():
-        unroutable[one] = not routable(platform, logical_size, *divmod(one, in_instance))
+    kinds = np.flatnonzero(unroutable).tolist()
+    groups = [divmod(one, in_instance) for one in kinds]
+    unroutable[kinds] = np.logical_not(_routes(platform, logical_size, groups))
     bad = np.zeros(ranks.shape, dtype=np.bool_)
     bad[inside] = unroutable[kind]
     return bad
@@ -171,18 +173,23 @@ def routable(platform: Platform, logical_size: int | None, ranks: int, stride: i
 
     Groups over several instances, and instances without a known rule, are never refused.
     """
+    return _routes(platform, logical_size, [(ranks, stride)])[0]
+
+
+def _routes(
+    platform: Platform, logical_size: int | None, groups: Sequence[tuple[int, int]]
+) -> list[bool]:
+    """For each kind of groups, by ranks and stride, whether they can be routed."""
     routing = platform.instance.routing
-    if routing is None:
-        return True
-    size = platform.chip.unit.cores_per_rank(logical_size)
-    asked = (size, ranks, stride)
-    if any(asked == (one.logical_size, one.ranks, one.stride) for one in routing.also):
-        return True
     torus = next((level for level in platform.instance.fabric if isinstance(level, Torus)), None)
-    if torus is None:
-        return True
-    per_chip = platform.chip.ranks(logical_size)
-    return _all_blocks(torus.shape, per_chip, ranks, stride)
+    if routing is None or torus is None:
+        return [True] * len(groups)
+    size, per_chip = (
+        platform.chip.unit.cores_per_rank(logical_size),
+        platform.chip.ranks(logical_size),
+    )
+    also = {(one.ranks, one.stride) for one in routing.also if one.logical_size == size}
+    return [one in also or _all_blocks(torus.shape, per_chip, *one) for one in groups]
 
 
 @lru_cache(maxsize=4096)
@@ -269,6 +276,8 @@ def _activations_away(platform: Platform, grid: Grid) -> Iterator[Reason]:
 
 def _cluster(platform: Platform, nodes: int | IntArray) -> Iterator[Reason]:
     counts = [nodes] if isinstance(nodes, int) else distinct(nodes).tolist()
+    if cluster_verdict(platform, counts[-1]).legal:
+        return  # and so are all smaller ones
     verdicts = {count: cluster_verdict(platform, count) for count in counts}
     refused = {count: verdict for count, verdict in verdicts.items() if not verdict.legal}
     if refused:

@@ -146,11 +146,12 @@ def groups_along(
             raise InputError("the groups along kv_copies need their ranks")
         apart = array(grid.tp / ranks) if order.kv_copies == "interleaved" else array(1)
         return _groups(ranks, array(order.stride("tp", grid) * apart))
-    stride = _stride(axis, grid, order)
+    stride = stride_along(axis, grid, order)
     return _groups(grid.ranks(axis), stride)
 
 
-def _stride(axis: str, grid: Grid, order: AxisOrder) -> FloatArray:
+def stride_along(axis: str, grid: Grid, order: AxisOrder) -> FloatArray:
+    """Distance in ranks between neighbours of a group along an axis."""
     match axis:
         case "tp" | "cp" | "dp" | "pp":
             return order.stride(axis, grid)

@@ -6,10 +6,11 @@ Rules that need hardware (degrees of a platform, ranks, memory) are elsewhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 
 import numpy as np
 
-from trnbench.facts.arrays import some
+from trnbench.facts.arrays import FloatArray, some, uneven
 from trnbench.facts.workload.choices import PAIRED, REINFORCED, neighbours_of
 from trnbench.facts.workload.layers import Recommender, Scan
 from trnbench.facts.workload.layout import KNOBS, RANK_DEGREES
@@ -33,7 +34,9 @@ def reasons(model: Model, grid: Grid) -> tuple[Reason, ...]:
         assert model.transformer is not None
         rules = _of(model, model.transformer, grid)
     drawn = depth_reasons(model, grid)
-    found = (*_job(model, grid), *drawn, *rules, *_batch(grid), *_schedule(grid))
+    micro_batches = grid.updated.micro_batches
+    cut = (*_batch(grid, micro_batches), *_schedule(grid, micro_batches))
+    found = (*_job(model, grid), *drawn, *rules, *cut)
     return tuple(reason for reason in found if some(reason.broken))
 
 
@@ -137,7 +140,7 @@ def _heads(attention: Attention, grid: Grid) -> Iterator[Reason]:
     yield divides("heads", grid.tp, "tp", attention.heads, "heads")
     yield Reason(
         "kv heads",
-        (shared % grid.tp != 0) & (grid.tp % shared != 0),
+        uneven(shared, grid.tp) & uneven(grid.tp, shared),
         lambda at: (
             f"tp={at['tp']} neither divides {shared} key-value heads nor is a multiple of them; "
             f"try {divisors_near(shared, at['tp'])} or {at['tp'] // shared * shared or shared}"
@@ -204,7 +207,7 @@ def _sequence(model: Model, transformer: Transformer, grid: Grid) -> Iterator[Re
         name = "tp x cp" if grid.sequence_parallel else "cp"
         return f"sequence={at['sequence']} does not divide by {name} = {ranks}; try {near}"
 
-    yield Reason("sequence", grid.sequence % cut != 0, words)
+    yield Reason("sequence", uneven(grid.sequence, cut), words)
     length = transformer.position.length
     if model.image is not None:
         yield Reason(
@@ -283,8 +286,8 @@ def _group_of_experts(grid: Grid) -> Iterator[Reason]:
 
     ranks = array(grid.ranks_per_stage / grid.expert_ranks)
     # Tensor ranks that do not divide break a rule of their own.
-    divides_tp = grid.tp % grid.expert_ranks == 0
-    yield Reason("expert ranks", divides_tp & (ranks % grid.ep != 0), words)
+    divides_tp = ~uneven(grid.tp, grid.expert_ranks)
+    yield Reason("expert ranks", divides_tp & uneven(ranks, grid.ep), words)
 
 
 def _shard_groups(grid: Grid, shard: int, *, experts: bool) -> Iterator[Reason]:
@@ -418,7 +421,7 @@ def _job(model: Model, grid: Grid) -> Iterator[Reason]:
         )
 
 
-def _batch(grid: Grid) -> Iterator[Reason]:
+def _batch(grid: Grid, micro_batches: FloatArray) -> Iterator[Reason]:
     parts = grid.mini_batches or 1
 
     def words(at: Scalars) -> str:
@@ -431,14 +434,12 @@ def _batch(grid: Grid) -> Iterator[Reason]:
         )
 
     # (Multiplying back is ten times faster than a remainder, and exact for whole numbers.)
-    update = grid.updated
-    filled = update.micro_batches * (grid.dp * grid.micro_batch)
-    yield Reason("batch", filled != update.global_batch, words)
+    filled = micro_batches * (grid.dp * grid.micro_batch)
+    yield Reason("batch", filled != grid.updated.global_batch, words)
 
 
-def _schedule(grid: Grid) -> Iterator[Reason]:
+def _schedule(grid: Grid, micro_batches: FloatArray) -> Iterator[Reason]:
     schedule = grid.schedule
-    degrees = {"pp": grid.pp, "vpp": grid.vpp, "micro_batches": grid.updated.micro_batches}
 
     def words(at: Scalars) -> str:
         step = (grid.mini_batches or 1) * at["dp"] * at["micro_batch"]
@@ -446,9 +447,10 @@ def _schedule(grid: Grid) -> Iterator[Reason]:
         found = schedule_reasons(schedule, pp=at["pp"], vpp=at["vpp"], micro_batches=micro_batches)
         return "; ".join(found)
 
-    whole = {name: degree.astype(np.int64) for name, degree in degrees.items()}
-    broken = broken_rules(schedule, **whole)
-    yield Reason("schedule", np.logical_or.reduce(list(broken.values())), words)
+    rules = broken_rules(schedule, pp=grid.pp, vpp=grid.vpp, micro_batches=micro_batches)
+    # Masks that are true nowhere would only spread the others over more of the grid.
+    broken = [mask for mask in rules.values() if some(mask)]
+    yield Reason("schedule", reduce(np.logical_or, broken, np.zeros((), np.bool_)), words)
 
 
 def _recommender(recommender: Recommender, grid: Grid) -> Iterator[Reason]:

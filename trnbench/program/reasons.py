@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trnbench.facts.arrays import BoolArray, FloatArray, some
+from trnbench.facts.arrays import BoolArray, FloatArray, some, uneven
 from trnbench.facts.records import Record
 
 Scalars: TypeAlias = Mapping[str, int]
@@ -77,4 +77,4 @@ def divides(rule: str, degree: FloatArray, name: str, number: int, what: str) ->
         near = divisors_near(number, value)
         return f"{name}={value} does not divide {number} {what}; try {near}"
 
-    return Reason(rule, number % degree != 0, words)
+    return Reason(rule, uneven(number, degree), words)

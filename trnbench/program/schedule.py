@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trnbench.errors import InputError, unhandled
-from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, uneven
 from trnbench.facts.records import Record
 from trnbench.facts.workload.layout import Schedule
 
@@ -198,7 +198,7 @@ def in_flight(
     return InFlight(until_backward=held, until_weight=held)
 
 
-Degrees: TypeAlias = int | IntArray
+Degrees: TypeAlias = int | IntArray | FloatArray
 
 CHUNKS_NEED_INTERLEAVED = "chunks need the interleaved schedule"
 INTERLEAVED_NEEDS_CHUNKS = "interleaved needs 2 chunks"
@@ -209,18 +209,15 @@ GROUPS_OF_STAGES = "micro-batches come in groups of pp"
 def broken_rules(
     schedule: Schedule, *, pp: Degrees, vpp: Degrees, micro_batches: Degrees
 ) -> Mapping[str, BoolArray]:
-    """Rule -> where degrees break it; degrees broadcast together."""
+    """Rule -> where degrees break it, over the degrees that it is about."""
     interleaved = schedule == "interleaved"
     rules: dict[str, BoolArray] = {CHUNKS_NEED_INTERLEAVED: np.greater(vpp, 1) & (not interleaved)}
     if interleaved:
         rules[INTERLEAVED_NEEDS_CHUNKS] = np.less(vpp, 2)
-        rules[GROUPS_OF_STAGES] = np.not_equal(np.remainder(micro_batches, pp), 0)
+        rules[GROUPS_OF_STAGES] = uneven(micro_batches, pp)
     if schedule in ("interleaved", "zb-h1"):
         rules[SCHEDULE_NEEDS_STAGES] = np.less(pp, 2)
-    shape = np.broadcast_shapes(np.shape(pp), np.shape(vpp), np.shape(micro_batches))
-    if not shape:
-        return rules
-    return {name: np.broadcast_to(broken, shape) for name, broken in rules.items()}
+    return rules
 
 
 def schedule_reasons(

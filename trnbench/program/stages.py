@@ -338,7 +338,9 @@ def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:
     at = next((i for i, here in enumerate(drawn) if here), len(drawn) - 1)
     shared = model.vocabulary is not None and model.vocabulary.tied
     jobs = " or ".join(DEPTHS_TRAINED)
-    early = (grid.pp > 1) & ((at % grid.pp == 0) | (at < len(drawn) - grid.pp))
+    early: bool | BoolArray = False
+    if sum(drawn):
+        early = (grid.pp > 1) & ((at % grid.pp == 0) | (at < len(drawn) - grid.pp))
     rules: tuple[tuple[bool | BoolArray, str], ...] = (
         (asked not in (None, depths), f"mtp_depths={asked}: {model.without_depths}"),
         (
@@ -351,7 +353,7 @@ def depth_reasons(model: Model, grid: Grid) -> Iterator[Reason]:
             f"try mtp_depths={sum(drawn)}",
         ),
         (
-            early & (sum(drawn) > 0),
+            early,
             f"pipeline_layout draws MTP depths (m) on stage {at + 1} of {len(drawn)}: put them in "
             f"the last chunk of a later rank, such as mL",
         ),
