@@ -211,6 +211,16 @@ SMALL = {
         nodes=(3,),
         fixed={"recompute": "full", "zero": 1, "cp": 1, "tp": 4},
     ),
+    "overlapped experts": question(
+        "mixtral-8x7b",
+        "p5.48xlarge",
+        batch=8,
+        sequence=4096,
+        nodes=(2,),
+        fixed={"overlapped": "on", "schedule": "interleaved", "recompute": "none", "zero": 1}
+        | {"tp": 2, "cp": 1},
+        assume_supported=True,
+    ),
     "room to be left": question(
         "llama2-7b",
         "p5.48xlarge",

@@ -9,13 +9,14 @@ degrees are then checked only where the first check passed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial, reduce
-from typing import Any, TypeVar
+from functools import lru_cache, partial
+from math import prod
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, numbered, true_in_rows
+from trnbench.facts.arrays import BoolArray, IntArray, numbered, some, true_in_rows
 from trnbench.facts.memo import Memo
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import Layout, Schedule
@@ -23,8 +24,8 @@ from trnbench.facts.workload.recompute import repeated_layers
 from trnbench.machine.layout_rules import OF_EXPERTS, group_reasons, platform_refusals
 from trnbench.machine.layout_rules import OUTER as GROUPS
 from trnbench.predict.search.question import SearchQuestion
-from trnbench.predict.search.rows import Rows, each_of, together
-from trnbench.predict.search.space import DIMENSIONS, Space, Variant
+from trnbench.predict.search.rows import Rows, each_of
+from trnbench.predict.search.space import DIMENSIONS, RANK_AXES, Space, Variant
 from trnbench.program.grid import Grid, grid_of
 from trnbench.program.legality import reasons
 from trnbench.program.reasons import Reason, first_causes
@@ -32,8 +33,6 @@ from trnbench.program.step import SHARED_KNOBS
 
 OUTER = 3
 """Leading axes of the grid that decide the number of ranks."""
-AT_ONCE = 1 << 20
-"""Points whose rules are evaluated together."""
 PLACE: type[Any] = np.int32
 """Index type along one axis: narrow, as every layout has a row of indices."""
 
@@ -41,6 +40,7 @@ GROUP_KNOBS = ("expert_tp", "shard", "context_parallel")
 """Modes that decide which ranks exchange data with each other."""
 REMEMBERED = 4096
 """Variants whose modes are remembered, which are asked for repeatedly."""
+_VALID = "valid"  # in place of a rule where none is broken
 _OF_CHUNKS = ("schedule", "stages drawn")
 """Rules that a larger number of chunks may satisfy: not checked on outer degrees."""
 
@@ -63,18 +63,47 @@ class Looks(Record, eq=False):
     """Rule -> layouts on each cluster that break this rule first."""
 
 
-class _Outer(Record, eq=False):
-    """Outer degrees that some variants look at: those that break a rule, and those left."""
+class _Listed(Record, eq=False):
+    """Outer degrees, in order, without those that break the rule which most of them break.
 
-    broken: Mapping[str, FloatArray]
-    """Rule -> 1 at the outer degrees that break it first, else 0."""
+    Most do not fill their cluster, so later rules are checked for few.
+    """
+
+    rest: str
+    """The rule that all others break first; "" if there are no others."""
     flat: IntArray
-    """Flat places of the outer degrees that break none."""
-    index: tuple[IntArray, ...]
-    """Places of the same along each axis."""
+    """Flat places along the outer axes."""
+    clusters: IntArray
+    degrees: Mapping[str, IntArray]
+    broken: Mapping[str, BoolArray]
+    """Other rules of the platform on degrees, and where they are broken."""
+
+
+class _Outer(Record, eq=False):
+    """Listed outer degrees that some variants look at: those that break a rule, and those left."""
+
+    listed: _Listed
+    rules: tuple[str, ...]
     first: IntArray
-    """Among these, one of each kind with the same valid inner degrees."""
+    """Number of the first rule that each of those listed breaks; of rules, where it breaks none."""
+    left: IntArray
+    """Numbers, among those listed, of those that break none."""
+    of_kinds: Mapping[str, IntArray]
+    """Degrees of one of each kind of those left; a kind has the same valid inner degrees."""
     kind: IntArray
+
+
+class _Counts(Record, eq=False):
+    """Layouts at each of the listed outer degrees, valid or by the rule that they break first."""
+
+    rules: tuple[str, ...]
+    inner: int  # layouts at one of the outer degrees
+    at: IntArray  # [rule, outer degree]
+    every: IntArray  # [rule, cluster]: their sums
+
+
+_Look: TypeAlias = "tuple[tuple[Variant, ...], BoolArray, BoolArray]"
+"""Variants, the outer degrees that they look at, and the same as a mask of those listed."""
 
 
 class ScheduleFamily(Record, eq=False):
@@ -95,21 +124,29 @@ def families(space: Space) -> tuple[ScheduleFamily, ...]:
             lowest = variant["zero"] == space.first["zero"]
             alike = alike_variants.setdefault((schedule, own_modes(variant)), {})
             alike.setdefault(lowest, []).append(variant)
-    # Rules of the platform depend on groups of ranks alone, rules of division on a program's modes.
-    platform: Memo[Variant, Mapping[str, BoolArray]] = Memo()
-    outer = {}
+    listed = _listed(space)
+    degrees = listed.degrees
+    # Rules of routing depend on groups of ranks alone, rules of division on a program's modes.
+    routed: Memo[Variant, Mapping[str, BoolArray]] = Memo()
+    rules = {}
     for own, variant in {own_modes(variant): variant for variant in space.variants}.items():
-        found_rules = platform.of(group_modes(variant), partial(_platform_rules, space, variant))
-        outer[own] = {**found_rules, **_outer_rules(space, variant)}
+        of_groups = routed.of(
+            group_modes(variant), partial(_routing_rules, space, variant, degrees)
+        )
+        of_division = _division_rules(space, variant, degrees)
+        rules[own] = {**listed.broken, **of_groups, **of_division}
     families: list[ScheduleFamily] = []
     known: Memo[tuple[Variant, bytes], _Outer] = Memo()
     for (schedule, own), alike in alike_variants.items():
-        looked_at = [(tuple(some), _looked_at(space, schedule, some[0])) for some in alike.values()]
-        layout = space.layout(schedule, looked_at[0][0][0])
+        looks: list[_Look] = []
+        for variants in alike.values():
+            at = _looked_at(space, schedule, variants[0])
+            looks.append((tuple(variants), at, at.ravel().take(listed.flat)))
         # Schedules mostly look at the same outer degrees.
-        any_of = np.logical_or.reduce([at for _, at in looked_at])
-        left = known.of((own, any_of.tobytes()), partial(_outer_left, space, outer[own], any_of))
-        families.append(_sorted_out(space, left, layout, looked_at))
+        any_of = np.logical_or.reduce([seen for _, _, seen in looks])
+        outer = partial(_outer_left, space, listed, rules[own], any_of)
+        layout = space.layout(schedule, looks[0][0][0])
+        families.append(_sorted_out(space, known.of((own, any_of.tobytes()), outer), layout, looks))
     return tuple(families)
 
 
@@ -143,8 +180,13 @@ def group_modes(variant: Variant) -> Variant:
 
 def nearest_refusal(space: Space) -> tuple[str, ...]:
     """Reasons against the layout of a space that breaks the fewest rules, as text."""
+    refused = np.zeros(_outer_shape(space), dtype=np.int64)
+    for reason in _refused_anywhere(space):
+        refused += _outer(reason.broken)
+    # First the outer degrees with the fewest broken rules, then the inner ones there.
+    outer = {variant: _fewest_broken(space, variant, refused) for variant in space.variants}
     broken = (
-        _least_broken(space, schedule, variant)
+        _least_broken(space, space.layout(schedule, variant), outer[variant])
         for schedule in space.schedules
         if len(space.chunks(schedule))
         for variant in space.variants
@@ -152,265 +194,259 @@ def nearest_refusal(space: Space) -> tuple[str, ...]:
     return min(broken, key=len, default=())
 
 
-def _least_broken(space: Space, schedule: Schedule, variant: Variant) -> tuple[str, ...]:
-    question = space.question
-    platform = _platform_rules(space, variant)
-    rules = (*platform.values(), *_outer_rules(space, variant).values())
-    # First the outer degrees with the fewest broken rules, then the inner ones there.
-    outer = np.unravel_index(
-        np.argmin(sum(rules, np.zeros(_outer_shape(space), dtype=np.int64))), _outer_shape(space)
-    )
-    layout = _with_inner(space, space.layout(schedule, variant), tuple(map(np.atleast_1d, outer)))
-    grid = grid_of(layout)
-    routed = _routed(question, grid, OF_EXPERTS)
-    inner = [reason.broken for reason in (*reasons(question.model, grid), *routed)]
-    faults = sum(inner, np.zeros(grid.shape, dtype=np.int64))
+def _fewest_broken(space: Space, variant: Variant, refused: IntArray) -> IntArray:
+    """Flat place of the outer degrees with the fewest broken rules; `refused`: of the platform."""
+    faults, filling = refused.copy(), np.flatnonzero(refused == 0)
+    for broken in _division_rules(space, variant, {}).values():
+        faults += _outer(broken)
+    for broken in _routing_rules(space, variant, _degrees(space, filling)).values():
+        faults.ravel()[filling] += broken
+    return np.atleast_1d(np.argmin(faults))
+
+
+def _least_broken(space: Space, layout: Layout, outer: IntArray) -> tuple[str, ...]:
+    question, degrees = space.question, _degrees(space, outer)
+    grid = grid_of(_with_inner(space, layout, degrees))
+    faults = np.zeros(grid.shape, dtype=np.int64)
+    for reason in (*reasons(question.model, grid), *_routed(question, grid, OF_EXPERTS)):
+        faults += reason.broken
     index = tuple(int(i) for i in np.unravel_index(np.argmin(faults), grid.shape))
     at = grid.at(index)
     alone = grid_of(grid.layout_at(index))
-    refused = (
-        *_refused(question, alone, int(space.axes["nodes"][outer[0]])),
-        *_routed(question, alone, (*GROUPS, *OF_EXPERTS)),
-    )
+    nodes = space.axes["nodes"][outer // prod(_outer_shape(space)[1:])]
+    routed = _routed(question, alone, (*GROUPS, *OF_EXPERTS))
+    refused = (*_refused(question, alone, int(nodes[0])), *routed)
     broken = first_causes((*refused, *reasons(question.model, alone)))
     return tuple(reason.words(at) for reason in broken)
 
 
-def _outer_left(space: Space, rules: Mapping[str, BoolArray], looked_at: BoolArray) -> _Outer:
-    """Check the outer degrees that are looked at."""
+def _listed(space: Space) -> _Listed:
+    """List the outer degrees that do not break the platform's most frequent rule on degrees."""
+    shape = _outer_shape(space)
     # A layout counts for the first rule that it breaks, so later rules see what is left.
-    left, broken = looked_at.copy(), {}
-    for rule, mask in rules.items():
-        out = left & mask
-        if out.any():
-            broken[rule] = out.astype(np.float64)
-            left &= ~out
-    flat = np.flatnonzero(left)
-    index = np.unravel_index(flat, left.shape)
-    first, kind = _kinds(space, index)
-    return _Outer(broken=broken, flat=flat, index=index, first=first, kind=kind)
+    left, first = np.ones(shape, dtype=np.bool_), {"": np.zeros(shape, dtype=np.bool_)}
+    for rule, broken in {one.rule: one.broken for one in _refused_anywhere(space)}.items():
+        first[rule] = left & _outer(broken)
+        left &= ~first[rule]
+    rest = max(first, key=lambda rule: int(np.count_nonzero(first[rule])))
+    flat = np.flatnonzero(~first.pop(rest))
+    return _Listed(
+        rest=rest,
+        flat=flat,
+        clusters=space.clusters.take(flat // prod(shape[1:])),
+        degrees=_degrees(space, flat),
+        broken={rule: broken.ravel().take(flat) for rule, broken in first.items()},
+    )
+
+
+def _outer_left(
+    space: Space, listed: _Listed, rules: Mapping[str, BoolArray], looked_at: BoolArray
+) -> _Outer:
+    """Check the outer degrees that are looked at."""
+    first = np.full(len(listed.flat), len(rules))
+    for number, broken in reversed([*enumerate(rules.values())]):
+        first[np.broadcast_to(broken.ravel(), first.shape)] = number
+    left = np.flatnonzero((first == len(rules)) & looked_at)
+    degrees = {name: values[left] for name, values in listed.degrees.items()}
+    one, kind = _kinds(space, degrees)
+    return _Outer(
+        listed=listed,
+        rules=(*rules,),
+        first=first,
+        left=left,
+        of_kinds={name: values[one] for name, values in degrees.items()},
+        kind=kind,
+    )
 
 
 def _sorted_out(
-    space: Space,
-    outer: _Outer,
-    layout: Layout,
-    looked_at: Sequence[tuple[tuple[Variant, ...], BoolArray]],
+    space: Space, outer: _Outer, layout: Layout, looks: Sequence[_Look]
 ) -> ScheduleFamily:
     """Check one schedule with one choice of modes, for variants at their outer degrees.
 
     Checked once for all variants of the family; each counts only the part it looks at.
     """
-    chunks, first = space.chunks(layout.schedule), outer.first
-    inner = len(space.axes["ep"]) * len(chunks) * len(space.axes["micro_batch"])
-    lost_of_kind: dict[str, IntArray] = {}
-    parts: list[Rows] = []
-    # Rows of outer degrees with all their inner ones, as many as a bounded amount of memory holds.
-    at_once = max(AT_ONCE // max(inner, 1), 1)
-    for start in range(0, len(first), at_once):
-        part = first[start : start + at_once]
-        lost, legal = _inner_legal(space, layout, tuple(axis[part] for axis in outer.index))
-        parts.append(replace(legal, index=(legal.index[0] + start, *legal.index[1:])))
-        for rule, count in lost.items():
-            of_kind = lost_of_kind.setdefault(rule, np.zeros(len(first), dtype=np.int64))
-            of_kind[start : start + at_once] += count
-    inner_rows = together((len(first), *space.shape[OUTER:]), parts)
-    of_kind = np.bincount(inner_rows.index[0], weights=inner_rows.count, minlength=len(first))
-
-    # Rules, and layouts rejected at each of the outer degrees, or of those left.
-    rejected: list[tuple[str, FloatArray | IntArray, int]]
-    rejected = [(rule, at, inner) for rule, at in outer.broken.items()]
-    lost_at = ((rule, lost.take(outer.kind)) for rule, lost in lost_of_kind.items() if lost.any())
-    rejected += [(rule, at, 1) for rule, at in lost_at]
-    legal_at = of_kind.take(outer.kind)
+    listed, (of_kind, legal) = outer.listed, _inner_legal(space, layout, outer.of_kinds)
+    rules, inner = (*dict.fromkeys((*outer.rules, *of_kind)),), prod(legal.shape[1:])
+    count = np.zeros((len(rules), len(listed.flat)), dtype=np.int64)
+    count[outer.first, np.arange(len(listed.flat))] = inner
+    # What breaks no rule on outer degrees has its valid layouts, and rules on inner degrees.
+    count[len(outer.rules)] = 0
+    for rule, of_one in of_kind.items():
+        count[rules.index(rule), outer.left] = of_one.take(outer.kind)
+    every = _by_cluster(space, count, listed.clusters)
+    counts = _Counts(rules=rules, inner=inner, at=count, every=every)
     return ScheduleFamily(
         schedule=layout.schedule,
-        legal=_of_outer(space.shape, outer, inner_rows),
-        looks=tuple(_looks(space, outer, look, legal_at, rejected) for look in looked_at),
+        legal=_of_outer(space, outer, legal),
+        looks=tuple(_looks(space, listed, counts, look) for look in looks),
     )
 
 
-def _looks(
-    space: Space,
-    outer: _Outer,
-    look: tuple[tuple[Variant, ...], BoolArray],
-    legal_at: IntArray,
-    rejected: Sequence[tuple[str, FloatArray | IntArray, int]],
-) -> Looks:
+def _looks(space: Space, listed: _Listed, counts: _Counts, look: _Look) -> Looks:
     """Counts of variants that look at some outer degrees: each layout is valid or breaks a rule."""
-    variants, at = look
-    # Whole numbers, as floats: these are added up several times as fast.
-    seen = [] if at.all() else [np.ascontiguousarray(at, dtype=np.float64)]
-    seen_left = [one.ravel().take(outer.flat) for one in seen]
-    clusters, clusters_left = space.clusters, space.clusters.take(outer.index[0])
-    sums = ",".join(["ijk"] * (1 + len(seen))) + "->i"
-
-    def counted(count: FloatArray | IntArray) -> IntArray:
-        if count.ndim == 1:
-            where, held = clusters_left, reduce(np.multiply, seen_left, count)
-        else:
-            where, held = clusters, np.einsum(sums, count, *seen)
-        return np.bincount(where, held, minlength=len(space.question.nodes)).astype(np.int64)
-
-    legal = counted(legal_at)
-    each: dict[str, IntArray] = {}
-    for rule, count, times in rejected:
-        each[rule] = each.get(rule, 0) + times * counted(count)
+    variants, at, seen = look
+    unseen = np.flatnonzero(~seen)  # mostly few
+    few = _by_cluster(space, counts.at.take(unseen, axis=1), listed.clusters.take(unseen))
+    each = dict(zip(counts.rules, counts.every - few, strict=True))
+    looked_at = true_in_rows(at.reshape(len(at), -1))[None, :]
+    considered = counts.inner * _by_cluster(space, looked_at, space.clusters)[0]
+    each[listed.rest] = considered - sum(each.values())
+    legal = each.pop(_VALID)
     return Looks(
         variants=variants,
         at=at,
-        everywhere=bool(legal.sum() == legal_at.sum()),
+        everywhere=int(legal.sum()) == int(counts.every[counts.rules.index(_VALID)].sum()),
         legal=legal,
-        considered=sum(each.values(), legal),
+        considered=considered,
         rejected={rule: count for rule, count in each.items() if count.any()},
     )
 
 
+def _by_cluster(space: Space, count: IntArray, clusters: IntArray) -> IntArray:
+    """Sums [rule, cluster] of counts [rule, place], given the cluster of each place in order."""
+    total = np.zeros((len(count), len(space.question.nodes)), dtype=np.int64)
+    bounds = np.searchsorted(clusters, np.arange(total.shape[1] + 1))
+    held = np.flatnonzero(bounds[1:] > bounds[:-1])
+    if held.size:
+        total[:, held] = np.add.reduceat(count, bounds[held], axis=1)
+    return total
+
+
 def _inner_legal(
-    space: Space, layout: Layout, outer: tuple[IntArray, ...]
+    space: Space, layout: Layout, degrees: Mapping[str, IntArray]
 ) -> tuple[Mapping[str, IntArray], Rows]:
     """Check the inner degrees at some outer ones.
 
-    Results: layouts rejected by each rule, per outer degree, and the valid layouts, with the number
-    of the outer degree as the first place of their rows.
+    Results: valid layouts and those rejected by each rule, per outer degree, and the valid layouts,
+    with the number of the outer degree as the first place of their rows.
     """
-    lost: dict[str, IntArray] = {}
-    chunks = space.chunks(layout.schedule)
-    grid = grid_of(_with_inner(space, layout, outer))
-    question = space.question
+    question, grid = space.question, grid_of(_with_inner(space, layout, degrees))
     against = (*reasons(question.model, grid), *_routed(question, grid, OF_EXPERTS))
     rules = [(reason.rule, reason.broken) for reason in against]
     rules.append(("chunks", space.uneven_chunks(grid)))
     rules.append(("same program", space.seen_before(grid)))
-    rules.append(("same order", space.same_order(layout.schedule, grid.micro_batches)))
-    # A rule concerns either experts or the cut into micro-batches, never both. So two small masks
-    # replace one over [ep, vpp, micro_batch], and the count of valid layouts is a product of
-    # counts.
-    rows, ep, *cut = grid.shape
-    experts, cuts = np.ones((rows, ep, 1, 1), np.bool_), np.ones((rows, 1, *cut), np.bool_)
-    of_experts, of_cuts = _of_each(experts), _of_each(cuts)
-    count = of_experts * of_cuts
+    rules.append(("same order", space.same_order(grid)))
+    # A rule mostly concerns either experts and chunks or micro-batches. So two small masks replace
+    # one over all of these; a rule that joins them makes the second one as large.
+    rows, *ways, sizes = grid.shape
+    valid, cut = np.ones((rows, *ways), np.bool_), np.ones((rows, 1, 1, sizes), np.bool_)
+    held = true_in_rows(cut)
+    count, counts = (valid * held).sum(axis=(1, 2)), {_VALID: np.zeros(rows, dtype=np.int64)}
     for rule, broken in rules:
-        if not broken.any():
+        if not some(broken):
             continue
-        # (Where there is one expert degree, all rules are of the second kind.)
-        if broken.ndim == len(grid.shape) and broken.shape[1] > 1:
-            assert broken.shape[2:] == (1, 1), rule
-            experts &= ~broken
-            of_experts = _of_each(experts)
+        if broken.shape[-1:] in ((), (1,)):
+            valid &= ~(broken[..., 0] if broken.ndim else broken)
         else:
-            cuts &= ~broken
-            of_cuts = _of_each(cuts)
+            cut = cut & ~broken
+            held = true_in_rows(cut)
         # Valid layouts that this rule takes away are its rejections: earlier rules had the others.
-        before, count = count, of_experts * of_cuts
-        lost[rule] = lost.get(rule, 0) + (before - count)
-    left = experts & cuts
-    held = true_in_rows(left)
-    at_outer, at_ep, at_chunks = (axis.astype(PLACE) for axis in np.nonzero(held))
-    count = held[held > 0]
-    return lost, Rows(
-        shape=left.shape,
-        index=(at_outer, at_ep, chunks.astype(PLACE)[at_chunks]),
-        start=np.cumsum(count) - count,
-        count=count,
-        sizes=(np.flatnonzero(left) % left.shape[-1]).astype(PLACE),
+        before, count = count, (valid * held).sum(axis=(1, 2))
+        counts[rule] = counts.get(rule, 0) + (before - count)
+    counts[_VALID] = count
+    valid &= held > 0
+    # Rows that differ in chunks or experts alone mostly share their sizes.
+    shared = tuple(axis for axis in (1, 2) if held.shape[axis] == 1)
+    used = np.logical_or.reduce(valid, axis=shared, keepdims=True)
+    cut, held = cut & used[..., None], held * used
+    start = (np.cumsum(held) - held.ravel()).reshape(held.shape)
+    at = np.unravel_index(np.flatnonzero(valid), valid.shape)
+    at_outer, at_ep, at_chunks = (axis.astype(PLACE) for axis in at)
+    return counts, Rows(
+        shape=grid.shape,
+        index=(at_outer, at_ep, space.chunks(layout.schedule).astype(PLACE)[at_chunks]),
+        start=np.broadcast_to(start, valid.shape)[at],
+        count=np.broadcast_to(held, valid.shape)[at],
+        sizes=(np.flatnonzero(cut) % sizes).astype(PLACE),
     )
 
 
-def _kinds(space: Space, outer: tuple[IntArray, ...]) -> tuple[IntArray, IntArray]:
+def _kinds(space: Space, degrees: Mapping[str, IntArray]) -> tuple[IntArray, IntArray]:
     """A row of each kind of outer degrees, and the kind of each row.
 
     Rows of a kind have the same valid inner degrees. Without experts these follow from the stages
     and the data ranks: only those share out layers and micro-batches.
     """
-    rows = np.arange(len(outer[0]))
-    if space.axes["ep"].tolist() != [1]:
+    rows = np.arange(len(degrees["pp"]))
+    if not rows.size or space.axes["ep"].tolist() != [1]:
         return rows, rows
-    dp = np.broadcast_to(_outer(space.dp), _outer_shape(space))[outer]
-    numbers, kind = numbered(space.axes["pp"][outer[0]] * (dp.max(initial=0) + 1) + dp)
+    pp, dp = degrees["pp"].ravel(), degrees["dp"].ravel()
+    numbers, kind = numbered(pp * (dp.max() + 1) + dp)
     first = np.zeros(len(numbers), dtype=np.int64)
     first[kind] = rows
     return first, kind
 
 
-def _of_outer(shape: tuple[int, ...], outer: _Outer, inner_rows: Rows) -> Rows:
+def _of_outer(space: Space, outer: _Outer, of_kinds: Rows) -> Rows:
     """Valid layouts of all outer degrees, from those of each kind of them."""
-    of_kind = np.bincount(inner_rows.index[0], minlength=len(outer.first))
+    of_kind = np.bincount(of_kinds.index[0], minlength=of_kinds.shape[0])
     many = of_kind[outer.kind]
     # Rows of a kind lie together; those of an outer degree are the ones of its kind.
     row = np.repeat((np.cumsum(of_kind) - of_kind)[outer.kind], many) + each_of(many)
+    at = np.unravel_index(outer.listed.flat.take(outer.left), _outer_shape(space))
     return Rows(
-        shape=shape,
+        shape=space.shape,
         index=(
-            *(np.repeat(axis.astype(PLACE), many) for axis in outer.index),
-            *(axis.take(row) for axis in inner_rows.index[1:]),
+            *(np.repeat(axis.astype(PLACE), many) for axis in at),
+            *(axis.take(row) for axis in of_kinds.index[1:]),
         ),
-        start=inner_rows.start.take(row),
-        count=inner_rows.count.take(row),
-        sizes=inner_rows.sizes,
+        start=of_kinds.start.take(row),
+        count=of_kinds.count.take(row),
+        sizes=of_kinds.sizes,
     )
 
 
-def _of_each(mask: BoolArray) -> IntArray:
-    return true_in_rows(mask.reshape(len(mask), -1))
-
-
-def _with_inner(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> Layout:
+def _with_inner(space: Space, layout: Layout, degrees: Mapping[str, IntArray]) -> Layout:
     """Layouts [outer, ep, vpp, micro_batch] of some outer degrees with all inner ones."""
     return replace(
-        _at_rows(space, layout, outer),
+        layout,
+        **degrees,
         ep=space.axes["ep"].reshape(1, -1, 1, 1),
         vpp=space.axes["vpp"][space.chunks(layout.schedule)].reshape(1, 1, -1, 1),
         micro_batch=space.axes["micro_batch"].reshape(1, 1, 1, -1),
     )
 
 
-def _at_rows(space: Space, layout: Layout, outer: tuple[IntArray, ...]) -> Layout:
-    """Layouts with some outer degrees along the first of four axes."""
-    column = (-1, 1, 1, 1)
-    dp = np.broadcast_to(_outer(space.dp), _outer_shape(space))[outer]
-    return replace(
-        layout,
-        tp=space.axes["tp"][outer[1]].reshape(column),
-        pp=space.axes["pp"][outer[0]].reshape(column),
-        cp=space.axes["cp"][outer[2]].reshape(column),
-        dp=dp.reshape(column),
-    )
+def _degrees(space: Space, flat: IntArray) -> Mapping[str, IntArray]:
+    """Degrees that decide the number of ranks, at flat places, along the first of four axes."""
+    shape = _outer_shape(space)
+    dp = np.broadcast_to(_outer(space.dp), shape).ravel().take(flat)
+    at = zip(RANK_AXES[1:], np.unravel_index(flat, shape), strict=True)
+    others = {str(name): space.axes[name].take(places) for name, places in at}
+    return {name: of.reshape(-1, 1, 1, 1) for name, of in (("dp", dp), *others.items())}
 
 
-def _outer_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
-    """Masks of outer degrees that break a rule of division, at the smallest inner degrees."""
-    question = space.question
+def _division_rules(
+    space: Space, variant: Variant, outer: Mapping[str, IntArray]
+) -> Mapping[str, BoolArray]:
+    """Where `outer` degrees, or all of the space, break a rule of division at any inner ones."""
     layout = replace(
         space.layout(space.schedules[0], variant),
+        **outer,
         ep=int(space.axes["ep"][0]),
         vpp=int(space.axes["vpp"][0]),
         micro_batch=int(space.axes["micro_batch"][0]),
     )
-    rules = reasons(question.model, grid_of(layout))
-    return {reason.rule: _outer(reason.broken) for reason in rules if reason.rule not in _OF_CHUNKS}
+    rules = reasons(space.question.model, grid_of(layout))
+    return {reason.rule: reason.broken for reason in rules if reason.rule not in _OF_CHUNKS}
 
 
-def _platform_rules(space: Space, variant: Variant) -> Mapping[str, BoolArray]:
-    """Masks of layouts that the platform refuses, by rule, over all clusters."""
-    question, shape = space.question, _outer_shape(space)
-    # Rules of the platform do not depend on the inner degrees.
-    layout = replace(space.layout(space.schedules[0], variant), ep=1, vpp=1, micro_batch=1)
-    masks = {
-        reason.rule: np.broadcast_to(_outer(reason.broken), shape)
-        for reason in _refused(question, grid_of(layout), space.column("nodes"))
-    }
-    # Routing is checked only for groups that fill their cluster: these are few.
-    left = np.ones(shape, dtype=np.bool_)
-    for broken in masks.values():
-        left &= ~broken
-    rows = np.nonzero(left)
-    if len(rows[0]):
-        few = replace(_at_rows(space, layout, rows), ep=1, vpp=1, micro_batch=1)
-        for reason in _routed(question, grid_of(few), GROUPS):
-            masks[reason.rule] = np.zeros(shape, dtype=np.bool_)
-            masks[reason.rule][rows] = reason.broken.ravel()
-    return masks
+def _routing_rules(
+    space: Space, variant: Variant, degrees: Mapping[str, IntArray]
+) -> Mapping[str, BoolArray]:
+    """Where some outer degrees have groups of ranks that cannot be routed, by rule."""
+    layout = space.layout(space.schedules[0], variant)
+    grid = grid_of(replace(layout, **degrees, ep=1, vpp=1, micro_batch=1))
+    found = _routed(space.question, grid, GROUPS)
+    return {reason.rule: reason.broken.ravel() for reason in found}
+
+
+def _refused_anywhere(space: Space) -> tuple[Reason, ...]:
+    """Rules of the platform on degrees that layouts of a space break, over all clusters."""
+    # They do not depend on the inner degrees, nor on the modes that a search tries.
+    layout = replace(space.layout(space.schedules[0], space.first), ep=1, vpp=1, micro_batch=1)
+    return _refused(space.question, grid_of(layout), space.column("nodes"))
 
 
 def _refused(question: SearchQuestion, grid: Grid, nodes: int | IntArray) -> tuple[Reason, ...]:

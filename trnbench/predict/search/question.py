@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -173,7 +174,7 @@ class SearchQuestion(Record):
     def ranks_per_node(self) -> int:
         return self.platform.instance.chips * self.platform.chip.ranks(self.logical_size)
 
-    @property
+    @cached_property
     def completed(self) -> Layout:
         """The layout with open knobs at their defaults, or as the stack has them."""
         return self.layout.complete(

@@ -25,7 +25,7 @@ gets smaller and the bytes moved stay the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import product
 from math import gcd, prod
 from typing import Literal, TypeAlias, cast
@@ -33,7 +33,7 @@ from typing import Literal, TypeAlias, cast
 import numpy as np
 
 from trnbench.errors import InputError
-from trnbench.facts.arrays import BoolArray, FloatArray, IntArray
+from trnbench.facts.arrays import BoolArray, FloatArray, IntArray, uneven
 from trnbench.facts.records import Record, replace
 from trnbench.facts.workload.layout import (
     KNOBS,
@@ -56,6 +56,7 @@ from trnbench.program.grid import Grid, grid_of
 from trnbench.program.keeping import recompute_that_runs
 from trnbench.program.points import Points
 from trnbench.program.stages import shares_of
+from trnbench.program.tensor import array
 
 Axis = Literal["nodes", "pp", "tp", "cp", "ep", "vpp", "micro_batch"]
 ALONG: Mapping[Axis, int] = {
@@ -68,6 +69,8 @@ ALONG: Mapping[Axis, int] = {
     "micro_batch": 5,
 }
 """Grid axis of each degree; nodes and pp share axis 0, as pairs."""
+RANK_AXES: tuple[Axis, ...] = ("nodes", "pp", "tp", "cp")
+"""Degrees that decide the number of data ranks."""
 DIMENSIONS = len(set(ALONG.values()))
 ZERO_AXES = 1
 """Axes of ZeRO stages in front of those of the grid, of layouts that are priced."""
@@ -189,8 +192,10 @@ class Space(Record, eq=False):
         dp = self.question.layout.number("dp")
         if dp is not None:
             return np.asarray(dp)
-        others = self.column("tp") * self.column("pp") * self.column("cp")
-        return np.maximum(self.column("nodes") * self.question.ranks_per_node // others, 1)
+        nodes, pp, tp, cp = (array(self.column(axis)) for axis in RANK_AXES)
+        # (Quotients of floats are exact as far as whole numbers go, and quicker.)
+        ranks = nodes * self.question.ranks_per_node
+        return np.maximum(ranks / (tp * cp * pp), 1).astype(np.int64)
 
     def of(self, places: BoolArray) -> Space:
         """The space at the selected places along the first axis."""
@@ -222,7 +227,8 @@ class Space(Record, eq=False):
         for name, value in modes.pairs:
             acts_with = KNOBS[name].acts_with
             if acts_with and value != self.first[name]:
-                once = once & (prod(map(self._degree, acts_with)) > 1)
+                cut = (self._degree(degree) > 1 for degree in acts_with)
+                once = once & reduce(np.logical_or, cut)
                 if name in self.question.layout.wanted:
                     once = once & self._own(name, value)
         return once
@@ -297,10 +303,10 @@ class Space(Record, eq=False):
             return np.arange(len(vpp))
         return np.flatnonzero((vpp > 1) == (schedule == "interleaved"))
 
-    def same_order(self, schedule: Schedule, micro_batches: FloatArray) -> BoolArray:
+    def same_order(self, grid: Grid) -> BoolArray:
         """True where GPipe and 1F1B coincide: a single micro-batch."""
-        double = schedule == "gpipe" and "1f1b" in self.schedules
-        return np.asarray((micro_batches == 1) & double)
+        double = grid.schedule == "gpipe" and "1f1b" in self.schedules
+        return np.asarray(grid.micro_batches == 1 if double else False)
 
     def uneven_chunks(self, grid: Grid) -> BoolArray:
         """True where a searched `vpp` does not divide the layers of the fullest stage."""
@@ -308,7 +314,7 @@ class Space(Record, eq=False):
         drawn = grid.pipeline_layout is not None
         if drawn or self.question.layout["vpp"] is not None or transformer is None:
             return np.asarray(False)
-        return np.asarray(np.ceil(transformer.layers / grid.pp) % grid.vpp != 0)
+        return uneven(np.ceil(transformer.layers / grid.pp), grid.vpp)
 
 
 def space_of(question: SearchQuestion) -> Space:
@@ -320,12 +326,13 @@ def space_of(question: SearchQuestion) -> Space:
     # Of stages drawn by hand each may be empty.
     stages_at_most = layers if drawn is None else len(stages_of(drawn))
     # Pairs rather than two axes: most pipelines divide the ranks of few of the clusters.
-    ranks = {nodes: nodes * question.ranks_per_node for nodes in question.nodes}
+    per_node = question.ranks_per_node
+    ranks = {nodes: nodes * per_node for nodes in question.nodes}
+    degrees = _fixed(question, "pp") or (() if question.runs(PARALLEL["pp"]) else (1,))
     stages = [
         (nodes, pp)
-        for nodes in question.nodes
-        for pp in _fixed(question, "pp")
-        or (divisors([ranks[nodes]], stages_at_most) if question.runs(PARALLEL["pp"]) else (1,))
+        for nodes, count in ranks.items()
+        for pp in degrees or divisors([count], stages_at_most)
     ]
     tp: Sequence[int] = (1,)
     cp, vpp, ep = tp, tp, tp
