@@ -9,6 +9,7 @@ in the backward slot.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
@@ -47,14 +48,19 @@ class BlockPrices(Record, eq=False):
     parts: Mapping[ComputePart, FloatArray]  # Compute by category, all slots together
     exchanges: Mapping[tuple[Purpose, Slot], FloatArray]
     once: Mapping[Once, FloatArray]
-    crossing_s: FloatArray  # Exchanges between nodes in the slot that computes weight gradients
+    find_crossing_s: Callable[[], FloatArray]
+
+    @cached_property
+    def crossing_s(self) -> FloatArray:
+        """Exchanges between nodes in the slot that computes weight gradients."""
+        # Many numbers, which matter only where gradients are summed at the end.
+        return self.find_crossing_s()
 
     def at(self, pick: Pick, slowdown: FloatArray, overlaps: Overlaps) -> BlockCost:
         """Costs of the layouts that `pick` takes, with compute slower by `slowdown`."""
         compute = {slot: pick(seconds) * slowdown for slot, seconds in self.compute.items()}
         exchanges = {key: pick(seconds) for key, seconds in self.exchanges.items()}
-        # Exchanges take their cover in the order of PURPOSES; `unused` is compute that hides none
-        # yet.
+        # Exchanges take their cover in the order of PURPOSES.
         hidden: dict[tuple[Purpose, Slot], FloatArray] = {}
         unused = dict(compute)
         for (purpose, slot), seconds in exchanges.items():
@@ -63,7 +69,7 @@ class BlockPrices(Record, eq=False):
                 uncovered = unused.get(slot, NOTHING)
                 hidden[purpose, slot] = share * np.minimum(seconds, uncovered)
                 unused[slot] = uncovered - hidden[purpose, slot]
-        return BlockCost(compute=compute, exchanges=exchanges, hidden=hidden)
+        return BlockCost(compute=compute, exchanges=exchanges, hidden=hidden, unused=unused)
 
 
 class BlockCost(Record, eq=False):
@@ -72,6 +78,7 @@ class BlockCost(Record, eq=False):
     compute: Mapping[Slot, FloatArray]
     exchanges: Mapping[tuple[Purpose, Slot], FloatArray]
     hidden: Mapping[tuple[Purpose, Slot], FloatArray]
+    unused: Mapping[Slot, FloatArray]  # Compute that hides nothing
 
     def exposed(self, purpose: Purpose, slot: Slot) -> FloatArray:
         """Exposed seconds of a purpose's exchanges in a slot."""
@@ -87,8 +94,9 @@ class BlockCost(Record, eq=False):
         return total(seconds for key, seconds in self.hidden.items() if key[0] == purpose)
 
     def seconds(self, slot: Slot) -> FloatArray:
-        exposed = (self.exposed(purpose, of) for purpose, of in self.exchanges if of == slot)
-        return np.asarray(sum(exposed, start=self.compute.get(slot, NOTHING)))
+        """Seconds of a slot: its exchanges, and compute that runs beside none of them."""
+        exchanges = (seconds for (_, of), seconds in self.exchanges.items() if of == slot)
+        return np.asarray(sum(exchanges, start=self.unused.get(slot, NOTHING)))
 
 
 def _some(seconds: dict[Key, FloatArray]) -> dict[Key, FloatArray]:
@@ -127,7 +135,6 @@ def block_prices(
     parts: dict[ComputePart, FloatArray] = {}
     exchanges: dict[tuple[Purpose, Slot], FloatArray] = {}
     once: dict[Once, FloatArray] = {}
-    crossing_s = NOTHING
     for (phase, category), seconds in computed.parts.items():
         slot, part = slot_of(phase, split=split), PART_OF[category]
         if slot is None:
@@ -143,12 +150,16 @@ def block_prices(
             continue
         key = purpose_of(op.axis), slot
         exchanges[key] = _with(exchanges.get(key, NOTHING), seconds)
-        if slot == last and some(between := crosses(op)):
-            crossing_s = _with(crossing_s, seconds * between)
+
+    def crossing_s() -> FloatArray:
+        ops = (op for op in block.collectives if slot_of(op.phase, split=split) == last)
+        found = total(exchanged(op) * there for op in ops if some(there := crosses(op)))
+        return found if some(found) else NOTHING
+
     return BlockPrices(
         compute=_some(compute),
         parts=_some(parts),
         exchanges=_some(dict(sorted(exchanges.items(), key=lambda it: PURPOSES.index(it[0][0])))),
         once=once,
-        crossing_s=crossing_s if some(crossing_s) else NOTHING,
+        find_crossing_s=crossing_s,
     )

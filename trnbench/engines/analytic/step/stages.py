@@ -12,8 +12,9 @@ time. All stages wait for the slowest sum of gradients, since a norm over all gr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, reduce
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -26,8 +27,8 @@ from trnbench.engines.analytic.step.blocks import (
     weighted,
 )
 from trnbench.engines.analytic.step.host import HostPrices
-from trnbench.facts.arrays import FloatArray
-from trnbench.facts.records import Record, fields, replace
+from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.records import Record, replace
 from trnbench.program.points import Pick
 from trnbench.program.slots import ENDINGS, Purpose, Slot, SlotTimes
 from trnbench.program.stages import StageClass, StageRole
@@ -36,6 +37,7 @@ ENDS = ("only", "first", "last")  # The classes of stages that embed or predict
 ROUNDED = 1 + 1e-9  # By less two equal stages differ that were summed in another order
 
 _ONCE: tuple[Once, ...] = (*ENDINGS, "update")
+_Slots: TypeAlias = Mapping[Slot, FloatArray]
 
 
 class StagePlan(Record, eq=False):
@@ -109,7 +111,11 @@ def _plan(group: Sequence[StageClass], blocks: Mapping[str, BlockPrices], along:
         stages=along(_short(total(stage.multiplicity for stage in group))),
         blocks=counts,
         once={
-            what: total(counts[kind] * blocks[kind].once.get(what, NOTHING) for kind in kinds)
+            what: total(
+                count * blocks[kind].once[what]
+                for kind, count in counts.items()
+                if what in blocks[kind].once
+            )
             for what in _ONCE
         },
     )
@@ -163,10 +169,57 @@ def stage_slots(
     return tuple(found)
 
 
-class SlowestStage(StageSlots, eq=False):
-    """The stage that takes longest for a micro-batch, and sums over the stages on either side."""
+class SlowestStage(Record, eq=False):
+    """The stage that takes longest for a micro-batch, and sums over the stages on either side.
 
-    after: Mapping[Slot, FloatArray]
+    Layouts differ in which stage that is; what is asked of it is selected by mask.
+    """
+
+    classes: Sequence[StageSlots]
+    slower: Sequence[BoolArray]
+    """Of each class but the first one, where it takes longer than those before it."""
+    whole: Mapping[Slot, FloatArray]
+    """Sum over all stages."""
+
+    def of(self, numbers: Iterable[FloatArray]) -> FloatArray:
+        """A number of the slowest stage, given those of each class."""
+        found, *others = numbers
+        for mask, number in zip(self.slower, others, strict=True):
+            found = found if number is found else np.where(mask, number, found)
+        return found
+
+    def _by_slot(self, each: Sequence[_Slots]) -> _Slots:
+        return {slot: self.of(of_class[slot] for of_class in each) for slot in self.whole}
+
+    @cached_property
+    def index(self) -> FloatArray:
+        return self.of(stage.index for stage in self.classes)
+
+    @cached_property
+    def seconds(self) -> _Slots:
+        return self._by_slot([stage.seconds for stage in self.classes])
+
+    @cached_property
+    def host(self) -> _Slots:
+        return self._by_slot([stage.host for stage in self.classes])
+
+    @cached_property
+    def before(self) -> _Slots:
+        return self._by_slot([stage.before for stage in self.classes])
+
+    @property
+    def after(self) -> _Slots:
+        # All stages minus those before and the slowest itself: no second pass over the classes.
+        return {
+            slot: whole - self.before[slot] - self.seconds[slot]
+            for slot, whole in self.whole.items()
+        }
+
+    @cached_property
+    def blocks(self) -> Mapping[str, FloatArray]:
+        each = [stage.blocks for stage in self.classes]
+        kinds = dict.fromkeys(kind for blocks in each for kind in blocks)
+        return {kind: self.of(blocks.get(kind, NOTHING) for blocks in each) for kind in kinds}
 
     def exposed_s(self, costs: Mapping[str, BlockCost], purpose: Purpose) -> FloatArray:
         return weighted(self.blocks, {kind: c.exposed_in_all(purpose) for kind, c in costs.items()})
@@ -177,33 +230,22 @@ class SlowestStage(StageSlots, eq=False):
 
 def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
     """Slowest stage; of equal ones the first."""
-    first, last = stages[0], stages[-1]
-    index, seconds, before = first.index, dict(first.seconds), dict(first.before)
-    host = dict(first.host)
-    blocks = dict.fromkeys((kind for stage in stages for kind in stage.blocks), NOTHING)
-    blocks.update(first.blocks)
+    first, *others = stages
     longest = total(first.seconds.values())
-    # Layouts differ in which stage is slowest, so every number of the winner is selected by mask.
-    for stage in stages[1:]:
+    classes, slower = [first], []
+    for stage in others:
         whole = total(stage.seconds.values())
-        slower = (whole > longest * ROUNDED) & (stage.stages > 0)
-        longest = np.where(slower, whole, longest)
-        index = np.where(slower, stage.index, index)
-        for slot in seconds:
-            seconds[slot] = np.where(slower, stage.seconds[slot], seconds[slot])
-            before[slot] = np.where(slower, stage.before[slot], before[slot])
-            if host[slot] is not NOTHING:
-                host[slot] = np.where(slower, stage.host[slot], host[slot])
-        for kind in blocks:
-            blocks[kind] = np.where(slower, stage.blocks.get(kind, NOTHING), blocks[kind])
-    # All stages minus those before and the slowest itself: no second pass over the classes.
-    after = {
-        slot: last.before[slot] + last.stages * last.seconds[slot] - before[slot] - seconds[slot]
-        for slot in seconds
-    }
-    found = replace(first, index=index, blocks=blocks, seconds=seconds, host=host, before=before)
+        mask = (whole > longest * ROUNDED) & (stage.stages > 0)
+        # Most classes are slower nowhere.
+        if mask.any():
+            longest = np.where(mask, whole, longest)
+            classes.append(stage)
+            slower.append(mask)
+    last = stages[-1]
     return SlowestStage(
-        **{one.name: getattr(found, one.name) for one in fields(type(found))}, after=after
+        classes=classes,
+        slower=slower,
+        whole={slot: last.before[slot] + last.stages * last.seconds[slot] for slot in last.seconds},
     )
 
 
@@ -221,7 +263,13 @@ class StepEnding(Record, eq=False):
 
     update_s: FloatArray  # The optimizer of the stage with most weights
     exposed_s: FloatArray  # Exchanges of gradients and weights that nothing hides
-    hidden_s: FloatArray  # Exchanges that overlap, on the stage with most of them
+    exchanges: Sequence[Sequence[FloatArray]]  # All of these of each class of stages
+
+    @property
+    def hidden_s(self) -> FloatArray:
+        """Exchanges that overlap, on the stage with most of them."""
+        moved_s = reduce(np.maximum, map(total, self.exchanges))
+        return np.maximum(moved_s - self.exposed_s, 0)
 
 
 class OverlapWindow(Record, eq=False):
@@ -243,14 +291,20 @@ class OverlapWindow(Record, eq=False):
         if not self.interleaved:
             return np.asarray(early - slot_s)
         slot = slot_s / self.chunks
-        slots = (self.chunks - 1) * self.stages + 1
-        return np.maximum(early / self.chunks - slot, early - slots * slot)
+        return np.maximum(early / self.chunks - slot, early - self._slots * slot)
+
+    @cached_property
+    def _slots(self) -> FloatArray:
+        return (self.chunks - 1) * self.stages + 1
 
     def late(self, seconds: FloatArray) -> FloatArray:
         return np.asarray((1 - self.share) * seconds)
 
     def way(self, slots_s: FloatArray, messages: FloatArray) -> FloatArray:
-        return np.asarray(slots_s / self.chunks + messages * self.send_s)
+        if slots_s is NOTHING:  # No stage lies in front of the first one.
+            return NOTHING
+        slot_s = slots_s / self.chunks if self.interleaved else slots_s
+        return np.asarray(slot_s + messages * self.send_s)
 
 
 def ending(
@@ -262,29 +316,36 @@ def ending(
     window: OverlapWindow,
 ) -> StepEnding:
     """The end of the step; `crossing` is each kind of block's `crossing_s`."""
-    reduced, rest, update, moved = NOTHING, NOTHING, NOTHING, NOTHING
+    reduced, rest, update = NOTHING, NOTHING, NOTHING
+    exchanges: list[tuple[FloatArray, ...]] = []
     for plan, stage in zip(plans, stages, strict=True):
-        once = {what: pick(seconds) for what, seconds in plan.once.items()}
+        once = {what: s if s is NOTHING else pick(s) for what, s in plan.once.items()}
         reduce_s, gather_s, sums_s = once["reduce"], once["gather"], once["sums"]
+        exchanges.append((reduce_s, sums_s, gather_s))
         # A slow node's chips are slow; its host updates what it always does.
-        update_s = once["update"] * slowdown + once.get("host update", NOTHING)
-        last_slot_s = stage.seconds.get("weight", stage.seconds["backward"])
-        # Exchanges between nodes occupy the network in this slot, so gradients cannot use that
-        # time.
-        free_s = last_slot_s - weighted(stage.blocks, crossing)
-        waited = np.maximum(window.beyond(reduce_s, free_s), 0)
-        # Later stages are done earlier: they may reduce while the drain passes the stages before.
-        drained = window.way(_drained(stage.before), stage.index)
-        reduced = np.maximum(reduced, window.late(reduce_s) + waited - drained)
-        filled = window.way(stage.before["forward"], stage.index)
-        awaited = np.maximum(window.beyond(gather_s, stage.seconds["forward"]) - filled, 0)
-        rest = np.maximum(rest, update_s + sums_s + window.late(gather_s) + awaited)
+        update_s = once["update"] * slowdown
+        if "host update" in once:
+            update_s = update_s + once["host update"]
+        rest_s = update_s + sums_s
+        if reduce_s is not NOTHING:
+            last_slot_s = stage.seconds.get("weight", stage.seconds["backward"])
+            # Exchanges between nodes occupy the network in this slot, so gradients cannot use that
+            # time.
+            free_s = last_slot_s - weighted(stage.blocks, crossing)
+            waited = np.maximum(window.beyond(reduce_s, free_s), 0)
+            # Later stages are done earlier: they may reduce while the drain passes the stages
+            # before.
+            drained = window.way(_drained(stage.before), stage.index)
+            reduced = np.maximum(reduced, window.late(reduce_s) + waited - drained)
+        if gather_s is not NOTHING:
+            filled = window.way(stage.before["forward"], stage.index)
+            awaited = np.maximum(window.beyond(gather_s, stage.seconds["forward"]) - filled, 0)
+            rest_s = rest_s + window.late(gather_s) + awaited
+        rest = np.maximum(rest, rest_s)
         update = np.maximum(update, update_s)
-        moved = np.maximum(moved, reduce_s + sums_s + gather_s)
     # The slowest reduction and the slowest rest need not be one stage's: the norm over all
     # gradients lies between them.
-    exposed = reduced + (rest - update)
-    return StepEnding(update_s=update, exposed_s=exposed, hidden_s=np.maximum(moved - exposed, 0))
+    return StepEnding(update_s=update, exposed_s=reduced + (rest - update), exchanges=exchanges)
 
 
 def _drained(before: Mapping[Slot, FloatArray]) -> FloatArray:

@@ -83,7 +83,7 @@ from trnbench.program.reasons import Reason
 from trnbench.program.schedule import splits_backward
 from trnbench.program.slots import PARTS, PURPOSES, SLOTS, ComputePart, Slot, StepCategory
 from trnbench.program.step import StepProgram, stages_alike
-from trnbench.program.tensor import array
+from trnbench.program.tensor import ONE, array
 
 _DIRECTIONS = 2  # A micro-batch passes a stage forward and backward
 
@@ -307,6 +307,7 @@ class StepPrices(Record, eq=False):
 
     def _run(self, pick: Pick) -> _Run:
         grid, schedule = self.program.grid, self.program.layout.schedule
+        interleaved = schedule == "interleaved"
         slowdown, overlaps = pick(self.slowdown), self.efficiency.stack.overlaps
         if self.expert_overlap is not None:
             overlaps = replace(overlaps, expert=pick(self.expert_overlap))
@@ -320,16 +321,18 @@ class StepPrices(Record, eq=False):
         stages = stage_slots(self.plans, pick, lengths, launch_s, host)
         window = OverlapWindow(
             stages=pick(self._along(grid.pp)),
-            chunks=pick(self._along(grid.vpp)),
+            # No other schedule has chunks.
+            chunks=pick(self._along(grid.vpp)) if interleaved else ONE,
             send_s=pick(self.send_s),
             share=array(overlaps.data),
-            interleaved=schedule == "interleaved",
+            interleaved=interleaved,
         )
         micro_batches = grid.micro_batches_of(lambda sizes: pick(self._along(sizes)))
         slowest = slowest_stage(stages)
+        sums_at_end = any(plan.once["reduce"] is not NOTHING for plan in self.plans)
         crossing = {
             kind: s if (s := block.crossing_s) is NOTHING else pick(s)
-            for kind, block in self.blocks.items()
+            for kind, block in (self.blocks.items() if sums_at_end else ())
         }
         ended = ending(self.plans, stages, pick, slowdown, crossing, window)
         work = PipelineWork(
