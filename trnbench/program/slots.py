@@ -12,7 +12,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar, get_args
 from numpy.typing import ArrayLike
 
 from trnbench.errors import GapError, unhandled
-from trnbench.facts.arrays import FloatArray
+from trnbench.facts.arrays import FloatArray, some
 from trnbench.facts.records import Record, replace
 from trnbench.program.block import Block
 from trnbench.program.ops import CollectiveOp, Phase
@@ -184,5 +184,10 @@ class SlotTimes(Record, Generic[Seconds], eq=False):
     weight_s: Seconds  # weight gradients; part of the backward slot unless the schedule splits it
 
     @property
+    def back_s(self: SlotTimes[FloatArray]) -> FloatArray:
+        """Both slots behind the forward one."""
+        return self.backward_s + self.weight_s if some(self.weight_s) else self.backward_s
+
+    @property
     def all_s(self: SlotTimes[FloatArray]) -> FloatArray:
-        return self.forward_s + self.backward_s + self.weight_s
+        return self.forward_s + self.back_s

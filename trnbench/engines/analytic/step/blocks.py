@@ -103,8 +103,12 @@ def _some(seconds: dict[Key, FloatArray]) -> dict[Key, FloatArray]:
     return {key: value for key, value in seconds.items() if some(value)}
 
 
-def _with(so_far: FloatArray, seconds: FloatArray) -> FloatArray:
+def plus(so_far: FloatArray, seconds: FloatArray) -> FloatArray:
     return seconds if so_far is NOTHING else so_far + seconds
+
+
+def repeated(count: FloatArray, seconds: FloatArray) -> FloatArray:
+    return seconds if count.size == 1 and count.item() == 1 else count * seconds
 
 
 def total(terms: Iterable[FloatArray]) -> FloatArray:
@@ -114,7 +118,9 @@ def total(terms: Iterable[FloatArray]) -> FloatArray:
 
 def weighted(counts: Mapping[str, FloatArray], seconds: Mapping[str, FloatArray]) -> FloatArray:
     return total(
-        count * seconds[kind] for kind, count in counts.items() if seconds[kind] is not NOTHING
+        repeated(count, seconds[kind])
+        for kind, count in counts.items()
+        if seconds[kind] is not NOTHING
     )
 
 
@@ -138,18 +144,18 @@ def block_prices(
     for (phase, category), seconds in computed.parts.items():
         slot, part = slot_of(phase, split=split), PART_OF[category]
         if slot is None:
-            once["update"] = _with(once.get("update", NOTHING), seconds)
+            once["update"] = plus(once.get("update", NOTHING), seconds)
             continue
-        compute[slot] = _with(compute.get(slot, NOTHING), seconds)
-        parts[part] = _with(parts.get(part, NOTHING), seconds)
+        compute[slot] = plus(compute.get(slot, NOTHING), seconds)
+        parts[part] = plus(parts.get(part, NOTHING), seconds)
     for op in block.collectives:
         seconds, slot = exchanged(op), slot_of(op.phase, split=split)
         if slot is None:
             ending = ending_of(op)
-            once[ending] = _with(once.get(ending, NOTHING), seconds)
+            once[ending] = plus(once.get(ending, NOTHING), seconds)
             continue
         key = purpose_of(op.axis), slot
-        exchanges[key] = _with(exchanges.get(key, NOTHING), seconds)
+        exchanges[key] = plus(exchanges.get(key, NOTHING), seconds)
 
     def crossing_s() -> FloatArray:
         ops = (op for op in block.collectives if slot_of(op.phase, split=split) == last)

@@ -23,6 +23,8 @@ from trnbench.engines.analytic.step.blocks import (
     BlockCost,
     BlockPrices,
     Once,
+    plus,
+    repeated,
     total,
     weighted,
 )
@@ -145,28 +147,35 @@ def stage_slots(
 ) -> tuple[StageSlots, ...]:
     """The classes from the length of each block's slots, and the seconds a stage's slot adds."""
     found: list[StageSlots] = []
-    before = dict.fromkeys(lengths, NOTHING)
     # In pipeline order, so that the sum over the stages in front of a class grows along the loop.
     for plan in plans:
         blocks = {kind: pick(count) for kind, count in plan.blocks.items()}
         seconds = {slot: weighted(blocks, of_kind) for slot, of_kind in lengths.items()}
         waited = dict.fromkeys(lengths, NOTHING) if host is None else host.added(blocks, seconds)
-        seconds = {slot: own + launch_s.get(slot, NOTHING) for slot, own in seconds.items()}
+        seconds = {
+            slot: own + launch_s[slot] if slot in launch_s else own for slot, own in seconds.items()
+        }
         if host is not None:
             seconds = {slot: own + waited[slot] for slot, own in seconds.items()}
-        stages = pick(plan.stages)
         found.append(
             StageSlots(
                 index=pick(plan.index),
-                stages=stages,
+                stages=pick(plan.stages),
                 blocks=blocks,
                 seconds=seconds,
                 host=waited,
-                before=before,
+                before=_up_to(found[-1]) if found else dict.fromkeys(lengths, NOTHING),
             )
         )
-        before = {slot: before[slot] + stages * seconds[slot] for slot in before}
     return tuple(found)
+
+
+def _up_to(last: StageSlots) -> _Slots:
+    """Sum over all stages of a class and in front of it."""
+    return {
+        slot: plus(last.before[slot], repeated(last.stages, seconds))
+        for slot, seconds in last.seconds.items()
+    }
 
 
 class SlowestStage(Record, eq=False):
@@ -241,12 +250,7 @@ def slowest_stage(stages: Sequence[StageSlots]) -> SlowestStage:
             longest = np.where(mask, whole, longest)
             classes.append(stage)
             slower.append(mask)
-    last = stages[-1]
-    return SlowestStage(
-        classes=classes,
-        slower=slower,
-        whole={slot: last.before[slot] + last.stages * last.seconds[slot] for slot in last.seconds},
-    )
+    return SlowestStage(classes=classes, slower=slower, whole=_up_to(stages[-1]))
 
 
 def slot_times(seconds: Mapping[Slot, FloatArray]) -> SlotTimes[FloatArray]:
