@@ -8,7 +8,7 @@ in the backward slot.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Literal, TypeAlias, TypeVar
 
@@ -48,18 +48,19 @@ class BlockPrices(Record, eq=False):
     parts: Mapping[ComputePart, FloatArray]  # Compute by category, all slots together
     exchanges: Mapping[tuple[Purpose, Slot], FloatArray]
     once: Mapping[Once, FloatArray]
-    find_crossing_s: Callable[[], FloatArray]
+    find_crossing_s: Callable[[], Sequence[FloatArray]]
 
     @cached_property
-    def crossing_s(self) -> FloatArray:
-        """Exchanges between nodes in the slot that computes weight gradients."""
-        # Many numbers, which matter only where gradients are summed at the end.
+    def crossing_s(self) -> Sequence[FloatArray]:
+        """Exchanges between nodes in the slot that computes weight gradients, in parts."""
+        # These matter only where gradients are summed at the end.
         return self.find_crossing_s()
 
     def at(self, pick: Pick, slowdown: FloatArray, overlaps: Overlaps) -> BlockCost:
         """Costs of the layouts that `pick` takes, with compute slower by `slowdown`."""
         compute = {slot: pick(seconds) * slowdown for slot, seconds in self.compute.items()}
-        exchanges = {key: pick(seconds) for key, seconds in self.exchanges.items()}
+        picked = ((key, pick(seconds)) for key, seconds in self.exchanges.items())
+        exchanges = {key: seconds for key, seconds in picked if some(seconds)}
         # Exchanges take their cover in the order of PURPOSES.
         hidden: dict[tuple[Purpose, Slot], FloatArray] = {}
         unused = dict(compute)
@@ -157,10 +158,14 @@ def block_prices(
         key = purpose_of(op.axis), slot
         exchanges[key] = plus(exchanges.get(key, NOTHING), seconds)
 
-    def crossing_s() -> FloatArray:
-        ops = (op for op in block.collectives if slot_of(op.phase, split=split) == last)
-        found = total(exchanged(op) * there for op in ops if some(there := crosses(op)))
-        return found if some(found) else NOTHING
+    def crossing_s() -> Sequence[FloatArray]:
+        # Added up where they span the same axes: all of them together may span many more.
+        parts: dict[tuple[int, ...], FloatArray] = {}
+        for op in block.collectives:
+            if slot_of(op.phase, split=split) == last and some(between := crosses(op)):
+                seconds = exchanged(op) * between
+                parts[seconds.shape] = plus(parts.get(seconds.shape, NOTHING), seconds)
+        return [part for part in parts.values() if some(part)]
 
     return BlockPrices(
         compute=_some(compute),

@@ -12,7 +12,7 @@ time. All stages wait for the slowest sum of gradients, since a norm over all gr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, reduce
 from typing import Literal, TypeAlias
 
@@ -29,7 +29,7 @@ from trnbench.engines.analytic.step.blocks import (
     weighted,
 )
 from trnbench.engines.analytic.step.host import HostPrices
-from trnbench.facts.arrays import BoolArray, FloatArray
+from trnbench.facts.arrays import BoolArray, FloatArray, some
 from trnbench.facts.records import Record, replace
 from trnbench.program.points import Pick
 from trnbench.program.slots import ENDINGS, Purpose, Slot, SlotTimes
@@ -316,10 +316,10 @@ def ending(
     stages: Sequence[StageSlots],
     pick: Pick,
     slowdown: FloatArray,
-    crossing: Mapping[str, FloatArray],
+    crossing: Callable[[], Mapping[str, FloatArray]],
     window: OverlapWindow,
 ) -> StepEnding:
-    """The end of the step; `crossing` is each kind of block's `crossing_s`."""
+    """The end of the step; `crossing` finds each kind of block's `crossing_s`."""
     reduced, rest, update = NOTHING, NOTHING, NOTHING
     exchanges: list[tuple[FloatArray, ...]] = []
     for plan, stage in zip(plans, stages, strict=True):
@@ -331,17 +331,17 @@ def ending(
         if "host update" in once:
             update_s = update_s + once["host update"]
         rest_s = update_s + sums_s
-        if reduce_s is not NOTHING:
+        if some(reduce_s):
             last_slot_s = stage.seconds.get("weight", stage.seconds["backward"])
             # Exchanges between nodes occupy the network in this slot, so gradients cannot use that
             # time.
-            free_s = last_slot_s - weighted(stage.blocks, crossing)
+            free_s = last_slot_s - weighted(stage.blocks, crossing())
             waited = np.maximum(window.beyond(reduce_s, free_s), 0)
             # Later stages are done earlier: they may reduce while the drain passes the stages
             # before.
             drained = window.way(_drained(stage.before), stage.index)
             reduced = np.maximum(reduced, window.late(reduce_s) + waited - drained)
-        if gather_s is not NOTHING:
+        if some(gather_s):
             filled = window.way(stage.before["forward"], stage.index)
             awaited = np.maximum(window.beyond(gather_s, stage.seconds["forward"]) - filled, 0)
             rest_s = rest_s + window.late(gather_s) + awaited

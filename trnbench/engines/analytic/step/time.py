@@ -36,7 +36,7 @@ serves one layout, a grid of a million, and rows of samples, which are one more 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -329,11 +329,14 @@ class StepPrices(Record, eq=False):
         )
         micro_batches = grid.micro_batches_of(lambda sizes: pick(self._along(sizes)))
         slowest = slowest_stage(stages)
-        sums_at_end = any(plan.once["reduce"] is not NOTHING for plan in self.plans)
-        crossing = {
-            kind: s if (s := block.crossing_s) is NOTHING else pick(s)
-            for kind, block in (self.blocks.items() if sums_at_end else ())
-        }
+
+        @cache
+        def crossing() -> Mapping[str, FloatArray]:
+            return {
+                kind: total(pick(part) for part in block.crossing_s)
+                for kind, block in self.blocks.items()
+            }
+
         ended = ending(self.plans, stages, pick, slowdown, crossing, window)
         work = PipelineWork(
             slowest=slot_times(slowest.seconds),
