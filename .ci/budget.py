@@ -16,14 +16,14 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "trnbench"
 LINES = {
     "cli": 3_590,
-    "engines": 17_110,
+    "engines": 17_090,
     "evidence": 15_400,
-    "facts": 13_170,
+    "facts": 13_140,
     "launch": 3_250,
-    "machine": 6_400,
+    "machine": 6_330,
     "money": 3_820,
     "predict": 6_720,
-    "program": 7_530,
+    "program": 7_490,
     "show": 3_640,
     "store": 2_030,
     "tui": 9_000,

@@ -184,10 +184,8 @@ def _routes(
     torus = next((level for level in platform.instance.fabric if isinstance(level, Torus)), None)
     if routing is None or torus is None:
         return [True] * len(groups)
-    size, per_chip = (
-        platform.chip.unit.cores_per_rank(logical_size),
-        platform.chip.ranks(logical_size),
-    )
+    chip = platform.chip
+    size, per_chip = chip.unit.cores_per_rank(logical_size), chip.ranks(logical_size)
     also = {(one.ranks, one.stride) for one in routing.also if one.logical_size == size}
     return [one in also or _all_blocks(torus.shape, per_chip, *one) for one in groups]
 

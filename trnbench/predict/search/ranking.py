@@ -55,7 +55,7 @@ class LayoutRanking:
         score: FloatArray,
         memory_bytes: FloatArray,
     ) -> None:
-        """Add layouts of a run; numbers of runs ascend."""
+        """Add layouts of a run; of equal layouts, the one of the smaller number comes first."""
         # Most layouts are slower than the `top` kept ones: this filter spares nearly all sorting.
         good = np.flatnonzero(score <= self.worst[cluster])
         if not len(good):
