@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import math
 import pickle
 from typing import Any
 
@@ -275,16 +276,20 @@ def test_requests_and_answers_travel_between_processes(compared):
 @pytest.mark.usefixtures("sharing")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_cancelled_comparison_keeps_what_it_has(workers):
-    calls = []
+    calls: list[int] = []
 
-    def cancel():
-        calls.append(1)
-        return len(calls) > (40 if workers == 1 else 0)
+    def counted(most):
+        def cancel():
+            calls.append(1)
+            return len(calls) > most
 
-    full = compare_run(CATALOG, CompareQuestion(run=RUN))
-    answer = compare_run(
-        CATALOG, CompareQuestion(run=RUN), watch=Watch(cancel=cancel, workers=workers)
-    )
+        return cancel
+
+    question = CompareQuestion(run=RUN)
+    full = compare_run(CATALOG, question, watch=Watch(cancel=counted(math.inf)))
+    most = len(calls) // 2 if workers == 1 else 0
+    calls.clear()
+    answer = compare_run(CATALOG, question, watch=Watch(cancel=counted(most), workers=workers))
     assert full.complete
     assert not answer.complete
     assert len(answer.compared) + 2 * len(answer.unseen) <= 4
