@@ -126,19 +126,7 @@ class _Search(Pricing):
 
     def go(self, space: Space, valid: tuple[ScheduleFamily, ...]) -> None:
         """Search every variant: memory of all layouts first, then time of those that fit."""
-        # Families share valid layouts among variants; the walk below goes variant by variant,
-        # because each lowers a program, for all ZeRO stages together.
-        zeros, none = space.zeros, (None,) * len(space.zeros)
-        of_variant: dict[Variant, dict[Schedule, LookedAt]] = {}
-        for sorted_out in valid:
-            pieces, schedule = self._pieces(space, sorted_out), sorted_out.schedule
-            for look in sorted_out.looks if pieces else ():
-                for variant in look.variants if look.at.any() else ():
-                    mine = of_variant.setdefault(space.of_any_zero(variant), {})
-                    _, looks = mine.get(schedule, (pieces, none))
-                    here = (zero == variant["zero"] for zero in zeros)
-                    looks = tuple(look if at else was for at, was in zip(here, looks, strict=True))
-                    mine[schedule] = pieces, looks
+        of_variant = self._of_variants(space, valid)
         # Memory comes first for all variants, as exchanges are priced only where some variant fits.
         programs, runs = self.hooks.lowered.of(space), self._numbered(space, of_variant)
         batches: list[Batch] = []
@@ -150,12 +138,12 @@ class _Search(Pricing):
             # Schedules of a variant share its program: they differ in micro-batches in flight.
             for schedule, family in of_variant[variant].items():
                 memory = memory.played(played(program, schedule))
-                each = (variant.changed(zero=zero) for zero in zeros)
+                each = (variant.changed(zero=zero) for zero in space.zeros)
                 batch = Batch(
                     run=Run(space=space, variant=variant, schedule=schedule),
                     runs=tuple(runs.get((one, schedule)) for one in each),
                     memory=memory,
-                    layouts=joined((len(zeros), *space.shape), []),
+                    layouts=joined((len(space.zeros), *space.shape), []),
                     memory_bytes=None,
                     family=family,
                 )
@@ -165,6 +153,23 @@ class _Search(Pricing):
             self.price_some(space, fitting)
         for batch in batches:
             self._miss(batch)
+
+    def _of_variants(
+        self, space: Space, valid: Sequence[ScheduleFamily]
+    ) -> Mapping[Variant, Mapping[Schedule, LookedAt]]:
+        """Layouts that each variant looks at in all ZeRO stages, by schedule."""
+        # Families share valid layouts among variants, but each variant lowers a program.
+        found: dict[Variant, dict[Schedule, LookedAt]] = {}
+        for family in valid:
+            pieces = self._pieces(space, family)
+            for look in family.looks if pieces else ():
+                for variant in look.variants if look.at.any() else ():
+                    mine = found.setdefault(space.of_any_zero(variant), {})
+                    _, looks = mine.get(family.schedule, (pieces, (None,) * len(space.zeros)))
+                    here = (zero == variant["zero"] for zero in space.zeros)
+                    looks = tuple(look if at else was for at, was in zip(here, looks, strict=True))
+                    mine[family.schedule] = pieces, looks
+        return found
 
     def _numbered(
         self, space: Space, of_variant: Mapping[Variant, Mapping[Schedule, LookedAt]]
