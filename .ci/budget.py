@@ -22,7 +22,7 @@ LINES = {
     "launch": 3_250,
     "machine": 6_330,
     "money": 3_820,
-    "predict": 6_725,
+    "predict": 6_730,
     "program": 7_490,
     "show": 3_640,
     "store": 2_030,

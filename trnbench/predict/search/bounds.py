@@ -82,8 +82,9 @@ class Floors:
             grid, schedule = phase.program.grid, phase.program.layout.schedule
             pp, micro_batches = points.pick(grid.pp), grid.micro_batches_of(points.pick)
             stages = self._of_phase(phase, like)
-            whole_s = stages.seconds(points.pick) + self._launched_s(phase.program, points.pick)
-            whole_s = whole_s * points.pick(stages.slowdown)
+            slower = points.pick(stages.slowest_node) - 1
+            whole_s = stages.seconds(points.pick) + slower * stages.longer_s(points.pick)
+            whole_s = whole_s + self._launched_s(phase.program, points.pick)
             waits = least_waits(schedule, pp, points.pick(grid.vpp), micro_batches, micro_batches)
             passes = micro_batches + waits
             return np.asarray(whole_s * passes / pp + self._once_s(phase.program))
@@ -157,8 +158,7 @@ class Floors:
         )
         split, factor = splits_backward(program.layout.schedule), efficiency.whole_factor
         hidden = efficiency.stack.overlaps.tensor
-        parts: list[tuple[FloatArray, FloatArray]] = []
-        longer_s = NOTHING
+        parts: list[tuple[FloatArray, FloatArray, FloatArray]] = []
         for kind, block in computed.blocks.items():
             # Sums first: they span few axes, and the number of blocks spans others.
             of_slots: dict[Slot, FloatArray] = {}
@@ -174,9 +174,8 @@ class Floors:
                 late = late + taken * (1 - hidden * (sent_s > taken))
             instances = program.instances(kind)
             blocks = instances if np.ptp(instances) else np.asarray(instances.ravel()[0])
-            parts.append((blocks, each))
-            longer_s = longer_s + blocks * late
-        return _Stages(parts, longer_s, exchanges.of(program).slowest_node())
+            parts.append((blocks, each, late))
+        return _Stages(parts, exchanges.of(program).slowest_node())
 
     def _sent_s(self, block: Block, exchanges: Exchanges, *, split: bool) -> dict[Slot, FloatArray]:
         """Seconds of a block's exchanges between tensor ranks, by slot; 0 where none is known."""
@@ -190,19 +189,25 @@ class Floors:
 
 
 class _Stages:
-    """Seconds of all stages: blocks of each kind, and the seconds of one, which span few axes."""
+    """Seconds of all stages: blocks of each kind, and the seconds of one, which span few axes.
+
+    Of these some become longer with the slowest node's compute.
+    """
 
     def __init__(
         self,
-        blocks: Sequence[tuple[FloatArray, FloatArray]],
-        longer_s: FloatArray,
+        blocks: Sequence[tuple[FloatArray, FloatArray, FloatArray]],
         slowest_node: FloatArray,
     ) -> None:
-        self._blocks, self._longer_s, self._slowest_node = blocks, longer_s, slowest_node
+        self._blocks, self.slowest_node = blocks, slowest_node
 
     def seconds(self, pick: Pick) -> FloatArray:
         """Seconds of all stages where all nodes are alike."""
-        return sum((pick(count) * pick(each_s) for count, each_s in self._blocks), NOTHING)
+        return sum((pick(count) * pick(each_s) for count, each_s, _ in self._blocks), NOTHING)
+
+    def longer_s(self, pick: Pick) -> FloatArray:
+        """Seconds of these that take longer on a slow node, by as much as its compute."""
+        return sum((pick(count) * pick(late_s) for count, _, late_s in self._blocks), NOTHING)
 
     @cached_property
     def whole_s(self) -> FloatArray:
@@ -211,10 +216,10 @@ class _Stages:
     @cached_property
     def slowdown(self) -> FloatArray:
         """Factor at least by which the slowest node makes them longer."""
-        whole_s = self.whole_s
-        share = np.divide(self._longer_s, whole_s, out=np.zeros(whole_s.shape), where=whole_s > 0)
+        whole_s, longer_s = self.whole_s, self.longer_s(np.asarray)
+        share = np.divide(longer_s, whole_s, out=np.zeros(whole_s.shape), where=whole_s > 0)
         others = tuple(axis for axis in range(share.ndim) if axis != ALONG["tp"])
-        return np.asarray(1 + (self._slowest_node - 1) * share.min(axis=others, keepdims=True))
+        return np.asarray(1 + (self.slowest_node - 1) * share.min(axis=others, keepdims=True))
 
 
 def least_waits(
