@@ -179,7 +179,7 @@ def routable(platform: Platform, logical_size: int | None, ranks: int, stride: i
 def _routes(
     platform: Platform, logical_size: int | None, groups: Sequence[tuple[int, int]]
 ) -> list[bool]:
-    """For each kind of groups, by ranks and stride, whether they can be routed."""
+    """Answers for kinds of groups, by ranks and stride: true where they can be routed."""
     routing = platform.instance.routing
     torus = next((level for level in platform.instance.fabric if isinstance(level, Torus)), None)
     if routing is None or torus is None:

@@ -28,7 +28,7 @@ class WorkerLost(Exception):
 
 
 class Workers(Executor):
-    """Up to `count` processes, started on demand, with additions to their environment.
+    """Processes, up to `count`, started on demand, with additions to their environment.
 
     Each process has a thread of its own, because it ends with the thread that started it.
     """

@@ -420,7 +420,7 @@ def _degrees(space: Space, flat: IntArray) -> Mapping[str, IntArray]:
 def _division_rules(
     space: Space, variant: Variant, outer: Mapping[str, IntArray]
 ) -> Mapping[str, BoolArray]:
-    """Where `outer` degrees, or all of the space, break a rule of division at any inner ones."""
+    """Masks of `outer` degrees, or of all, that break a rule of division at any inner ones."""
     layout = replace(
         space.layout(space.schedules[0], variant),
         **outer,
@@ -435,7 +435,7 @@ def _division_rules(
 def _routing_rules(
     space: Space, variant: Variant, degrees: Mapping[str, IntArray]
 ) -> Mapping[str, BoolArray]:
-    """Where some outer degrees have groups of ranks that cannot be routed, by rule."""
+    """Masks of outer degrees with groups of ranks that cannot be routed, by rule."""
     layout = space.layout(space.schedules[0], variant)
     grid = grid_of(replace(layout, **degrees, ep=1, vpp=1, micro_batch=1))
     found = _routed(space.question, grid, GROUPS)

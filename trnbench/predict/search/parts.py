@@ -106,12 +106,12 @@ class Trimmed(Record, eq=False):
 def trimmed(space: Space, several: Sequence[Points]) -> Trimmed:
     """A space reduced to what some layouts need; their ZeRO stages stand in front."""
     used = _used(space.shape, [points.index[ZERO_AXES:] for points in several])
-    small, stages = _reduced(space, used), (len(space.zeros),)
+    small = _reduced(space, used)
     return Trimmed(
         space=small,
         layouts=tuple(
             Points(
-                shape=(*stages, *small.shape),
+                shape=(len(space.zeros), *small.shape),
                 index=(*points.index[:ZERO_AXES], *_moved(used, points.index[ZERO_AXES:])),
             )
             for points in several

@@ -38,7 +38,7 @@ def what_if(catalog: Catalog, scenario: Given, steps: Steps, hooks: WorkHooks) -
 
 
 def sensitivity_chart(catalog: Catalog, scenario: Given, hooks: WorkHooks) -> BarChart:
-    """How far each input must move before another type is best, as `compare --sensitivity`."""
+    """Moves of each input before another type is best, as in `compare --sensitivity`."""
     from trnbench.verbs.compare.run import tipping_world
     from trnbench.verbs.quotes.tipping import tipping_chart, tippings
 

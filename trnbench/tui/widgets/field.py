@@ -134,7 +134,7 @@ class Field(Widget):
 
     @property
     def text(self) -> str:
-        """What is typed, or would be, where the field is folded away."""
+        """Text that is typed, or would be, where the field is folded away."""
         return self.query_one(Input).value if self.children else self._typed_text
 
     @property

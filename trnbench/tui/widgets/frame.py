@@ -115,7 +115,7 @@ class ViewBar(Static):
 
 
 class Crumbs(Static):
-    """Where one is: the question, the row, the view; what is left of the line has details."""
+    """Place of the user: the question, the row, the view; what is left of the line has details."""
 
     def say(self, steps: Sequence[str], details: str = "") -> None:
         told = [step for step in steps if step]

@@ -213,7 +213,7 @@ class CollectivePrices(Record, eq=False):
         return values, places
 
     def wanted_in(self, shape: tuple[int, ...]) -> BoolArray:
-        """Where some wanted layout has the number of an array of this shape."""
+        """Mask of an array of this shape: true where some wanted layout has the number."""
         return self.within.of(shape, lambda: _within(self.wanted, shape))
 
     def _kinds_of(self, groups: RankGroups, key: Hashable) -> _Kinds:

@@ -228,7 +228,7 @@ def _neighbours(p: FloatArray, behind: FloatArray) -> FloatArray:
 
 
 def _spare(p: FloatArray, work: PipelineWork) -> SlotTimes[FloatArray]:
-    """By how many seconds a micro-batch the other stages are faster, on average."""
+    """Seconds a micro-batch by which the other stages are faster, on average."""
     slowest, before, after = work.slowest, work.before, work.after
     others = np.maximum(p - 1, 1)
 
